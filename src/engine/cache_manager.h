@@ -95,6 +95,11 @@ class CacheManager {
   // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
+  // PrefixCache's.
+  void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
+  bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
+    return prefixes_.finds_all_of(first, tokens);
+  }
   // `most`: tokens that it may come to. Precondition: needed() pages of every group are available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 

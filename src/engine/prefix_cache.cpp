@@ -152,6 +152,38 @@ std::int64_t PrefixCache::count_matching(const PrefixTokens& tokens) const {
   return static_cast<std::int64_t>(path.size());
 }
 
+void PrefixCache::follow(Path& path, const PrefixTokens& tokens) const {
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  const Node* at = path.empty() ? root_.get() : path.back();
+  while (path.size() < full) {
+    Node* const next = child(*at, tokens, path.size());
+    if (next == nullptr) return;
+    path.push_back(next);
+    at = next;
+  }
+}
+
+// Whether every group has what the token behind the last node needs.
+bool PrefixCache::can_end(std::span<Node* const> nodes) const {
+  const std::int64_t tokens = std::ssize(nodes) * page_size_;
+  for (std::size_t g = 0; g < pools_.size(); ++g) {
+    const CacheGroupOptions& group = pools_[g].options();
+    const auto is_missing = [g](const Node* node) { return node->groups[g].page == kNone; };
+    if (group.is_state() && is_missing(nodes.back())) return false;
+    if (!group.is_window()) continue;
+    const auto first = static_cast<std::size_t>(first_page_seen(tokens, group.window, page_size_));
+    if (std::ranges::any_of(nodes.subspan(std::min(first, nodes.size())), is_missing)) return false;
+  }
+  return true;
+}
+
+bool PrefixCache::finds_all_of(std::span<Node* const> first, const PrefixTokens& tokens) const {
+  if (first.empty() || can_end(first)) return true;
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  if (first.size() >= full || child(*first.back(), tokens, first.size()) == nullptr) return false;
+  return match(tokens, nullptr) >= first.size();
+}
+
 PrefixCache::Path PrefixCache::find(const PrefixTokens& tokens) {
   Path path;
   path.resize(match(tokens, &path));

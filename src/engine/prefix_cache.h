@@ -64,6 +64,10 @@ class PrefixCache {
   std::int64_t count_known(const PrefixTokens& tokens) const;
   // How many full pages of `tokens` it knows, whether or not every group has what the next token needs.
   std::int64_t count_matching(const PrefixTokens& tokens) const;
+  // Appends the nodes of the next full pages of `tokens`, whose first pages `path` spells; locks nothing.
+  void follow(Path& path, const PrefixTokens& tokens) const;
+  // Whether find() would find the pages that `first` spells, or more, of `tokens`, which begin with them.
+  bool finds_all_of(std::span<Node* const> first, const PrefixTokens& tokens) const;
   // The node's page or checkpoint of a group; 0: none.
   static PageId page_of(const Node& node, std::size_t group);
 
@@ -95,6 +99,7 @@ class PrefixCache {
 
   Node* child(const Node& node, const PrefixTokens& tokens, std::size_t page) const;
   std::size_t match(const PrefixTokens& tokens, Path* path) const;
+  bool can_end(std::span<Node* const> nodes) const;
   void lock(Node& node);
   void unlock(Node& node);
   Node* remove(Node& leaf);

@@ -166,13 +166,16 @@ void Scheduler::grow_running() {
 }
 
 void Scheduler::admit() {
+  if (waiting_.empty()) return;
+  find_leaders();
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
     if (sequence.pending > 0) return;  // preempted, and its last token is not sampled yet
-    if (waits_for_prefix(sequence)) {
+    if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence))) {
       ++i;
       continue;
     }
+    const std::int64_t preemptions = preemptions_;
     if (!make_room(sequence)) return;  // admission keeps the order
     // Reserved once, so that decoding does not allocate.
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
@@ -189,8 +192,15 @@ void Scheduler::admit() {
       image_stats_.images += std::ssize(sequence.images);
       for (const ImageSpan& image : sequence.images) image_stats_.image_tokens += image.count;
     }
+    sequence.admission = ++admissions_;
     insert(running_, std::move(waiting_[i]));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (preemptions_ != preemptions) {
+      find_leaders();
+    } else {
+      prefix_waits_.forget_nodes();
+      if (computes_shared_pages(sequence)) prefix_waits_.add(sequence);
+    }
   }
 }
 
@@ -233,19 +243,9 @@ bool Scheduler::has_room(const Sequence& sequence) const {
   return true;
 }
 
-// Whether a running sequence is computing pages that this one could reuse.
-bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
-  const PrefixTokens tokens = reusable_tokens(sequence);
-  if (tokens.empty()) return false;
-  const auto in_progress = [&](const std::unique_ptr<Sequence>& other) {
-    // A sequence of lower priority may wait for long itself.
-    if (other->request.priority < sequence.request.priority) return 0L;
-    if (other->computed >= other->prompt_tokens() || !caches(*other)) return 0L;
-    return static_cast<long>(common_prefix(tokens, {other->request.prompt, other->images}) / cache_.page_size());
-  };
-  long shared = 0;
-  for (const auto& other : running_) shared = std::max(shared, in_progress(other));
-  return shared > 0 && shared > cache_.count_known(tokens);
+// Running sequences that are computing pages which others could reuse.
+void Scheduler::find_leaders() {
+  prefix_waits_.begin(running_, [&](const Sequence& sequence) { return computes_shared_pages(sequence); });
 }
 
 void Scheduler::preempt(std::size_t index, bool keep) {
@@ -254,6 +254,7 @@ void Scheduler::preempt(std::size_t index, bool keep) {
   release_cache(*sequence, keep);
   sequence->computed = 0;
   sequence->last_row = -1;
+  sequence->prefix.forget_leader();
   ++preemptions_;
   insert(waiting_, std::move(sequence));
 }

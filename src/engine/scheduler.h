@@ -30,6 +30,7 @@
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/engine_stats.h"
 #include "tessera/engine/image_rows.h"
+#include "tessera/engine/prefix_waits.h"
 #include "tessera/engine/prompt_share.h"
 #include "tessera/engine/row_ranges.h"
 #include "tessera/engine/scheduled_batch.h"
@@ -97,6 +98,7 @@ class Scheduler {
   void flush_prefixes() { cache_.flush_prefixes(); }
 
   const CacheManager& cache() const { return cache_; }
+  const PrefixWaits& prefix_waits() const { return prefix_waits_; }
   // That hold images, of running sequences or for later ones.
   std::int64_t num_image_rows() const { return images_.num_rows(); }
   // Fills the scheduler's part.
@@ -117,7 +119,10 @@ class Scheduler {
   std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
   bool has_room(const Sequence& sequence) const;
-  bool waits_for_prefix(const Sequence& sequence) const;
+  void find_leaders();
+  bool computes_shared_pages(const Sequence& sequence) const {
+    return sequence.computed < sequence.prompt_tokens() && caches(sequence);
+  }
   void preempt(std::size_t index, bool keep);
   void preempt_last() { preempt(running_.size() - 1, true); }
   bool caches(const Sequence& sequence) const { return options_.prefix_cache && sequence.is_cacheable(); }
@@ -146,6 +151,7 @@ class Scheduler {
   FitTokens fit_;
   FillingTokens filling_;
   CacheManager cache_;
+  PrefixWaits prefix_waits_{cache_};
   RowRanges embeddings_;
   ImageRows images_{embeddings_};
   ImageStats image_stats_;
@@ -154,6 +160,7 @@ class Scheduler {
   std::vector<Chosen> chosen_;  // of the step that is scheduled
   std::vector<Chosen> placed_;  // the same in their places
   std::int64_t num_read_at_once_ = 0;
+  std::int64_t admissions_ = 0;
   std::int64_t num_with_deadline_ = 0;
   std::int64_t prompt_tokens_ = 0;
   std::int64_t cached_tokens_ = 0;

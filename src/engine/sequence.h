@@ -13,6 +13,7 @@
 #include "tessera/engine/image_rows.h"
 #include "tessera/engine/output_text.h"
 #include "tessera/engine/prefix_tokens.h"
+#include "tessera/engine/prefix_waits.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/rope_positions.h"
 #include "tessera/engine/token_edits.h"
@@ -38,6 +39,8 @@ struct Sequence {
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
   std::int64_t order = 0;      // of arrival
+  std::int64_t admission = 0;  // number of its last one, from 1
+  PrefixStanding prefix;       // among those whose prompts are being computed
   std::int64_t place = -1;     // among the requests of the last batch it was in
 
   std::optional<TokenEdits> edits;  // none: its logits stay as they are
