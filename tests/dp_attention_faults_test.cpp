@@ -55,6 +55,19 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
   }
 }
 
+// It shows when the forward is collected; the others have got rows that it never computed.
+TEST(DpAttentionFaults, AForwardThatIsLostOnOneRankEndsAll) {
+  const Result<Engines> engines = start({});
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  devices[1]->set_plan({.replay_lost_at = 1});
+  const Served served(*engines, some_for_each());
+  EXPECT_EQ(devices[1]->counts().faults, 1);
+  for (const std::unique_ptr<Engine>& engine : *engines) {
+    EXPECT_EQ(engine->health().code(), StatusCode::kDeviceLost);
+    EXPECT_THAT(engine->health().message(), HasSubstr("injected"));
+  }
+}
+
 // What one rank has not captured the others cannot use either.
 TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
   int failed = 0;

@@ -91,6 +91,55 @@ inline void expect_right(Engine& engine, const EngineOptions& one_rank, int n) {
   EXPECT_EQ(*got, right_tokens(one_rank)) << n;
 }
 
+// Prompts of which each begins like the shorter ones, and their tokens.
+inline const std::array<Request, 3>& family() {
+  static const std::array<Request, 3> made = {request(40, 6), request(52, 6), request(48, 6)};
+  return made;
+}
+inline const std::vector<Completion>& right_family(const EngineOptions& one_rank) {
+  static const std::vector<Completion> made = [&] {
+    std::vector<Completion> each;
+    for (const Request& one : family()) each.push_back(Engine::create(one_rank).value()->run({&one, 1}).value()[0]);
+    return each;
+  }();
+  return made;
+}
+
+// Two requests of which the second begins like the first one, with the `n`-th `fault` of a rank's device, and then a
+// third one like both. Those that end without an error, and the third, have the tokens of one rank. Whether the first
+// one failed, and the second did not.
+inline bool first_alone_fails(Engine& engine, const EngineOptions& one_rank, int rank, std::int64_t FaultPlan::*fault,
+                              std::int64_t n) {
+  const std::array<Request, 3>& asked = family();
+  const std::vector<Completion>& right = right_family(one_rank);
+  FakeDevice& device = *devices[static_cast<std::size_t>(rank)];
+  engine.flush_prefix_cache();
+  std::array<RequestId, 2> ids{};
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = engine.submit(asked[i]).value();
+  FaultPlan plan;
+  plan.*fault = n;
+  device.set_plan(plan);
+  while (!engine.idle()) {
+    const Status stepped = engine.step().status();
+    EXPECT_TRUE(stepped.ok()) << n << ": " << stepped.to_string();
+    if (!stepped.ok()) return false;
+  }
+  EXPECT_EQ(device.counts().faults, 1) << n;
+  device.set_plan({});
+  std::array<bool, 2> failed{};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::optional<Completion> done = engine.take(ids[i]);
+    failed[i] = done->finish == FinishReason::kError;
+    if (failed[i]) continue;
+    EXPECT_EQ(done->output_ids, right[i].output_ids) << "request " << i << ", " << n;
+  }
+  const Result<std::vector<Completion>> later = engine.run({&asked[2], 1});
+  EXPECT_TRUE(later.ok()) << n << ": " << later.status().to_string();
+  if (!later.ok()) return false;
+  EXPECT_EQ((*later)[0].output_ids, right[2].output_ids) << "the later one, " << n;
+  return failed[0] && !failed[1];
+}
+
 inline std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
@@ -112,7 +161,8 @@ class FaultyRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     plans = {};
-    right_tokens(faulty_options(faulty_registry(), 1));
+    right_tokens(faulty_options(faulty_registry(), 1));  // before another engine's devices are noted
+    right_family(faulty_options(faulty_registry(), 1));
     std::size_t last = 0;
     int unchanged = 0;
     before_ = threads_once([&](std::size_t count) {

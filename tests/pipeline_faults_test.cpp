@@ -117,6 +117,17 @@ TEST_F(PipelineFaults, AFaultWithStepsOfSeveralGroupsInFlight) {
   }
 }
 
+// A fault fails the requests of its own step; those of the steps behind, which read its pages, are computed again.
+TEST_F(PipelineFaults, StepsBehindAFailedOneAreComputedAgain) {
+  for (const int rank : {0, 1}) {
+    const std::unique_ptr<Engine> engine = start(options_for()).value();
+    int alone = 0;
+    for (std::int64_t n = 1; n <= 9; n += 2)
+      alone += testing::first_alone_fails(*engine, options_for(1), rank, &FaultPlan::replay_fails_at, n) ? 1 : 0;
+    EXPECT_GT(alone, 1) << rank;
+  }
+}
+
 TEST_F(PipelineFaults, ALaunchThatFailsMidRequestInAnyOfThreeStages) {
   EngineOptions options = options_for(3);
   options.graphs.mode = GraphMode::kOff;

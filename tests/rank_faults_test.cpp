@@ -237,6 +237,31 @@ TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
   }
 }
 
+// Keys that a forward left undefined on one rank, while the next one reads them, reach no later request.
+TEST_F(RankFaults, WhatReadsAFailedForwardsKeysIsComputedAgain) {
+  EngineOptions options = options_for();
+  options.overlap_schedule = true;
+  const std::unique_ptr<Engine> engine = start(options).value();
+  const std::int64_t pieces = engine->runner().prefill().executable().graph().num_pieces();
+  for (const int rank : {0, 1}) {
+    int alone = 0;
+    // Of the three forwards that compute prompts: a decode's graph has the sums in it, which all ranks must come to.
+    for (std::int64_t n = 1; n <= 3 * pieces; n += 2)
+      alone += testing::first_alone_fails(*engine, options_for(1), rank, &FaultPlan::replay_lost_at, n) ? 1 : 0;
+    EXPECT_GT(alone, 2) << "the other one goes on";
+  }
+}
+
+// A rank that fails behind its last sum: another one has begun the next forward, and ends it for want of the first.
+TEST_F(RankFaults, AForwardThatEndsWithTheOneBeforeIsComputedAgain) {
+  EngineOptions options = options_for();
+  options.overlap_schedule = true;
+  const std::unique_ptr<Engine> engine = start(options).value();
+  const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(testing::first_alone_fails(*engine, options_for(1), 1, &FaultPlan::replay_fails_at, last)) << i;
+}
+
 TEST_F(RankFaults, IdleWorkThatFailsOnOneRankLeavesAllServing) {
   EngineOptions options = options_for();
   options.graphs.capture = CaptureMode::kCore;

@@ -99,7 +99,7 @@ Clock::time_point Engine::step_due() const {
   return paced ? pace_.due() : Clock::time_point{};
 }
 
-// Schedules into the batch behind those in flight and enqueues it. A failure ends the requests of that batch alone.
+// Schedules into the batch behind those in flight and enqueues it.
 Status Engine::submit_next(bool overlap) {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
   const Clock::time_point begin = Clock::now();
@@ -134,8 +134,26 @@ Status Engine::submit_next(bool overlap) {
     ++steps_;
     return return_images(next);
   }
-  if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
-  fail(next, decision.status());
+  return not_submitted(next, decision.status());
+}
+
+// A failure ends the requests of the batch behind those in flight, and of no other. Of several ranks, a batch that only
+// ended with one in flight, which another rank failed in, is computed again.
+Status Engine::not_submitted(const ScheduledBatch& next, const Status& error) {
+  if (error.code() == StatusCode::kDeviceLost) return error;
+  if (error.code() == StatusCode::kCancelled) {
+    scheduler_->forget_results(next);
+    const bool is_explained = TRY(drop_in_flight(/*fails_oldest=*/true));
+    if (!is_explained) fail(batches_.front(), internal_error(error.message()));
+    scheduler_->compute_again();
+    return ok_status();
+  }
+  fail(next, error);
+  if (ranks_ != nullptr && runner_->in_flight() > 0) {  // what they exchange ended with it
+    TRY(drop_in_flight(/*fails_oldest=*/false));
+    scheduler_->compute_again();
+    return ok_status();
+  }
   // Work enqueued before the failure may have overwritten the ids that the previous step left on the device.
   while (runner_->in_flight() > 0) TRY(collect_oldest());
   scheduler_->forget_rows();
@@ -161,27 +179,55 @@ void Engine::watch_fallbacks(const Decision& decision) {
     log_warn("dispatch", "{}", *warning);
 }
 
-Status Engine::collect_oldest() {
+Result<StepOutputs> Engine::collect() {
   const Clock::time_point begin = Clock::now();
-  const Result<StepOutputs> outputs = runner_->collect();
+  Result<StepOutputs> outputs = runner_->collect();
   pace_.collected(begin, Clock::now());
+  return outputs;
+}
+
+Status Engine::collect_oldest() {
+  const Result<StepOutputs> outputs = collect();
   const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
   if (outputs.ok()) {
     const ScheduledBatch& oldest = batches_.front();
     for (const ScheduledBatch::Entry& entry : oldest.entries)
       if (entry.sequence != nullptr) collect_entry(oldest, entry, *outputs);
-  } else {
-    if (outputs.status().code() == StatusCode::kDeviceLost) return outputs.status();
-    fail(batches_.front(), outputs.status());
+    end_oldest();
+    return ok_status();
   }
-  std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
-  batches_.back().entries.clear();
-  if (outputs.ok() || options_.pp_size == 1) return ok_status();
-  // In a pipeline the steps behind a failed one are lost with it, whose pages others may have found in the prefix
-  // cache.
-  while (runner_->in_flight() > 0) TRY(collect_oldest());
+  if (outputs.status().code() == StatusCode::kDeviceLost) return outputs.status();
+  fail(batches_.front(), outputs.status());
+  end_oldest();
+  // What was scheduled since builds on pages that it left undefined: those of its sequences, which others found in the
+  // prefix cache, and of a pipeline those of the steps that are lost with it.
+  TRY(drop_in_flight(/*fails_oldest=*/false));
   scheduler_->compute_again();
   return ok_status();
+}
+
+// The batch's sequences are in it no more.
+void Engine::end_oldest() {
+  std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
+  batches_.back().entries.clear();
+}
+
+// Waits for all forwards in flight and keeps nothing of them, so that their sequences are to be computed again. Where
+// `fails_oldest` says so, the first of them that failed fails its requests; whether there was one.
+Result<bool> Engine::drop_in_flight(bool fails_oldest) {
+  bool failed = false;
+  while (runner_->in_flight() > 0) {
+    const Status collected = collect().status();
+    if (collected.code() == StatusCode::kDeviceLost) return collected;
+    if (fails_oldest && !collected.ok() && !failed) {
+      fail(batches_.front(), collected);
+      failed = true;
+    } else {
+      scheduler_->forget_results(batches_.front());
+    }
+    end_oldest();
+  }
+  return failed;
 }
 
 void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {

@@ -151,7 +151,11 @@ class Engine {
   std::int64_t shape_compiles() const;
   void keep_facts(const ScheduledBatch& batch);
   void watch_fallbacks(const Decision& decision);
+  Status not_submitted(const ScheduledBatch& next, const Status& error);
+  Result<StepOutputs> collect();
   Status collect_oldest();
+  void end_oldest();
+  Result<bool> drop_in_flight(bool fails_oldest);
   void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
   void collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top);
   void collect_hidden(const ScheduledBatch::Entry& entry);

@@ -260,6 +260,12 @@ void Scheduler::preempt(std::size_t index, bool keep) {
 }
 
 void Scheduler::compute_again() {
+  for (Sequences* sequences : {&running_, &waiting_}) {
+    for (const auto& sequence : *sequences) {
+      sequence->tokens.resize(sequence->tokens.size() - static_cast<std::size_t>(sequence->pending), TokenId(0));
+      sequence->pending = 0;
+    }
+  }
   while (!running_.empty()) preempt(running_.size() - 1, /*keep=*/false);
   flush_prefixes();
 }

@@ -92,7 +92,8 @@ class Scheduler {
   void forget_results(const ScheduledBatch& scheduled);
   // Ids of the sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
-  // All that run wait again, and nothing that was computed is kept. Precondition: no forward is in flight.
+  // All that run wait again, and nothing that was computed is kept, nor a token that was to be sampled. Precondition:
+  // no forward is in flight.
   void compute_again();
   // Forgets what no running sequence uses of the prefix cache.
   void flush_prefixes() { cache_.flush_prefixes(); }

@@ -113,16 +113,17 @@ Status ModelRunner::accompany() {
     TRY(step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {}))))));
     return parts_->stream->record(passed);
   }();
-  return accompanied(ran);
+  return or_end_group(ran);
 }
 
 Status ModelRunner::end_accompanied() {
-  return has_own_tokens() ? accompanied(parts_->stream->synchronize()) : ok_status();
+  return has_own_tokens() ? or_end_group(parts_->stream->synchronize()) : ok_status();
 }
 
-// Other ranks wait for what a forward that failed was to send them.
-Status ModelRunner::accompanied(const Status& ran) {
-  if (ran.ok()) return ran;
+// Of ranks with tokens of their own, the others wait for what a forward that failed was to send them, or have got
+// something else.
+Status ModelRunner::or_end_group(const Status& ran) {
+  if (ran.ok() || !has_own_tokens()) return ran;
   parts_->options.communicator->abort(ran.message());
   return device_lost(ran.message());
 }
@@ -235,7 +236,7 @@ Result<StepOutputs> ModelRunner::run_oldest() {
 Result<StepOutputs> ModelRunner::collect_here() {
   const std::size_t oldest = oldest_flight();
   --in_flight_;
-  TRY(wait_for(*done_[oldest]));
+  TRY(or_end_group(wait_for(*done_[oldest])));
   TRY(check_group());
   if (parts_->profiler != nullptr) TRY(parts_->profiler->collected());
   const StepOutputs outputs = results_.finish(static_cast<int>(oldest));

@@ -149,7 +149,7 @@ class ModelRunner {
   Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
   Result<StepOutputs> collect_here();
   Status check_group() const;
-  Status accompanied(const Status& ran);
+  Status or_end_group(const Status& ran);
   Result<StepOutputs> run_deferred();
   Result<StepOutputs> run_oldest();
   void run_all_deferred();

@@ -107,8 +107,8 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
 
 // The error that the others followed from, in the oldest message that has one: none of those that a rank got because
 // another had left.
-RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, const Status& own,
-                                    bool replay_failed) const {
+RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbers, const Status& own,
+                                            bool replay_failed) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {
       case StatusCode::kOk: return 0;
@@ -129,8 +129,15 @@ RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, cons
     }
   }
   if (status->ok()) return {};
-  if (status->code() == StatusCode::kCancelled) return {internal_error(status->message()), false};
+  if (status->code() == StatusCode::kCancelled) return {*status, false};
   return {status->with_context(fmt::format("rank {} of {}", rank, ranks())), replay_failed};
+}
+
+RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, const Status& own,
+                                    bool replay_failed) const {
+  Failure failure = first_failure(numbers, own, replay_failed);
+  if (failure.status.code() == StatusCode::kCancelled) failure.status = internal_error(failure.status.message());
+  return failure;
 }
 
 // All have answered, so that none is in a collective. Where the group cannot go on what they answered counts for
@@ -238,7 +245,7 @@ RankGroup::Failure RankGroup::forward_failed(const Status& own, bool replay_fail
   const std::uint64_t number = in_flight_.back();
   in_flight_.pop_back();
   if (Status waited = wait(number, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = cause(std::span(&number, 1), own, replay_failed);
+  Failure failure = first_failure(std::span(&number, 1), own, replay_failed);
   restart();
   if (failure.status.code() == StatusCode::kDeviceLost) {
     lost_ = failure.status;

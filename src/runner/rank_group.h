@@ -108,7 +108,8 @@ class RankGroup {
     Status status;
     bool replay_failed = false;  // the launch of a graph, on the rank that it began on
   };
-  // The newest one failed on rank 0, perhaps because it did on another: why, as all see it. It is in flight nowhere.
+  // The newest one failed on rank 0, perhaps because it did on another: why, as all see it; kCancelled where no rank
+  // failed in it, but one had in a forward before. It is in flight nowhere.
   Failure forward_failed(const Status& own, bool replay_failed);
   // The message of the forward that was sent last; valid until the next message.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
@@ -141,7 +142,9 @@ class RankGroup {
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
   // Waits for the answers to a message, and those before it.
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
-  // Of answers that are there.
+  // Of answers that are there; kCancelled where none of these messages is to blame.
+  Failure first_failure(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
+  // The same where nothing else explains it.
   Failure cause(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
   // kInternal where a rank of this stage has other results than `digest`, rank 0's.
   Status same_results(std::uint64_t number, std::uint64_t digest) const;

@@ -123,6 +123,8 @@ class CpuDevice : public Device {
 
   // Called before every operation that is not refused; an error makes it fail (a test's faults).
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
+  // Asked before the kernels of a replay run: true loses them, and the caller is told that they ran (a test's faults).
+  virtual bool loses_replay() { return false; }
 
  private:
   friend class CpuAllocation;

@@ -26,6 +26,8 @@ Status CpuGraph::launch(Stream& stream) {
   if (on == nullptr || &on->device_ != device_) return graph_of_another_device(name_);
   if (on->recording_) return refused_while_recording(DeviceCall::kReplay, name_, on->recording_what_);
   TRY(on->device_.enter(DeviceCall::kReplay, name_));
+  if (on->device_.loses_replay()) [[unlikely]]
+    return ok_status();
   set_worker_threads(on->device_.properties().threads);
   for (const CpuLaunch& launch : launches_) {
     Status status = launch.run();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "tessera/device/cpu/parallel.h"
 
@@ -18,6 +19,7 @@ void FakeDevice::set_plan(FaultPlan plan) {
   std::lock_guard lock(mutex_);
   plan_ = plan;
   counts_ = {};
+  replay_was_lost_ = false;
 }
 
 FaultCounts FakeDevice::counts() const {
@@ -30,6 +32,13 @@ Status FakeDevice::before(DeviceCall call, std::string_view object) {
   Status status = decide(call, object);
   if (!status.ok()) ++counts_.faults;
   return status;
+}
+
+bool FakeDevice::loses_replay() {
+  std::lock_guard lock(mutex_);
+  if (counts_.replays != plan_.replay_lost_at) return false;
+  replay_was_lost_ = true;
+  return true;
 }
 
 Status FakeDevice::decide(DeviceCall call, std::string_view object) {
@@ -58,6 +67,9 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
     case DeviceCall::kReplay:
       if (!fails(counts_.replays, plan_.replay_fails_at)) return ok_status();
       return internal_error(what + ": injected fault: replay failed");
+    case DeviceCall::kSynchronizeEvent:
+      if (!std::exchange(replay_was_lost_, false)) return ok_status();
+      return internal_error(what + ": injected fault: a replay was lost");
     case DeviceCall::kOpenDevice:
     case DeviceCall::kCreateStream:
     case DeviceCall::kCreateEvent:
@@ -65,7 +77,6 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
     case DeviceCall::kDownload:
     case DeviceCall::kRecordEvent:
     case DeviceCall::kWaitForEvent:
-    case DeviceCall::kSynchronizeEvent:
     case DeviceCall::kSynchronize:
     case DeviceCall::kInitialiseLibrary: return ok_status();
   }

@@ -25,7 +25,9 @@ struct FaultPlan {
   std::int64_t end_recording_fails_at = 0;  // the recording is dropped
   std::int64_t launch_fails_at = 0;         // kernel, copy or fill, run or recorded
   std::int64_t replay_fails_at = 0;         // nothing of the graph runs
-  std::int64_t lost_from = 0;               // this call of any kind and all later ones: kDeviceLost
+  // Nothing of the graph runs, and who launches it is not told: the next wait for an event fails, as on a GPU.
+  std::int64_t replay_lost_at = 0;
+  std::int64_t lost_from = 0;  // this call of any kind and all later ones: kDeviceLost
 };
 
 struct FaultCounts {
@@ -50,6 +52,7 @@ class FakeDevice final : public CpuDevice {
 
  protected:
   Status before(DeviceCall call, std::string_view object) override;
+  bool loses_replay() override;
 
  private:
   FakeDevice(DeviceProperties properties, FaultPlan plan) : CpuDevice(std::move(properties)), plan_(plan) {}
@@ -58,6 +61,7 @@ class FakeDevice final : public CpuDevice {
   mutable std::mutex mutex_;
   FaultPlan plan_;
   FaultCounts counts_;
+  bool replay_was_lost_ = false;  // and no wait has said so yet
 };
 
 }  // namespace tessera

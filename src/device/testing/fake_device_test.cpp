@@ -57,6 +57,27 @@ TEST(FakeDevice, InjectsEveryFaultOnce) {
   EXPECT_EQ(count_faults(&FaultPlan::lost_from, StatusCode::kDeviceLost, "lost"), 12);
 }
 
+// Bug caught: a lost replay that runs all the same, or that nobody is told of.
+TEST(FakeDevice, LosesAReplayAndSaysSoAtTheNextWait) {
+  std::unique_ptr<FakeDevice> device = FakeDevice::create({.replay_lost_at = 2}, {.threads = 1}).value();
+  std::unique_ptr<Allocation> memory = device->allocate(1, "x").value();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  std::unique_ptr<Event> event = device->create_event().value();
+  ASSERT_TRUE(stream->begin_recording("piece").ok());
+  ASSERT_TRUE(stream->fill(memory->data(), 7, 1).ok());
+  const std::unique_ptr<RecordedGraph> graph = stream->end_recording().value();
+  for (const int expected : {7, 0, 7}) {
+    std::uint8_t value = 0;
+    ASSERT_TRUE(stream->upload(memory->data(), &value, 1).ok());
+    ASSERT_TRUE(graph->launch(*stream).ok());
+    ASSERT_TRUE(stream->record(*event).ok());
+    EXPECT_EQ(event->synchronize().ok(), expected != 0);
+    ASSERT_TRUE(stream->download(&value, memory->data(), 1).ok());
+    EXPECT_EQ(value, expected);
+  }
+  EXPECT_EQ(device->counts().faults, 1);
+}
+
 // Bug caught: a lost device that recovers: every call after the loss must fail too.
 TEST(FakeDevice, LostDeviceStaysLost) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.lost_from = 3}, {.threads = 1}).value();

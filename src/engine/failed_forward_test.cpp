@@ -1,0 +1,93 @@
+// Catches: keys and values that a failed forward left undefined, and that later requests find in the prefix cache; and
+// requests that end with a forward of others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Each begins like the shorter ones.
+Request of_length(std::int64_t prompt) { return test::request(prompt, 6); }
+
+EngineOptions two_in_flight(const std::string& model) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path("goldens/" + model);
+  options.device = "cpu";
+  options.context_length = 128;
+  options.graphs.piecewise_tokens = {8, 32};
+  options.graphs.decode_batches = {1, 2};
+  options.overlap_schedule = true;
+  return options;
+}
+
+struct Observed {
+  std::unique_ptr<Engine> engine;
+  FakeDevice* device = nullptr;
+};
+
+Observed start(const std::string& model) {
+  std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  Observed made{.engine = nullptr, .device = device.get()};
+  Result<std::unique_ptr<Engine>> engine = Engine::create(two_in_flight(model), std::move(device));
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  made.engine = *std::move(engine);
+  return made;
+}
+
+class FailedForward : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, FailedForward,
+                         ::testing::Values("llama", "mistral-swa", "qwen2-swa", "glm4-moe-lite", "qwen3.5-text"),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace_if(
+                               text.begin(), text.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+                           return text;
+                         });
+
+// A forward is lost on the device while the next one, which reads its pages, is in flight.
+TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
+  const std::vector<Request> asked = {of_length(40), of_length(60)};
+  const Request later = of_length(52);
+  std::vector<std::vector<TokenId>> right;
+  for (const Request& one : {asked[0], asked[1], later})
+    right.push_back(test::run_one(*start(GetParam()).engine, one).output_ids);
+
+  const Observed world = start(GetParam());
+  int only_first_failed = 0;
+  for (int n = 1; n < 60; ++n) {
+    world.engine->flush_prefix_cache();
+    std::vector<RequestId> ids;
+    for (const Request& one : asked) ids.push_back(world.engine->submit(one).value());
+    world.device->set_plan({.replay_lost_at = n});
+    std::vector<bool> failed(asked.size());
+    while (!world.engine->idle()) {
+      const auto events = world.engine->step();
+      ASSERT_TRUE(events.ok()) << n << ": " << events.status().to_string();
+      for (const RequestEvent& event : *events) {
+        if (event.finish != FinishReason::kError) continue;
+        EXPECT_THAT(event.error.message(), HasSubstr("injected")) << n;
+        failed[event.request == ids[0] ? 0 : 1] = true;
+      }
+    }
+    const bool past_the_last = world.device->counts().faults == 0;
+    world.device->set_plan({});
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const std::optional<Completion> done = world.engine->take(ids[i]);
+      ASSERT_TRUE(done.has_value());
+      if (failed[i]) continue;
+      EXPECT_EQ(done->output_ids, right[i]) << "request " << i << ", replay " << n;
+    }
+    only_first_failed += failed[0] && !failed[1] ? 1 : 0;
+    EXPECT_EQ(test::run_one(*world.engine, later).output_ids, right[2]) << "replay " << n;
+    if (past_the_last) break;
+  }
+  EXPECT_GT(only_first_failed, 2) << "the other one goes on, and reads what the first left";
+}
+
+}  // namespace
+}  // namespace tessera
