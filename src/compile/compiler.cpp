@@ -31,6 +31,8 @@ Result<CompiledPiece> load_or_compile(const Compiler& compiler, const ir::Graph&
   ProfileCache* const cache = compiler.context().cache;
   const Hash128 key = cache == nullptr ? Hash128{} : cache_key(compiler, piece);
   if (cache != nullptr) {
+    if (const Json* made = cache->made_here(kCacheKind, key))
+      return CompiledPiece{.program = TRY(load_piece(compiler, piece, *made))};
     if (const std::optional<Json> handle = cache->load(kCacheKind, key)) {
       Result<Program> loaded = load_piece(compiler, piece, *handle);
       if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .loaded = true};
@@ -39,7 +41,7 @@ Result<CompiledPiece> load_or_compile(const Compiler& compiler, const ir::Graph&
   }
   CompilerOutput made = TRY(compiler.compile(piece));
   TRY(check_program(made.program, piece, compiler.context().ops));
-  if (cache != nullptr && !made.handle.is_null()) cache->save(kCacheKind, key, made.handle);
+  if (cache != nullptr && !made.handle.is_null()) cache->keep(kCacheKind, key, made.handle);
   return CompiledPiece{.program = std::move(made.program)};
 }
 

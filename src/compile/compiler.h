@@ -68,10 +68,10 @@ std::string structure_key(const ir::Graph& piece);
 
 struct CompiledPiece {
   Program program;
-  bool loaded = false;  // made from a handle of the cache
+  bool loaded = false;  // made from a handle that was in the cache before
 };
-// Loads the piece from the cache, or compiles it and keeps its handle. The program is checked (check_program.h); the
-// error names the compiler.
+// Loads the piece from the cache, or compiles it and keeps its handle, from which equal pieces are made later on. The
+// program is checked (check_program.h); the error names the compiler.
 Result<CompiledPiece> compile_piece(const Compiler& compiler, const ir::Graph& piece);
 
 }  // namespace tessera

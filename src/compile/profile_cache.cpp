@@ -180,6 +180,16 @@ void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& v
   evict(folder_of(options_.root), options_.max_bytes);
 }
 
+void ProfileCache::keep(std::string_view kind, const Hash128& key, const Json& value) {
+  made_here_[fmt::format("{}-{}", kind, key.hex())] = value;
+  save(kind, key, value);
+}
+
+const Json* ProfileCache::made_here(std::string_view kind, const Hash128& key) const {
+  const auto made = made_here_.find(fmt::format("{}-{}", kind, key.hex()));
+  return made == made_here_.end() ? nullptr : &made->second;
+}
+
 Status ProfileCache::write(std::string_view kind, const Hash128& key, const Json& value) const {
   const std::string text = entry_json(kind, key.hex(), value).dump() + "\n";
   if (std::ssize(text) > std::min(kMaxEntryBytes, options_.max_bytes))

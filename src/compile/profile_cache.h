@@ -43,6 +43,10 @@ class ProfileCache {
   std::int64_t hits() const { return hits_; }  // entries that load() found
   // Replaces what is there. Cost: a write, a sync and a look at the folder, some milliseconds.
   void save(std::string_view kind, const Hash128& key, const Json& value);
+  // The same, and made_here() finds it as long as this object is there, with a folder or without.
+  void keep(std::string_view kind, const Hash128& key, const Json& value);
+  // Null where nothing was kept under this key.
+  const Json* made_here(std::string_view kind, const Hash128& key) const;
 
  private:
   Status write(std::string_view kind, const Hash128& key, const Json& value) const;
@@ -50,6 +54,7 @@ class ProfileCache {
 
   ProfileCacheOptions options_;
   std::int64_t hits_ = 0;
+  std::map<std::string, Json> made_here_;  // by kind and key
   bool warned_of_entry_ = false;
   bool warned_of_folder_ = false;
 };

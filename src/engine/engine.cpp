@@ -253,7 +253,13 @@ Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
   const bool left = TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_));
   known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
-  if (!left) profiles_->save(runner_->costs());
+  // Now and then, so that a process that is killed loses little.
+  constexpr std::chrono::milliseconds kSaveEvery(500);
+  const Clock::time_point now = Clock::now();
+  if (!left || now >= next_save_) {
+    profiles_->save(runner_->costs());
+    next_save_ = now + kSaveEvery;
+  }
   return left;
 }
 

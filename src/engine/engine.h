@@ -199,8 +199,9 @@ class Engine {
   FallbackWatch watch_;
   StepPace pace_;
   std::unique_ptr<StepProfiler> profiler_;
-  std::vector<StepFacts> profiled_;        // of the forwards that were submitted since the profile began
-  std::int64_t known_shape_compiles_ = 0;  // as of the last forward, or the idle work after it
+  std::vector<StepFacts> profiled_;                    // of the forwards that were submitted since the profile began
+  std::chrono::steady_clock::time_point next_save_{};  // of measurements; at the first idle work
+  std::int64_t known_shape_compiles_ = 0;              // as of the last forward, or the idle work after it
   std::optional<Timeline::Phase> first_token_;
 };
 

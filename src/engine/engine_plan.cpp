@@ -222,6 +222,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
     runner.decode_compiler_max = options.graphs.torch_compile_max_batch;
   }
   runner.cache_dir = options.cache_dir;
+  runner.programs = std::make_shared<ProfileCache>(ProfileCacheOptions{.root = options.cache_dir});
   TRY(runner.registry->compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
   const ir::DType dtype = TRY(choose_dtype(options.dtype, plan.config, properties));

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <thread>
 
+#include "tessera/compile/compiler.h"
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -99,6 +102,47 @@ TEST(EngineStart, FirstTokenIsOnTheSameClock) {
   EXPECT_LE(first.end_s, engine->start().seconds_at(Clock::now()));
   test::run_one(*engine, test::request(8, 3, 2));
   EXPECT_EQ(engine->first_token()->end_s, first.end_s) << "the first since the start";
+}
+
+class KeptProfile : public ::testing::Test {
+ protected:
+  KeptProfile() {
+    options_.graphs.compiler = std::string(kFusedCompiler);
+    options_.device = "cpu";
+    options_.cache_dir = folder_.path();
+  }
+  RunnerInventory prefill() const { return test::make_engine(options_)->stats().graphs->prefill; }
+  bool has_costs() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path()))
+      if (entry.path().filename().string().starts_with("costs-")) return true;
+    return false;
+  }
+
+  test::TemporaryDirectory folder_;
+  EngineOptions options_ = test::small_options();
+};
+
+// Its memory was predicted before, from the same programs.
+TEST_F(KeptProfile, AStartCountsWhatItCompiledAndWhatWasThere) {
+  const RunnerInventory first = prefill();
+  EXPECT_GT(first.general_compiles, 1);
+  EXPECT_LT(first.general_compiles, first.pieces) << "layers share programs";
+  EXPECT_EQ(first.cached_programs, 0);
+  const RunnerInventory second = prefill();
+  EXPECT_EQ(second.general_compiles, first.general_compiles - second.cached_programs);
+  EXPECT_GT(second.cached_programs, 1);
+  options_.cache_dir.clear();
+  const RunnerInventory without = prefill();
+  EXPECT_EQ(without.general_compiles, first.general_compiles);
+  EXPECT_EQ(without.cached_programs, 0);
+}
+
+TEST_F(KeptProfile, MeasurementsAreWrittenWhileTheEngineRuns) {
+  const std::unique_ptr<Engine> engine = test::make_engine(options_);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_FALSE(has_costs());
+  EXPECT_TRUE(engine->idle_work().value()) << "more is left";
+  EXPECT_TRUE(has_costs());
 }
 
 }  // namespace

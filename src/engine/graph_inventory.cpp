@@ -29,8 +29,8 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
                        .pieces = executable.graph().num_pieces(),
                        .split_ops = executable.graph().num_split_ops(),
                        .graphs = executable.num_graphs(),
-                       // Each part is compiled by itself, split operators too.
-                       .general_compiles = executable.graph().num_pieces() + executable.graph().num_split_ops(),
+                       .general_compiles = executable.compile_counts().compiled,
+                       .cached_programs = executable.compile_counts().loaded,
                        .shape_compiles = executable.num_binds(),
                        .captured = report.captured,
                        .full = {full.begin(), full.end()},

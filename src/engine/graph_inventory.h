@@ -17,7 +17,8 @@ struct RunnerInventory {
   std::int64_t pieces = 0;
   std::int64_t split_ops = 0;
   std::int64_t graphs = 0;                                      // recorded ones
-  std::int64_t general_compiles = 0;                            // programs compiled, of any size
+  std::int64_t general_compiles = 0;                            // programs that its compilers made, of any size
+  std::int64_t cached_programs = 0;                             // those that they loaded from the profile cache
   std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};                         // sizes, ascending
   std::vector<std::int64_t> full{};                             // those replayed as one graph, attention inside

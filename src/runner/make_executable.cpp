@@ -40,7 +40,8 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log) {
   const Registry& registry = *options.registry;
-  ProfileCache cache({.root = options.cache_dir});
+  ProfileCache own({.root = options.cache_dir});
+  ProfileCache& cache = options.programs == nullptr ? own : *options.programs;
   const std::unique_ptr<Compiler> compiler =
       TRY(make_compiler(options.compiler, spec.role, options, environment.device, &cache));
   std::unique_ptr<Compiler> for_some;

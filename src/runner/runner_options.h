@@ -44,6 +44,9 @@ struct RunnerOptions {
   std::string decode_compiler;     // of decode forwards of up to decode_compiler_max requests; empty: as the others
   std::int64_t decode_compiler_max = 0;
   std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
+  // The cache of that folder, which all executables of one plan share: what its prediction compiled is not compiled
+  // again. Used by one thread. Null: each executable opens its own.
+  std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests plan wrongly on purpose
   const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose

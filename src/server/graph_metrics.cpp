@@ -41,6 +41,8 @@ void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
          [](const RunnerInventory& runner) { return std::ssize(runner.dropped); });
   families.counters("tessera:general_compiles_total", "Programs compiled for any size.",
                     by_runner(graphs, [](const RunnerInventory& runner) { return runner.general_compiles; }));
+  families.counters("tessera:program_cache_hits_total", "Programs loaded from the profile cache instead of compiled.",
+                    by_runner(graphs, [](const RunnerInventory& runner) { return runner.cached_programs; }));
   families.counters("tessera:shape_compiles_total", "Sizes bound to kernels and addresses, captured or not.",
                     by_runner(graphs, [](const RunnerInventory& runner) { return runner.shape_compiles; }));
 }

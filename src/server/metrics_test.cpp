@@ -32,6 +32,7 @@ std::shared_ptr<const GraphInventory> some_graphs() {
                     .split_ops = 5,
                     .graphs = 12,
                     .general_compiles = 11,
+                    .cached_programs = 2,
                     .shape_compiles = 3,
                     .captured = {64, 128},
                     .full = {128},
@@ -134,6 +135,7 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("dropped_sizes", "prefill"), 1);
   EXPECT_EQ(at("dropped_sizes", "decode"), 0);
   EXPECT_EQ(at("general_compiles_total", "prefill"), 11);
+  EXPECT_EQ(at("program_cache_hits_total", "prefill"), 2);
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
