@@ -3,17 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {
 namespace {
 
-Json runner_json(const GraphRunner& runner, bool enabled) {
+// Of the runner's captured sizes those that forwards were replayed at, ascending.
+std::vector<std::int64_t> replayed_sizes(RunnerKind runner, const std::vector<ForwardRecord>& forwards) {
+  std::set<std::int64_t> sizes;
+  for (const ForwardRecord& forward : forwards)
+    if (forward.runner == runner) sizes.insert(forward.size);
+  return {sizes.begin(), sizes.end()};
+}
+
+Json runner_json(const GraphRunner& runner, bool enabled, const std::vector<std::int64_t>& replayed) {
   const CaptureReport& report = runner.report();
   Json json = Json::object();
-  json.set("enabled", enabled);
-  json.set("sizes", Json::Array(report.captured.begin(), report.captured.end()));
+  json.set("enabled", enabled).set("captured_sizes", std::ssize(report.captured));
+  json.set("sizes", Json::Array(replayed.begin(), replayed.end()));
   Json dropped = Json::array();
   for (const auto& [size, status] : report.dropped) {
     Json entry = Json::object();
@@ -31,9 +40,10 @@ Json memory_json(const MemoryReport& memory) {
   return json;
 }
 
-Json sizes_json(const RunnerMemory& memory) {
+Json sizes_json(const RunnerMemory& memory, const std::vector<std::int64_t>& replayed) {
   Json array = Json::array();
   for (const SizeMemory& size : memory.sizes) {
+    if (!std::ranges::binary_search(replayed, size.size)) continue;
     Json json = Json::object();
     json.set("size", size.size).set("graphs", size.graphs.graphs).set("nodes", size.graphs.nodes);
     json.set("graph_bytes", size.graphs.bytes);
@@ -76,8 +86,10 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   const StitchingGraph& stitching = runner.prefill().executable().graph();
   Json json = Json::object();
   json.set("pieces", stitching.num_pieces()).set("split_ops", stitching.num_split_ops());
-  json.set("prefill", runner_json(runner.prefill(), runner.options().graphs.prefill));
-  json.set("decode", runner_json(runner.decode(), runner.options().graphs.decode));
+  const std::vector<std::int64_t> prefill_sizes = replayed_sizes(RunnerKind::kPrefill, forwards);
+  const std::vector<std::int64_t> decode_sizes = replayed_sizes(RunnerKind::kDecode, forwards);
+  json.set("prefill", runner_json(runner.prefill(), runner.options().graphs.prefill, prefill_sizes));
+  json.set("decode", runner_json(runner.decode(), runner.options().graphs.decode, decode_sizes));
 
   Json groups = Json::array();
   for (const ForwardGroup& group : group_forwards(forwards)) {
@@ -104,7 +116,8 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   memory.set("available", taken.available).set("predicted", memory_json(runner.predicted_memory()));
   Json by_runner = Json::object();
   for (const RunnerMemory& each : taken.runners)
-    by_runner.set(std::string(runner_role_name(each.role)), sizes_json(each));
+    by_runner.set(std::string(runner_role_name(each.role)),
+                  sizes_json(each, each.role == RunnerRole::kDecode ? decode_sizes : prefill_sizes));
   memory.set("runners", std::move(by_runner));
   json.set("memory_bytes", std::move(memory));
   Json notes = Json::array();

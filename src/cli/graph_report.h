@@ -18,8 +18,9 @@ struct ForwardGroup {
 // In the order of their first forward.
 std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
 
-// {"pieces", "split_ops", "prefill": {"enabled", "sizes", …}, "decode", "forwards": [{"phase", "runner",
-// "size", "reason", "count", "tokens", "padding", "ms"}], "reasons", "tokens", "padding", "memory"}
+// {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …}, "decode",
+// "forwards": [{"phase", "runner", "size", "reason", "count", "tokens", "padding", "ms"}], "reasons", "tokens",
+// "padding", "memory"}
 Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
 // The model, its graphs and what each kind of forward used.

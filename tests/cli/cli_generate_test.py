@@ -31,9 +31,13 @@ class Generate(CliTest):
         graphs = answer["graphs"]
         self.assertEqual(graphs["pieces"], graphs["split_ops"])
         for runner in ("prefill", "decode"):
-            self.assertEqual(graphs[runner]["sizes"], sorted(graphs[runner]["sizes"]))
             self.assertEqual(graphs[runner]["dropped"], [])
         forwards = graphs["forwards"]
+        for runner in ("prefill", "decode"):
+            ran = sorted({f["size"] for f in forwards if f["runner"] == runner})
+            self.assertEqual(graphs[runner]["sizes"], ran)
+            self.assertGreaterEqual(graphs[runner]["captured_sizes"], len(ran))
+            self.assertEqual([entry["size"] for entry in graphs["memory_bytes"]["runners"][runner]], ran)
         self.assertEqual(sum(graphs["reasons"].values()), sum(f["count"] for f in forwards))
         self.assertEqual(graphs["tokens"], sum(f["tokens"] for f in forwards))
         self.assertEqual(graphs["padding"], sum(f["padding"] for f in forwards))
