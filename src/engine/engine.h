@@ -75,7 +75,8 @@ class Engine {
   double load_seconds() const { return start_.seconds_of("load weights"); }
   double capture_seconds() const { return start_.seconds_of("capture"); }
 
-  // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already.
+  // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already and it is
+  // no probe (kProbePriority).
   Result<RequestId> submit(Request request);
   bool idle() const;
   // Schedules and enqueues one forward, and collects the results of the previous one, or of this one: where the device

@@ -113,7 +113,8 @@ Result<RequestId> Engine::submit(Request request) {
   // Requests that arrived since the last step are not queued where the next step has room for them.
   const std::int64_t room = runner_->options().max_requests - scheduler_->num_running();
   const std::int64_t queued = scheduler_->num_waiting() - room;
-  if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {
+  const bool is_limited = options_.max_queued_requests > 0 && request.priority < kProbePriority;
+  if (is_limited && queued >= options_.max_queued_requests) {
     return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
   }
   TRY(reserve_embeddings(request));

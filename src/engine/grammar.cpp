@@ -282,6 +282,8 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
   return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(std::move(impl)));
 }
 
+std::shared_ptr<const Grammar> GrammarCompiler::find(const GrammarSpec& spec) const { return impl_->find(spec); }
+
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec) {
   if (std::shared_ptr<const Grammar> grammar = impl_->find(spec)) return grammar;
   Result<std::shared_ptr<const Grammar>> grammar = impl_->compile(spec);

@@ -86,7 +86,9 @@ class GrammarCompiler {
                                                          const GrammarOptions& options = {});
   ~GrammarCompiler();
 
-  // From any thread. Keeps the last few grammars. invalid_argument where `spec` is malformed, too large or too deep
+  // From any thread. One of the last few grammars that compile() made, which are kept; null where it is none of them.
+  std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
+  // From any thread, find() first. invalid_argument where `spec` is malformed, too large or too deep
   // (the message says what and where), unimplemented where it is good and cannot be held to; nothing a client sends
   // makes it throw, crash or run without end. Cost: 1 to 100 ms for common schemas and a vocabulary of 150 000; lengths
   // of strings add nothing to it, except beside a pattern that repeats several parts: some 10 ms for each character

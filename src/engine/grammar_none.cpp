@@ -17,6 +17,8 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
   return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(nullptr));
 }
 
+std::shared_ptr<const Grammar> GrammarCompiler::find(const GrammarSpec&) const { return nullptr; }
+
 Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec&) {
   return unimplemented(
       "this build has no constrained output (JSON schema, regex, EBNF): xgrammar was not there when it was built; "

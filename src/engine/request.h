@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,6 +92,10 @@ struct PromptImage {
   std::shared_ptr<const Patches> patches{};
 };
 
+// Of a request that asks whether the engine works. It is admitted whatever max_queued_requests says, ahead of all that
+// wait.
+inline constexpr std::int64_t kProbePriority = std::numeric_limits<std::int64_t>::max();
+
 struct Request {
   std::vector<TokenId> prompt{};
   std::vector<PromptImage> images{};  // in the order of their tokens; for models with a vision tower
@@ -111,7 +116,7 @@ struct Request {
   std::int64_t score_from = 0;  // below the number of prompt tokens
   // One vector of the prompt's normed hidden states is returned with the request's end; nothing is generated.
   Pooling pooling = Pooling::kNone;
-  std::int64_t priority = 0;  // higher first; preempts lower ones where room is short
+  std::int64_t priority = 0;  // higher first; preempts lower ones where room is short; see kProbePriority
   double timeout_s = 0;       // from submit to the last token; 0: none
 
   // Whether it may ask for tokens; max_new_tokens says how many.
