@@ -11,6 +11,7 @@
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/prompt_images.h"
 #include "tessera/server/prompts.h"
+#include "tessera/server/text_work.h"
 
 namespace tessera {
 namespace {
@@ -198,6 +199,7 @@ ApiStatus check_rendered_images(const ServedModel& model, std::int64_t images, s
 ApiResult<std::optional<ChatTemplate>> read_template(const ApiFields& fields) {
   const std::optional<std::string> source = TRY(fields.string("chat_template"));
   if (!source) return std::optional<ChatTemplate>();
+  TRY(take_on(TextWork::kLarge));  // it runs for as long as TemplateLimits allow
   Result<ChatTemplate> parsed = ChatTemplate::parse(*source, "chat_template");
   if (!parsed.ok()) return invalid_field("chat_template", parsed.status().message());
   return std::optional(*std::move(parsed));

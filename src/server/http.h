@@ -50,6 +50,8 @@ struct HttpRequest {
   std::string query;   // as sent, without "?"
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  // The address that it came from; of IPv6 the network, "2001:db8::/64", as a client has all addresses of one.
+  std::string peer{};
 
   // The header's value, whatever the case of its name; "" where it is not there.
   std::string_view header(std::string_view name) const;

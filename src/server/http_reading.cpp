@@ -113,6 +113,7 @@ HttpSession::Task<bool> HttpSession::read_request() {
   exchange_ = std::make_shared<HttpExchange::State>();
   exchange_->request = std::move(reader.request);
   exchange_->request.body = std::move(reader.parser.get().body());
+  exchange_->request.peer = peer_;
   exchange_->session = this;
   ++sessions_.answering;
   co_return true;

@@ -5,6 +5,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -21,6 +22,18 @@ using boost::system::error_code;
 
 constexpr std::size_t kStreamBuffer = 16 * 1024;  // at a stream's start: dozens of events, so that few streams grow it
 constexpr std::size_t kKeptBuffer = 256 * 1024;   // one that has grown beyond is given back once it is empty
+
+// HttpRequest::peer; "" where the client has gone already.
+std::string peer_of(const HttpSession::Socket& socket) {
+  constexpr unsigned short kNetworkBits = 64;
+  error_code error;
+  const net::ip::address address = socket.remote_endpoint(error).address();
+  if (error) return {};
+  if (address.is_v4()) return address.to_string();
+  const net::ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return net::ip::make_address_v4(net::ip::v4_mapped, v6).to_string();
+  return net::ip::make_network_v6(v6, kNetworkBits).canonical().to_string();
+}
 
 ApiError fault(int status, std::string message) {
   ApiError error{.http_status = status, .message = std::move(message), .param = {}, .code = {}};
@@ -46,6 +59,7 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
       socket_(std::move(socket)),
       read_deadline_{net::steady_timer(sessions.io), &HttpSession::read_deadline_passed},
       write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose} {
+  peer_ = peer_of(socket_);
   sessions_.alive.insert(this);
 }
 

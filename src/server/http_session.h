@@ -141,6 +141,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool reused_ = false;        // a request was answered before
   bool client_ended_ = false;  // it sends no more, and may still read
   bool lost_ = false;
+  std::string peer_;  // HttpRequest::peer
 
   // Of the request at hand:
   std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered

@@ -50,6 +50,14 @@ TEST(Http, FindsHeadersWhateverTheirCase) {
   EXPECT_EQ(server.ask(get("/", "X-Thing: value\r\n")).body, "value");
 }
 
+TEST(Http, TellsTheClientsAddressOrNetwork) {
+  const auto tell = [](HttpExchange exchange) { exchange.respond({.body = exchange.request().peer}); };
+  EXPECT_EQ(TestServer(tell).ask(get("/")).body, "127.0.0.1");
+  TestServer both(tell, {.host = "::"});
+  EXPECT_EQ(Client(both.port(), "::1").ask(get("/")).body, "::/64");
+  EXPECT_EQ(Client(both.port(), "127.0.0.1").ask(get("/")).body, "127.0.0.1") << "mapped into IPv6";
+}
+
 TEST(Http, AnswersPipelinedRequestsInOrder) {
   TestServer* running = nullptr;
   TestServer server([&running](HttpExchange exchange) {

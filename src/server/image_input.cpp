@@ -13,6 +13,7 @@
 #include "tessera/model/fields.h"
 #include "tessera/server/api_fields.h"
 #include "tessera/server/http_message.h"
+#include "tessera/server/text_work.h"
 
 namespace tessera {
 namespace {
@@ -235,6 +236,7 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens) {
   TRY(check_image_count(input, given));
+  if (!given.empty()) TRY(take_on(TextWork::kImages));
   return Preparation(input, given, most_tokens).run();
 }
 

@@ -147,7 +147,8 @@ void LiveJobs::end(const std::shared_ptr<Job>& job) {
     send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
     job->call.finish(job->summary("done"));
   } else if (job->job.answer->has_large_body()) {
-    hooks_.build_elsewhere([job] { return job->job.answer->body(); }, respond);
+    hooks_.build_elsewhere(
+        job->call, [job] { return job->job.answer->body(); }, respond);
   } else {
     respond(job->job.answer->body());
   }

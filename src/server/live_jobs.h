@@ -22,8 +22,10 @@ class LiveJobs {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
-    // Runs `build` elsewhere, then `then` with its result on the I/O thread.
-    std::function<void(std::function<std::string()> build, std::function<void(std::string)> then)> build_elsewhere;
+    // Builds the body of the call's answer elsewhere, then calls `then` with it on the I/O thread. Where that fails it
+    // refuses the call instead.
+    std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
+        build_elsewhere;
   };
 
   // `metrics` outlives it.

@@ -58,7 +58,7 @@ class Jobs {
               const std::lock_guard lock(mutex_);
               cancelled_.push_back(ticket);
             },
-        .build_elsewhere = [](const std::function<std::string()>& build,
+        .build_elsewhere = [](const Call&, const std::function<std::string()>& build,
                               const std::function<void(std::string)>& then) { then("elsewhere " + build()); }};
     jobs_.emplace(std::move(hooks), metrics_);
     client.send(get("/test"));

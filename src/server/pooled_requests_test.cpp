@@ -21,12 +21,12 @@ using test::test_model;
 using ::testing::HasSubstr;
 using testing::source_path;
 
-enum class Kind { kEmbeds, kClassifies, kGenerates };
+enum class ModelKind { kEmbeds, kClassifies, kGenerates };
 
-ServedModel model_of(Kind kind) {
+ServedModel model_of(ModelKind kind) {
   ServedModel model = test_model();
-  if (kind == Kind::kEmbeds) model.embedding = EmbeddingConfig();
-  if (kind == Kind::kClassifies) model.num_labels = 1;
+  if (kind == ModelKind::kEmbeds) model.embedding = EmbeddingConfig();
+  if (kind == ModelKind::kClassifies) model.num_labels = 1;
   return model;
 }
 
@@ -41,7 +41,7 @@ TEST(TextPairs, AreJoinedAsTheTokenizerSays) {
                          "<|im_end|>": {"id": "<|im_end|>", "ids": [2047], "tokens": ["<|im_end|>"]}}})",
                                           "post_processor"));
   const Tokenizer tokenizer = *Tokenizer::parse(json.dump(), "tokenizer.json");
-  ServedModel model = model_of(Kind::kClassifies);
+  ServedModel model = model_of(ModelKind::kClassifies);
   const std::string body = R"({"text_1": "The little", "text_2": " fox"})";
   EXPECT_EQ((*prepare_score(model, body)).requests[0].prompt, encode("The little fox"));
   model.tokenizer = &tokenizer;
@@ -63,59 +63,61 @@ using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view
 TEST(BadPooledRequests, AreRefusedByField) {
   struct Case {
     Prepare prepare;
-    Kind kind;
+    ModelKind kind;
     const char* body;
     const char* param;
     const char* message;
   };
   for (const Case& c : std::initializer_list<Case>{
-           {prepare_embeddings, Kind::kEmbeds, "{}", "input", "accepted"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": ""})", "input", "no tokens"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": []})", "input", "accepted"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": [[]]})", "input", "no tokens"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": ["a", ""]})", "input", "no tokens"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": [5, 2048]})", "input", "2047"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": [-1]})", "input", "2047"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": {"a": 1}})", "input", "accepted"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": "a", "encoding_format": "hex"})", "encoding_format",
+           {prepare_embeddings, ModelKind::kEmbeds, "{}", "input", "accepted"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": ""})", "input", "no tokens"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": []})", "input", "accepted"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": [[]]})", "input", "no tokens"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": ["a", ""]})", "input", "no tokens"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": [5, 2048]})", "input", "2047"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": [-1]})", "input", "2047"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": {"a": 1}})", "input", "accepted"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": "a", "encoding_format": "hex"})", "encoding_format",
             "\"float\" or \"base64\""},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": "a", "dimensions": 5})", "dimensions", "[1, 4]"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": "a", "dimensions": 0})", "dimensions", "[1, 4]"},
-           {prepare_embeddings, Kind::kEmbeds, R"({"input": "a", "truncate_prompt_tokens": 0})",
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": "a", "dimensions": 5})", "dimensions", "[1, 4]"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": "a", "dimensions": 0})", "dimensions", "[1, 4]"},
+           {prepare_embeddings, ModelKind::kEmbeds, R"({"input": "a", "truncate_prompt_tokens": 0})",
             "truncate_prompt_tokens", "1 to 256"},
-           {prepare_embeddings, Kind::kGenerates, R"({"input": "a"})", "model", "--is-embedding"},
-           {prepare_embeddings, Kind::kClassifies, R"({"input": "a"})", "model", "/v1/rerank"},
-           {prepare_rerank, Kind::kGenerates, R"({"query": "a", "documents": ["b"]})", "model", "label_token_ids"},
-           {prepare_rerank, Kind::kClassifies, R"({"documents": ["b"]})", "query", "a string"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "", "documents": ["b"]})", "query", "is empty"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a"})", "documents", "not empty"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": []})", "documents", "not empty"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": ["b", ""]})", "documents", "text 1"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": [5]})", "documents", "strings"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": [{"title": "b"}]})", "documents",
+           {prepare_embeddings, ModelKind::kGenerates, R"({"input": "a"})", "model", "--is-embedding"},
+           {prepare_embeddings, ModelKind::kClassifies, R"({"input": "a"})", "model", "/v1/rerank"},
+           {prepare_rerank, ModelKind::kGenerates, R"({"query": "a", "documents": ["b"]})", "model", "label_token_ids"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"documents": ["b"]})", "query", "a string"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "", "documents": ["b"]})", "query", "is empty"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a"})", "documents", "not empty"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": []})", "documents", "not empty"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": ["b", ""]})", "documents", "text 1"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": [5]})", "documents", "strings"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": [{"title": "b"}]})", "documents",
             "\"text\""},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": [{"text": "b", "title": "c"}]})",
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": [{"text": "b", "title": "c"}]})",
             "documents", "alone"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": ["b"], "top_n": -1})", "top_n", "[0,"},
-           {prepare_rerank, Kind::kClassifies, R"({"query": "a", "documents": ["b"], "instruct": "c"})", "instruction",
-            "--chat-template"},
-           {prepare_score, Kind::kGenerates, R"({"text_1": "a", "text_2": "b"})", "model", "label_token_ids"},
-           {prepare_score, Kind::kEmbeds, R"({"text_1": [], "text_2": "b"})", "text_1", "not empty"},
-           {prepare_score, Kind::kEmbeds, R"({"text_1": "a"})", "text_2", "a string or a list"},
-           {prepare_score, Kind::kEmbeds, R"({"text_1": ["a", "b"], "text_2": ["a", "b", "c"]})", "text_1", "2 texts"},
-           {prepare_score, Kind::kEmbeds, R"({"text_1": "a", "queries": "b", "text_2": "c"})", "queries",
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": ["b"], "top_n": -1})", "top_n",
+            "[0,"},
+           {prepare_rerank, ModelKind::kClassifies, R"({"query": "a", "documents": ["b"], "instruct": "c"})",
+            "instruction", "--chat-template"},
+           {prepare_score, ModelKind::kGenerates, R"({"text_1": "a", "text_2": "b"})", "model", "label_token_ids"},
+           {prepare_score, ModelKind::kEmbeds, R"({"text_1": [], "text_2": "b"})", "text_1", "not empty"},
+           {prepare_score, ModelKind::kEmbeds, R"({"text_1": "a"})", "text_2", "a string or a list"},
+           {prepare_score, ModelKind::kEmbeds, R"({"text_1": ["a", "b"], "text_2": ["a", "b", "c"]})", "text_1",
+            "2 texts"},
+           {prepare_score, ModelKind::kEmbeds, R"({"text_1": "a", "queries": "b", "text_2": "c"})", "queries",
             "one of them"},
-           {prepare_score, Kind::kGenerates, R"({"query": "a", "text_2": "b"})", "query", "text_1 and text_2"},
-           {prepare_score, Kind::kGenerates, R"({"query": "a", "items": ["b"]})", "label_token_ids", "not empty"},
-           {prepare_score, Kind::kGenerates, R"({"query": "a", "items": [], "label_token_ids": [1]})", "items",
+           {prepare_score, ModelKind::kGenerates, R"({"query": "a", "text_2": "b"})", "query", "text_1 and text_2"},
+           {prepare_score, ModelKind::kGenerates, R"({"query": "a", "items": ["b"]})", "label_token_ids", "not empty"},
+           {prepare_score, ModelKind::kGenerates, R"({"query": "a", "items": [], "label_token_ids": [1]})", "items",
             "not empty"},
-           {prepare_score, Kind::kGenerates, R"({"query": [5], "items": ["b"], "label_token_ids": [1]})", "items",
+           {prepare_score, ModelKind::kGenerates, R"({"query": [5], "items": ["b"], "label_token_ids": [1]})", "items",
             "lists of token ids"},
-           {prepare_score, Kind::kGenerates, R"({"query": "a", "items": [[5]], "label_token_ids": [1]})", "items",
+           {prepare_score, ModelKind::kGenerates, R"({"query": "a", "items": [[5]], "label_token_ids": [1]})", "items",
             "strings"},
-           {prepare_score, Kind::kGenerates, R"({"query": "a", "items": "b", "label_token_ids": [2048]})",
+           {prepare_score, ModelKind::kGenerates, R"({"query": "a", "items": "b", "label_token_ids": [2048]})",
             "label_token_ids", "2048"},
-           {prepare_score, Kind::kGenerates, R"({"items": "b", "label_token_ids": [1]})", "query", "a string or"},
+           {prepare_score, ModelKind::kGenerates, R"({"items": "b", "label_token_ids": [1]})", "query", "a string or"},
        }) {
     SCOPED_TRACE(c.body);
     ApiResult<ApiJob> job = c.prepare(model_of(c.kind), c.body);
@@ -124,7 +126,7 @@ TEST(BadPooledRequests, AreRefusedByField) {
     EXPECT_EQ(job.error().param, c.param);
     EXPECT_THAT(job.error().message, HasSubstr(c.message));
   }
-  ServedModel two_labels = model_of(Kind::kClassifies);
+  ServedModel two_labels = model_of(ModelKind::kClassifies);
   two_labels.num_labels = 2;
   EXPECT_THAT(prepare_rerank(two_labels, R"({"query": "a", "documents": ["b"]})").error().message,
               HasSubstr("2 labels"));

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tessera/server/api_job.h"
+#include "tessera/server/text_work.h"
 
 namespace tessera {
 namespace {
@@ -192,6 +193,8 @@ ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<Ou
     return unsupported_field(grammar->param,
                              "this server cannot constrain its output: it has no grammars, or no tokenizer");
   }
+  if (std::shared_ptr<const Grammar> kept = model.grammars->find(grammar->spec)) return kept;
+  TRY(take_on(TextWork::kGrammars));
   Result<std::shared_ptr<const Grammar>> compiled = model.grammars->compile(grammar->spec);
   if (compiled.ok()) return *std::move(compiled);
   if (compiled.status().code() == StatusCode::kUnimplemented) {

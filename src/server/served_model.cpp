@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/server/api_fields.h"
+#include "tessera/server/text_work.h"
 
 namespace tessera {
 namespace {
@@ -88,6 +89,7 @@ ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool 
   if (tokenizer == nullptr) {
     return unsupported_field(param, "the model was loaded without a tokenizer; accepted: token ids");
   }
+  TRY(take_on_text(text.size()));
   Result<std::vector<TokenId>> ids = tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
   if (!ids.ok()) return invalid_field(param, ids.status().message());
   return *std::move(ids);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -15,21 +15,21 @@
 #include "tessera/server/body_check.h"
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
-#include "tessera/server/content_coding.h"
 #include "tessera/server/embedding_request.h"
 #include "tessera/server/engine_state.h"
 #include "tessera/server/event_queue.h"
 #include "tessera/server/generate_request.h"
 #include "tessera/server/generic_tools.h"
-#include "tessera/server/health_job.h"
+#include "tessera/server/health_probe.h"
 #include "tessera/server/live_jobs.h"
 #include "tessera/server/page.h"
+#include "tessera/server/request_reader.h"
 #include "tessera/server/rerank_request.h"
 #include "tessera/server/router.h"
 #include "tessera/server/score_request.h"
 #include "tessera/server/server_info.h"
+#include "tessera/server/text_pools.h"
 #include "tessera/server/text_routes.h"
-#include "tessera/server/text_thread.h"
 
 namespace tessera {
 namespace {
@@ -52,16 +52,6 @@ ApiError unavailable(std::string message) {
 
 ApiError engine_failed(const Status& why) {
   return unavailable(fmt::format("the engine has failed: {}", why.message()));
-}
-
-// Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
-template <class T, class Function>
-ApiResult<T> guarded(const Function& function, const ServedModel& model, std::string_view body) {
-  try {
-    return function(model, body);
-  } catch (const std::exception& e) {
-    return internal_error(e.what());
-  }
 }
 
 }  // namespace
@@ -98,7 +88,10 @@ struct Server::Impl {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     };
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
-    texts.emplace(TextThread::kThreads + most_fetches());
+    probe.emplace(model.generates(), hooks().submit);
+    pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
+                  options.api_keys);
+    reader.emplace(model, options.http.max_body_bytes, *pools, *http);
     return ok_status();
   }
 
@@ -109,31 +102,43 @@ struct Server::Impl {
   }
 
   // Threads that wait for other servers' images, beside those that work.
-  int most_fetches() const { return model.images && model.images->fetcher ? UrlFetchOptions().most_at_once : 0; }
+  std::size_t most_fetches() const {
+    return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
+  }
 
   void dispatch_events() {
-    events.drain([this](std::span<EngineThread::Event> moved) { jobs->dispatch(moved); });
+    events.drain([this](std::span<EngineThread::Event> moved) {
+      probe->dispatch(moved);
+      jobs->dispatch(moved);
+    });
   }
 
   // After the last events of an engine that has failed.
   void end_if_failed() {
     if (replicas->health().ok()) return;  // others serve on
     http->stop({.drain_s = options.last_answers_s, .notice_s = options.last_answers_s, .give_up = [this] {
-                  jobs->fail_all(engine_failed(replicas->health()));
+                  fail_all(engine_failed(replicas->health()));
                 }});
+  }
+
+  void fail_all(const ApiError& error) {
+    jobs->fail_all(error);
+    probe->fail_all(error);
   }
 
   LiveJobs::Hooks hooks() {
     return {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
             .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
             .build_elsewhere =
-                [this](std::function<std::string()> build, std::function<void(std::string)> then) {
-                  texts->post([this, build = std::move(build), then = std::move(then)]() mutable {
-                    ApiResult<std::string> built =
-                        guarded<std::string>([&](const ServedModel&, std::string_view) { return build(); }, model, {});
-                    std::string body = built.ok() ? *std::move(built) : built.error().to_json();
-                    http->post([body = std::move(body), then = std::move(then)]() mutable { then(std::move(body)); });
-                  });
+                [this](const Call& call, std::function<std::string()> build, std::function<void(std::string)> then) {
+                  pools->post(TextWork::kAnswers, call,
+                              [this, call, build = std::move(build), then = std::move(then)]() mutable {
+                                auto built = guarded<std::string>([&]() -> ApiResult<std::string> { return build(); });
+                                http->post([call, built = std::move(built), then = std::move(then)]() mutable {
+                                  if (!built.ok()) return call.refuse(built.error());
+                                  then(*std::move(built));
+                                });
+                              });
                 }};
   }
 
@@ -186,47 +191,13 @@ struct Server::Impl {
     }
   }
 
-  // On a text thread.
-  template <class T, class Read>
-  ApiResult<T> read_body(Read read, std::string_view coding, std::string body) const {
-    const auto inflated = [&](const ServedModel&, std::string_view) -> ApiResult<std::string> {
-      if (body.empty()) return std::string();
-      return decode_body(std::move(body), coding, options.http.max_body_bytes);
-    };
-    const std::string whole = TRY(guarded<std::string>(inflated, model, {}));
-    return guarded<T>(read, model, whole);
-  }
-
-  // Reads the call's body on a text thread, unless its client has left, and calls `then` here with the result.
-  template <class T, class Read, class Then>
-  void read_elsewhere(Call call, Read read, Then then) {
-    const std::size_t size = call.request().body.size();
-    if (queued_bytes + size > kMaxQueuedBytes) {
-      call.refuse(unavailable("too many large requests are being read; come again"));
-      return;
-    }
-    queued_bytes += size;
-    auto gone = std::make_shared<std::atomic<bool>>(false);
-    call.on_disconnect([gone] { gone->store(true); });
-    std::string body = call.take_body();
-    texts->post([this, read, then, size, gone, call = std::move(call), body = std::move(body)]() mutable {
-      auto made = std::make_shared<ApiResult<T>>(unavailable("the client has left"));
-      const std::string_view coding = call.request().header("Content-Encoding");
-      if (!gone->load()) *made = read_body<T>(read, coding, std::move(body));
-      http->post([this, then, size, call = std::move(call), made = std::move(made)]() mutable {
-        queued_bytes -= size;
-        then(std::move(call), std::move(*made));
-      });
-    });
-  }
-
-  // Prepared by the texts' thread, run by the engine.
+  // Prepared by a pool's thread, run by the engine.
   void run_job(Call call, Prepare prepare) {
     if (const std::optional<ApiError> error = refusal()) {
       call.refuse(*error);
       return;
     }
-    read_elsewhere<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
+    reader->read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
       if (job.ok()) {
         jobs->start(std::move(prepared), *std::move(job));
       } else {
@@ -235,10 +206,18 @@ struct Server::Impl {
     });
   }
 
-  // Answered by the texts' thread alone.
+  // Answered by a pool's thread alone.
   void run_build(Call call, Build build) {
-    read_elsewhere<std::string>(std::move(call), build,
-                                [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });
+    reader->read<std::string>(std::move(call), build,
+                              [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });
+  }
+
+  void probe_health(Call call) {
+    if (const std::optional<ApiError> error = refusal()) {
+      call.refuse(*error);
+    } else {
+      probe->ask(std::move(call));
+    }
   }
 
   // Answered by the first engine's thread, between two steps.
@@ -248,8 +227,8 @@ struct Server::Impl {
     });
   }
 
-  void add_job(const char* method, const char* path, Prepare prepare) {
-    router.add({method, path, [this, prepare](Call call) { run_job(std::move(call), prepare); }});
+  void add_job(const char* path, Prepare prepare) {
+    router.add({"POST", path, [this, prepare](Call call) { run_job(std::move(call), prepare); }});
   }
   void add_build(const char* path, Build build) {
     router.add({"POST", path, [this, build](Call call) { run_build(std::move(call), build); }});
@@ -259,13 +238,13 @@ struct Server::Impl {
   }
 
   void add_routes() {
-    add_job("POST", "/v1/chat/completions", prepare_chat);
-    add_job("POST", "/v1/completions", prepare_completion);
-    add_job("POST", "/generate", prepare_generate);
-    add_job("POST", "/v1/embeddings", prepare_embeddings);
-    for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job("POST", path, prepare_rerank);
-    for (const char* path : {"/v1/score", "/score"}) add_job("POST", path, prepare_score);
-    add_job("GET", "/health_generate", prepare_health);
+    add_job("/v1/chat/completions", prepare_chat);
+    add_job("/v1/completions", prepare_completion);
+    add_job("/generate", prepare_generate);
+    add_job("/v1/embeddings", prepare_embeddings);
+    for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job(path, prepare_rerank);
+    for (const char* path : {"/v1/score", "/score"}) add_job(path, prepare_score);
+    add_get("/health_generate", [this](Call call) { probe_health(std::move(call)); });
     add_build("/tokenize", tokenize_body);
     add_build("/detokenize", detokenize_body);
     add_get(
@@ -307,13 +286,10 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(replicas->each_stats());
+    response.body = metrics->scrape(replicas->each_stats()) + pool_metrics(*pools);
     call.respond(std::move(response));
   }
 
-  // Bodies that wait for the texts' thread, or are being read there.
-  static constexpr std::size_t kMaxQueuedBytes = std::size_t{256} << 20;
-  std::size_t queued_bytes = 0;
   // Of a body that may have images in base64.
   static constexpr std::size_t kMaxImageBodyBytes = std::size_t{64} << 20;
 
@@ -333,7 +309,9 @@ struct Server::Impl {
   std::unique_ptr<HttpServer> http;
   std::optional<LiveJobs> jobs;
   std::optional<Replicas> replicas;
-  std::optional<TextThread> texts;
+  std::optional<HealthProbe> probe;
+  std::optional<RequestReader> reader;
+  std::optional<TextPools> pools;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -364,7 +342,7 @@ Status Server::run() {
 void Server::stop(double drain_s, double notice_s) {
   impl_->draining = true;
   impl_->http->stop({.drain_s = drain_s, .notice_s = notice_s, .give_up = [impl = impl_.get()] {
-                       impl->jobs->fail_all(unavailable("the server was stopped before the request's end"));
+                       impl->fail_all(unavailable("the server was stopped before the request's end"));
                      }});
 }
 

@@ -4,8 +4,9 @@
 //   print(server->address());
 //   TRY(server->run());  // until stop(), which a signal's thread calls
 //
-// Threads: run() is the I/O thread; beside it the engine has one, and texts have one (text_thread.h). A request goes
-// I/O → texts (parse, render, tokenise) → I/O → engine, and its events come back to the I/O thread once a step.
+// Threads: run() is the I/O thread; beside it the engine has one, and work on texts has several (text_pools.h). A
+// request goes I/O → pool (parse, render, tokenise) → I/O → engine, and its events come back to the I/O thread once a
+// step.
 #pragma once
 
 #include <memory>

@@ -272,6 +272,22 @@ TEST(Server, AFullQueueIs429AndALaterRequestIsServed) {
   EXPECT_EQ(running.ask(completion(R"("prompt": "Once", "max_tokens": 4)")).status, 200);
 }
 
+TEST(Server, HealthGenerateIsAnsweredAheadOfAFullQueue) {
+  EngineOptions options;
+  options.max_queued_requests = 2;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const Running running(*engine);
+  Client busy(running.port);
+  busy.send(completion(R"("prompt": "Once", "n": 10, "max_tokens": 480, "ignore_eos": true, "stream": true)"));
+  EXPECT_THAT(busy.read_through("\n\n"), HasSubstr("200"));
+  EXPECT_EQ(stat(running, "queued"), 2);
+  EXPECT_EQ(running.ask(completion(R"("prompt": "Once", "max_tokens": 1)")).status, 429);
+  EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
+  EXPECT_GT(stat(running, "queued"), 0) << "the others still wait";
+  busy.abort();
+  EXPECT_TRUE(eventually([&] { return stat(running, "running") == 0; }));
+}
+
 // The bundled model's template has neither tools nor the role "tool".
 TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
   const Running running(engine());

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/server/text_work.h"
+
 namespace tessera {
 namespace {
 
@@ -42,6 +44,7 @@ ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledField
   }
   if (model.tokenizer == nullptr || !model.tokenizer->joins_pairs())
     return model.encode(first + second, fields.add_special_tokens, seconds.param);
+  TRY(take_on_text(first.size() + second.size()));
   Result<std::vector<TokenId>> ids =
       model.tokenizer->encode_pair(first, second, {.add_special_tokens = fields.add_special_tokens});
   if (!ids.ok()) return invalid_field(seconds.param, ids.status().message());
