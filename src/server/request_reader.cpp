@@ -53,8 +53,9 @@ void RequestReader::run(const std::shared_ptr<Reading>& reading, TextWork work) 
   TextPoolScope scope(work);
   ApiStatus whole = api_ok();
   if (!reading->coding.empty() && !reading->body.empty()) {
-    ApiResult<std::string> inflated = guarded<std::string>(
-        [&] { return decode_body(std::move(reading->body), std::exchange(reading->coding, {}), max_body_bytes_); });
+    ApiResult<std::string> inflated = guarded<std::string>([&] {
+      return decode_body(std::exchange(reading->body, {}), std::exchange(reading->coding, {}), max_body_bytes_);
+    });
     if (inflated.ok()) {
       reading->body = *std::move(inflated);
     } else {
