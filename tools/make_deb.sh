@@ -34,8 +34,9 @@ install -m 644 models/demo/* "$root/usr/share/tessera/models/demo"
 
 install -D -m 644 "$files/tessera.service" "$root/lib/systemd/system/tessera.service"
 install -D -m 644 "$files/tessera.sysusers" "$root/usr/lib/sysusers.d/tessera.conf"
-install -D -m 644 "$files/serve.yaml" "$root/etc/tessera/serve.yaml"
+install -D -m 640 "$files/serve.yaml" "$root/etc/tessera/serve.yaml" # it may hold a key
 install -D -m 644 "$files/copyright" "$doc/copyright"
+install -D -m 644 "$files/lintian-overrides" "$root/usr/share/lintian/overrides/tessera"
 maintainer="${DEBFULLNAME:-Tessera maintainers} <${DEBEMAIL:-tessera@example.org}>"
 printf 'tessera (%s) bookworm; urgency=medium\n\n  * This version; NEWS of its parts: CHANGELOG.md.gz.\n\n -- %s  %s\n' \
   "$version" "$maintainer" "$(date -R -u -d "@$(git log -1 --format=%ct 2>/dev/null || date +%s)")" | gzip -9n >"$doc/changelog.gz"

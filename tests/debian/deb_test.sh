@@ -26,7 +26,7 @@ make_small_root() {
   local program
   mkdir -p "$root"/{bin,etc,tmp,var/lib/dpkg/{info,updates},var/log}
   touch "$root/var/lib/dpkg/status"
-  for program in sh rm systemd-sysusers; do
+  for program in sh rm chgrp chmod dpkg-statoverride systemd-sysusers; do
     program=$(command -v "$program")
     install -D "$program" "$root/bin/${program##*/}"
     ldd "$program" | grep -oE '/[^ ]+' | while read -r library; do
@@ -38,6 +38,19 @@ make_small_root() {
 dpkg_there() { DEBIAN_FRONTEND=noninteractive dpkg --root="$root" --force-depends --force-not-root --force-confold "$@"; }
 
 has_user() { grep -E '^tessera:.*:/var/lib/tessera:/usr/sbin/nologin$' "$root/etc/passwd"; }
+
+# A key in it is for root and the service alone.
+hides_its_configuration() {
+  local group
+  group=$(sed -n 's/^tessera:[^:]*:\([0-9]*\):.*/\1/p' "$root/etc/group")
+  [[ -n "$group" && "$(stat -c '%a %u %g' "$root/etc/tessera/serve.yaml")" == "640 0 $group" ]]
+}
+
+# As an earlier version left it.
+hides_an_open_configuration() {
+  chmod 644 "$root/etc/tessera/serve.yaml"
+  dpkg_there --install "$work"/*.deb && hides_its_configuration
+}
 
 keeps_a_changed_conffile() {
   sed -i 's/^port: .*/port: 31000/' "$root/etc/tessera/serve.yaml"
@@ -73,6 +86,8 @@ service_is_read() {
   [[ "$said" != *tessera.service* ]]
 }
 
+service_may_ask_for_interfaces() { grep -E '^RestrictAddressFamilies=.*\bAF_NETLINK\b' deploy/debian/tessera.service; }
+
 configuration_is_read() {
   sed "s|/usr/share/tessera|$PWD|" deploy/debian/serve.yaml >"$work/serve.yaml"
   "$build/tessera" serve --config "$work/serve.yaml" --print-config | grep '"port": 30000'
@@ -100,10 +115,13 @@ if [[ "$(verify "$work/wrong/tessera.service")" == *NoSuchSetting* ]]; then
 else
   echo "skipped: systemd-analyze does not work here"
 fi
+check "service may ask for interfaces" service_may_ask_for_interfaces
 check "configuration is read" configuration_is_read
 make_small_root
 check "install" dpkg_there --install "$work"/*.deb
 check "its user" has_user
+check "its configuration is read by the service alone" hides_its_configuration
+check "upgrade hides a configuration that all could read" hides_an_open_configuration
 check "upgrade keeps a changed conffile" keeps_a_changed_conffile
 check "remove keeps the configuration" removes
 check "purge leaves nothing" purges
