@@ -88,7 +88,8 @@ class Server:
 
     def __init__(self, stage):
         self.said = tempfile.TemporaryFile(mode="w+")  # a pipe that nobody reads until the end would fill and stop the server
-        self.process = subprocess.Popen(stage.inside([*stage.entry, *stage.command], network=False), stdout=self.said,
+        words = ["/usr/bin/env", "TESSERA_WITHOUT_KEY=yes", *stage.entry, *stage.command]
+        self.process = subprocess.Popen(stage.inside(words, network=False), stdout=self.said,
                                         stderr=subprocess.STDOUT, text=True)
 
     def ask(self, path, body=None):
@@ -132,6 +133,11 @@ class Cases:
     def constrained_output_is_built_in(self):
         text = self.server.complete(max_tokens=40, regex="(yes|no), (one|two)")
         assert text in ("yes, one", "yes, two", "no, one", "no, two"), text
+
+    def it_does_not_serve_without_a_key(self):
+        told = subprocess.run(self.stage.inside([*self.stage.entry, *self.stage.command], network=False), capture_output=True,
+                              text=True, timeout=START_S, check=False)
+        assert told.returncode == 2 and "has no key" in told.stderr, told
 
     def it_is_not_root(self):
         status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()

@@ -25,6 +25,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "deploy" / "kubernetes" / "leaderworkerset.yaml"
+CONTAINER_SERVE = ROOT / "deploy" / "container" / "serve"
 SBATCH = ROOT / "deploy" / "slurm" / "tessera.sbatch"
 MODEL = ROOT / "models" / "demo"
 
@@ -205,6 +206,36 @@ class Cases:
                 assert job.wait(20) == 1
             assert "it is started anew" in said, said
             assert pathlib.Path(folder, "starts").read_text().splitlines() == ["a start"]
+
+    def container_starts_with_a_key_or_where_none_is_wanted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys, config = pathlib.Path(folder, "keys"), pathlib.Path(folder, "serve.yaml")
+            keys.write_text("secret\n")
+            for text, starts in (("port: 0\n", False), (f"api-key-file: {keys}\n", True), ("api-key: [one, two]\n", True)):
+                config.write_text(text)
+                assert self._container_starts("--config", config) == starts, text
+        assert not self._container_starts()
+        assert not self._container_starts("--port", "0", TESSERA_API_KEY="")
+        assert self._container_starts("--api-key", "secret")
+        assert self._container_starts("--api-key-file=keys")
+        assert self._container_starts(TESSERA_API_KEY="secret")
+        assert self._container_starts(TESSERA_WITHOUT_KEY="yes")
+        assert not self._container_starts(TESSERA_WITHOUT_KEY="no")
+
+    def _container_starts(self, *words, **environment):
+        """Whether the image's entry point runs the server: a stand-in, which asks the program for configurations."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "tessera")
+            program.write_text('#!/bin/sh\ncase "$*" in *--print-config) exec "$REAL" "$@" ;; esac\necho started\n')
+            program.chmod(0o755)
+            plain = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
+            told = subprocess.run([CONTAINER_SERVE, "--model-path", MODEL, *words], capture_output=True, text=True, check=False,
+                                  env={**plain, "REAL": self.tessera, "TESSERA_PROGRAM": str(program), **environment})
+            if told.returncode == 0:
+                assert told.stdout == "started\n", told
+                return True
+            assert told.returncode == 2 and "has no key" in told.stderr, told
+            return False
 
     @staticmethod
     def _wait_until_gone(port):
