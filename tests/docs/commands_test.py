@@ -110,6 +110,7 @@ class Document:
                     (self.folder / file[1]).write_text(block.text + "\n")
             output = ""
             for block in self.blocks:
+                self.check_bodies_have_a_type(block)
                 if block.mark == "bash":
                     output = self.run_bash(block)
                 elif block.mark == "text":
@@ -198,6 +199,14 @@ class Document:
                                   env=self.environment, capture_output=True, timeout=TIMEOUT_S, check=False)
             self.checks.check(f"{self.where(block)}: tessera {' '.join(words)} is accepted", done.returncode == 0,
                               done.stderr)
+
+    def check_bodies_have_a_type(self, block):
+        """curl calls a body a form unless it is told otherwise, and the server takes none."""
+        for line in logical_lines(block.text):
+            if not re.search(r"\bcurl\b.* (?:-d|--data\S*) ", line):
+                continue
+            self.checks.check(f"{self.where(block)}: {first_line(line)} says what its body is",
+                              re.search(r"(?i)-H ['\"]Content-Type: ", line) is not None, line)
 
     def check_flags_are_known(self, block, words):
         told = subprocess.run(["tessera", words[0], "--help"], cwd=self.folder, env=self.environment, text=True,
