@@ -41,7 +41,31 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   return names;
 }
 
+// What a folder without weights has instead, and what helps; "" where it has nothing of the kind.
+std::string what_is_there(const std::string& folder) {
+  std::error_code error;
+  if (fs::exists(fs::path(folder) / "adapter_config.json", error)) return std::string(adapter_hint());
+  std::vector<std::string> others;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string extension = it->path().extension().string();
+    if (extension == ".bin" || extension == ".pth" || extension == ".pt" || extension == ".gguf")
+      others.push_back(it->path().filename().string());
+  }
+  if (others.empty()) return "";
+  std::ranges::sort(others);
+  return fmt::format(
+      "; it has {}, which is not read: take the model's safetensors, or write them with save_pretrained(FOLDER, "
+      "safe_serialization=True) of Hugging Face's transformers",
+      others.front());
+}
+
 }  // namespace
+
+std::string_view adapter_hint() {
+  return "; it has adapter_config.json, so it is an adapter (LoRA), which is not served by itself: merge it into its "
+         "base "
+         "model (merge_and_unload() of Hugging Face's peft) and save that";
+}
 
 Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   std::error_code error;
@@ -70,8 +94,8 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   if (shards.empty()) {
     return not_found(
         fmt::format("{} holds no weights; accepted: model.safetensors, model.safetensors.index.json with its "
-                    "shards, or model-00001-of-0000n.safetensors and so on",
-                    model_dir));
+                    "shards, or model-00001-of-0000n.safetensors and so on{}",
+                    model_dir, what_is_there(model_dir)));
   }
   for (const std::string& shard : shards) {
     Result<SafetensorsFile> file = SafetensorsFile::open(in_dir(shard));

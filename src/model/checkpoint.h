@@ -57,4 +57,7 @@ class Checkpoint {
   bool has_body_prefix_ = false;  // a name begins with "model."
 };
 
+// The end of a message on a folder with adapter_config.json: what it is, and what helps.
+std::string_view adapter_hint();
+
 }  // namespace tessera

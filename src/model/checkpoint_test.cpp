@@ -101,6 +101,16 @@ TEST(Checkpoint, RefusesFoldersWithoutWeights) {
   expect_error(Checkpoint::open(dir.path()), StatusCode::kDataLoss, {dir.path() + "/model.safetensors", "5 bytes"});
 }
 
+TEST(Checkpoint, NamesWhatAFolderHasInsteadOfWeights) {
+  const test::ScratchDir dir;
+  dir.write("pytorch_model.bin", "x");
+  expect_error(Checkpoint::open(dir.path()), StatusCode::kNotFound, {"pytorch_model.bin", "safe_serialization=True"});
+  dir.write("adapter_config.json", "{}");
+  expect_error(Checkpoint::open(dir.path()), StatusCode::kNotFound, {"adapter_config.json", "merge_and_unload()"});
+  dir.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
+  expect_error(Checkpoint::open(dir.path()), StatusCode::kDataLoss, {"model.safetensors", "Git LFS", "git lfs pull"});
+}
+
 TEST(Checkpoint, RefusesWrongIndices) {
   const test::ScratchDir dir;
   write_shard(dir, "first.safetensors", {"a", "b"});

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
 #include "tessera/model/fields.h"
 #include "tessera/model/layer_ropes.h"
@@ -183,7 +184,9 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
   if (is_folder(path)) {
     std::error_code error;
     if (!fs::exists(file, error)) {
-      return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout", path));
+      const bool adapter = fs::exists(fs::path(path) / "adapter_config.json", error);
+      return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout{}", path,
+                                   adapter ? adapter_hint() : std::string_view()));
     }
     // NVIDIA's exporter describes quantisation in a file of its own.
     const fs::path quantised = fs::path(path) / "hf_quant_config.json";

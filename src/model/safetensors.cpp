@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/base/lfs_pointer.h"
 #include "tessera/model/fields.h"
 
 namespace tessera {
@@ -184,6 +185,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes, const std::string& path) {
+  if (is_lfs_pointer({reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), std::size_t{64})}))
+    return lfs_pointer_error(path);
   if (bytes.size() < kLengthBytes) {
     return data_loss(
         fmt::format("{}: the file is {} bytes long; accepted: at least {}", path, bytes.size(), kLengthBytes));

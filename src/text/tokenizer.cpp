@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/base/lfs_pointer.h"
 #include "tessera/text/sentencepiece_tokenizer.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer_json.h"
@@ -88,6 +89,7 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
     return Tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
   }
   const std::string text = TRY(read_text_file(file.string()));
+  if (is_lfs_pointer(text)) return lfs_pointer_error(file.string());
   return parse(text, file.string());
 }
 
