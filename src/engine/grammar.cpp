@@ -37,15 +37,16 @@ std::string_view kind_name(GrammarSpec::Kind kind) {
 class Grammar {
  public:
   Grammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary)
-      : compiled_(std::move(compiled)), vocabulary_(std::move(vocabulary)) {}
+      : compiled_(std::move(compiled)), vocabulary_(std::move(vocabulary)), bytes_(compiled_.MemorySizeBytes()) {}
 
   const xgrammar::CompiledGrammar& compiled() const { return compiled_; }
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
-  std::size_t bytes() const { return compiled_.MemorySizeBytes(); }
+  std::size_t bytes() const { return bytes_; }
 
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  std::size_t bytes_;  // to count them takes a walk over all masks
 };
 
 // ---- GrammarMatcher
@@ -115,6 +116,11 @@ GrammarMatcher::~GrammarMatcher() = default;
 void GrammarMatcher::fill_mask(std::span<std::uint32_t> mask) {
   impl_->refresh_mask();
   std::ranges::copy(impl_->mask, mask.begin());
+}
+
+bool GrammarMatcher::allows(TokenId token) const {
+  impl_->refresh_mask();
+  return token.index() / 32 < impl_->mask.size() && (impl_->mask[token.index() / 32] >> (token.index() % 32) & 1) != 0;
 }
 
 Status GrammarMatcher::accept(TokenId token) {

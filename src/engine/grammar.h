@@ -41,7 +41,7 @@ struct GrammarOptions {
 
 // What a client may ask for. Beyond these, and where an answer could not be held to it (a regex with an anchor in its
 // middle or a lookahead, a schema with "contains"), a grammar is refused with the reason.
-inline constexpr std::size_t kMaxGrammarBytes = 256 * 1024;     // of a schema
+inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                     // of a schema; a regex and EBNF nest 1000 parentheses
 inline constexpr std::size_t kMaxGrammarRules = 8192;           // that it comes to
@@ -62,16 +62,19 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, whe
 // - Characters that a pattern or a list of names decides about are written in one form: raw, or escaped where JSON asks
 //   for it; those of a class of more than 1000 characters, in the middle of a pattern, raw alone. Halves of surrogate
 //   pairs are never written.
-// - Beside a maxLength of 256 or more, a pattern's repetitions without end stop where they would pass it.
+// - Beside a maxLength of 64 or more, a pattern's repetitions stop at a count with which no text passes it: those
+//   without end and of characters, and where these alone would stop before the eighth, all others.
+// - Where alternatives of a oneOf overlap, or a not or if holds for a part, those values of objects that one property
+//   tells apart are generated, and those of arrays that their number of items or the first item does.
 // - Forms of a format that validators do not agree on (formats.h).
 // Words that the standard does not define, "format" values among them, are annotations by the standard.
 // Refused with kUnimplemented: contains; multipleOf of a fraction that is no sum of powers of two; uniqueItems of items
 // without a short list of values; minProperties beyond the named ones and one more; unevaluatedProperties beside other
-// schemas; oneOf, not, if and else where what they leave out cannot be taken away; lookaround, backreferences and word
-// boundaries in patterns, and what ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum
-// that 64 bits do not hold; references out of the schema, and $dynamicRef.
-// Properties whose names a schema leaves free never have the name of another property of the schema; two of them may
-// have the same name.
+// schemas; oneOf, not, if and else where what they leave out cannot be taken away; lookaround (but for lookaheads
+// behind a pattern's first "^"), backreferences and word boundaries in patterns, and what ECMA-262 and Python read
+// differently ("{,3}", "[^]a]"); integers of const and enum that 64 bits do not hold; references out of the schema, and
+// $dynamicRef. Properties whose names a schema leaves free never have the name of another property of the schema; two
+// of them may have the same name.
 class Grammar;
 
 class GrammarCompiler {
@@ -115,6 +118,8 @@ class GrammarMatcher {
   // `mask` has mask_words(vocab_size) words. Special tokens other than end ids are never allowed. Where the grammar
   // leaves no way on, or takes longer than kMaxMaskSeconds to say, only end ids are set and accept() gives that error.
   void fill_mask(std::span<std::uint32_t> mask);
+  // Whether fill_mask() sets the token's bit.
+  bool allows(TokenId token) const;
   // Takes the next token; internal_error where the grammar does not allow it. After an error every call returns it.
   Status accept(TokenId token);
   // Ok, or the error that accept() will return; fill_mask() may have caused it.

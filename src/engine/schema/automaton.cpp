@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "tessera/text/unicode.h"
@@ -104,6 +105,49 @@ Result<Automaton> length_automaton(std::int64_t min, std::int64_t max) {
   return out;
 }
 
+Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work) {
+  // A tree of prefixes; texts that nothing follows end in one state.
+  std::vector<std::map<char32_t, std::int32_t>> ways(1);
+  std::vector<std::uint8_t> accepts = {0};
+  for (const std::string& text : texts) {
+    std::size_t state = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const Utf8Step character = decode_utf8(text, at);
+      at += character.length;
+      const auto [found, added] = ways[state].try_emplace(character.code, static_cast<std::int32_t>(ways.size()));
+      state = static_cast<std::size_t>(found->second);
+      if (!added) continue;
+      ways.emplace_back();
+      accepts.push_back(0);
+    }
+    accepts[state] = 1;
+  }
+  std::set<char32_t> starts = {0, 0xD800, 0xE000};
+  std::int32_t last = kNoState;
+  std::vector<std::int32_t> id(ways.size(), kNoState);
+  Automaton out;
+  for (std::size_t s = 0; s < ways.size(); ++s) {
+    if (ways[s].empty() && last != kNoState && s != 0) {
+      id[s] = last;
+      continue;
+    }
+    id[s] = static_cast<std::int32_t>(out.accepts.size());
+    if (ways[s].empty() && s != 0) last = id[s];
+    out.accepts.push_back(accepts[s]);
+    for (const auto& [code, to] : ways[s]) starts.insert({code, code + 1});
+  }
+  if (out.states() > kMaxStates) return too_large();
+  TRY(work.spend(out.states() * starts.size()));
+  out.starts.assign(starts.begin(), starts.end());
+  out.next.assign(out.states() * out.classes(), kNoState);
+  for (std::size_t s = 0; s < ways.size(); ++s) {
+    for (const auto& [code, to] : ways[s])
+      out.next[static_cast<std::size_t>(id[s]) * out.classes() + class_of(out.starts, code)] =
+          id[static_cast<std::size_t>(to)];
+  }
+  return out;
+}
+
 Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit& work) {
   Automaton out;
   std::ranges::set_union(a.starts, b.starts, std::back_inserter(out.starts));
@@ -157,19 +201,34 @@ Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
   for (std::size_t s = 0; s < a.states(); ++s) block[s] = a.accepts[s] != 0 ? 1 : 0;
   for (std::size_t count = 0;;) {
     TRY(work.spend(2 * a.next.size() + a.states()));
-    std::map<std::vector<std::int32_t>, std::int32_t> ids;
-    std::vector<std::int32_t> refined(a.states());
-    for (std::size_t s = 0; s < a.states(); ++s) {
-      std::vector<std::int32_t> key = {block[s]};
+    // States of one block stay together where all their ways lead to the same blocks. They are compared with the first
+    // states of the new blocks of the same hash.
+    const auto block_of = [&](std::size_t s, std::size_t c) {
+      const std::int32_t to = a.step(s, c);
+      return to == kNoState ? kNoState : block[static_cast<std::size_t>(to)];
+    };
+    const auto alike = [&](std::size_t s, std::size_t t) {
+      if (block[s] != block[t]) return false;
       for (std::size_t c = 0; c < a.classes(); ++c) {
-        const std::int32_t to = a.step(s, c);
-        key.push_back(to == kNoState ? kNoState : block[static_cast<std::size_t>(to)]);
+        if (block_of(s, c) != block_of(t, c)) return false;
       }
-      refined[s] = ids.try_emplace(std::move(key), static_cast<std::int32_t>(ids.size())).first->second;
+      return true;
+    };
+    std::unordered_multimap<std::uint64_t, std::size_t> firsts;
+    std::vector<std::int32_t> refined(a.states());
+    std::int32_t made = 0;
+    for (std::size_t s = 0; s < a.states(); ++s) {
+      auto hash = static_cast<std::uint64_t>(block[s]);
+      for (std::size_t c = 0; c < a.classes(); ++c)
+        hash = (hash ^ static_cast<std::uint32_t>(block_of(s, c))) * 0x9E3779B97F4A7C15ULL;
+      const auto [begin, end] = firsts.equal_range(hash);
+      const auto same = std::find_if(begin, end, [&](const auto& entry) { return alike(s, entry.second); });
+      refined[s] = same == end ? made++ : refined[same->second];
+      if (same == end) firsts.emplace(hash, s);
     }
     block = std::move(refined);
-    if (ids.size() == count) break;
-    count = ids.size();
+    if (static_cast<std::size_t>(made) == count) break;
+    count = static_cast<std::size_t>(made);
   }
   // Blocks are numbered by their first state, so that the first state's is 0.
   const auto count = static_cast<std::size_t>(*std::ranges::max_element(block)) + 1;

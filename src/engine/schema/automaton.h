@@ -45,6 +45,8 @@ enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
 
 // invalid_argument where it takes more than kMaxStates states or the work that is left.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
+// These texts alone. Precondition: sorted, each once.
+Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);
 // Texts of `min` to `max` characters; max -1: without end.
 Result<Automaton> length_automaton(std::int64_t min, std::int64_t max);
 Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit& work);

@@ -35,6 +35,19 @@ constexpr std::string_view kPathCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0
 constexpr std::string_view kQueryCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})";
 constexpr std::string_view kJsonPointer = "(?:/(?:[^/~]|~[01])*)*";
 
+// Regular expressions that all dialects read alike: characters, classes and groups, repeated or not.
+std::string regex() {
+  const std::string atom = R"((?:[a-zA-Z0-9 _:@%=,;!"'<>~#&/.-]|\\[dDwWsS.$^*+?()\[\]{}|\\]))";
+  const std::string group = R"(\[\^?(?:[a-zA-Z0-9_ ]|a-z|A-Z|0-9|\\[dws])+\])";
+  const std::string count = R"((?:[*+?]|\{[1-9][0-9]?(?:,)?\})?)";
+  const std::string terms = fmt::format("(?:(?:{}|{}){})+", atom, group, count);
+  const std::string inner = fmt::format(R"(\((?:\?:)?{0}(?:\|{0})*\){1})", terms, count);
+  return fmt::format(R"(\^?(?:{0}|{1})*\$?)", terms, inner);
+}
+// RFC 6570, with names of letters, digits and "_".
+constexpr std::string_view kUriTemplate =
+    R"((?:[a-zA-Z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-Fa-f]{2}|\{[+#./;?&]?[a-zA-Z0-9_]+(?:,[a-zA-Z0-9_]+)*\*?\})*)";
+
 std::string ipv4() { return fmt::format("{0}\\.{0}\\.{0}\\.{0}", kOctet); }
 
 // RFC 4291: eight groups, of which "::" stands for one or more that are zero.
@@ -49,12 +62,14 @@ std::string ipv6() {
 }
 
 std::string hostname() { return fmt::format("(?:{0}\\.){{0,3}}{1}", kLabel, kLastLabel); }
+// A generic URI's host may have any length (RFC 3986), and without counts its automaton is small.
+std::string uri_host() { return "(?:[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*\\.)*[a-zA-Z][a-zA-Z0-9]*(?:-+[a-zA-Z0-9]+)*"; }
 std::string domain() { return fmt::format("(?:{0}\\.){{1,2}}{1}", kLabel, kLastLabel); }
 std::string email() { return fmt::format("{0}(?:\\.{0}){{0,1}}@{1}", kAtom, domain()); }
 std::string query_and_fragment() { return fmt::format("(?:\\?{0}*)?(?:#{0}*)?", kQueryCharacter); }
 std::string uri() {
   return fmt::format("[a-zA-Z][a-zA-Z0-9+.-]{{0,15}}:(?://{0}(?::[0-9]{{1,4}})?(?:/{1}*)*|{1}+(?:/{1}*)*){2}",
-                     hostname(), kPathCharacter, query_and_fragment());
+                     uri_host(), kPathCharacter, query_and_fragment());
 }
 std::string uri_reference() {
   return fmt::format("(?:{0}|/(?:{1}+(?:/{1}*)*)?{2})", uri(), kPathCharacter, query_and_fragment());
@@ -71,7 +86,7 @@ Result<std::vector<NamedTerm>> parse_formats() {
     std::string pattern;
     bool loose;
   };
-  const std::array<Format, 18> formats = {{
+  const std::array<Format, 20> formats = {{
       {"date", std::string(kDate), false},
       {"time", std::string(kTime), true},
       {"date-time", fmt::format("{}T{}", kDate, kTime), true},
@@ -89,6 +104,8 @@ Result<std::vector<NamedTerm>> parse_formats() {
       {"uri-reference", uri_reference(), true},
       {"iri-reference", uri_reference(), true},
       {"json-pointer", std::string(kJsonPointer), false},
+      {"regex", regex(), true},
+      {"uri-template", std::string(kUriTemplate), true},
       {"relative-json-pointer", fmt::format("(?:0|[1-9][0-9]{{0,3}})(?:#|{})", kJsonPointer), true},
   }};
   std::vector<NamedTerm> out;
@@ -104,9 +121,6 @@ Result<std::optional<TextTerm>> format_term(std::string_view name) {
   // One tree for all schemas: they are large.
   static const Result<std::vector<NamedTerm>> formats = parse_formats();
   if (!formats.ok()) return formats.status();
-  if (name == "regex" || name == "uri-template") {
-    return unimplemented(fmt::format("the format \"{}\" is no regular language", name));
-  }
   for (const NamedTerm& format : *formats) {
     if (format.name == name) return std::optional(format.term);
   }

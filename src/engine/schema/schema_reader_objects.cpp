@@ -10,7 +10,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxPatterns = 6;  // each may double the classes of names
+constexpr std::size_t kMaxPatterns = 32;
+constexpr std::size_t kMaxNameClasses = 64;  // each pattern may double them
 
 }  // namespace
 
@@ -43,9 +44,8 @@ Status SchemaReader::read_names(ObjectShape& out) {
   for (std::size_t p = 0; patterns != nullptr && p < patterns->as_object().size(); ++p) {
     const auto& [pattern, schema] = patterns->as_object()[p];
     if (!schema.is_object() && !schema.is_bool()) return malformed("patternProperties", "schemas by pattern");
-    const Result<Regex> regex = parse_regex(pattern);
+    const Result<Regex> regex = table_.texts().pattern(pattern);
     if (!regex.ok()) return table_.error(regex.status().code(), schema_, "patternProperties", regex.status().message());
-    TRY(table_.texts().work().spend(10 * regex_ranges(*regex)));
     std::vector<Matched> split;
     for (const Matched& one : classes) {
       for (const bool matches : {true, false}) {
@@ -58,6 +58,8 @@ Status SchemaReader::read_names(ObjectShape& out) {
       }
     }
     classes = std::move(split);
+    if (classes.size() > kMaxNameClasses)
+      return unheld("patternProperties", fmt::format("its patterns overlap in more than {} ways", kMaxNameClasses));
   }
   for (Matched& one : classes) {
     const bool matched = !one.schemas.empty();

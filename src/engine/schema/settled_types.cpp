@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <set>
 #include <utility>
 
 namespace tessera::schema {
@@ -10,7 +12,21 @@ namespace {
 
 constexpr std::size_t kMaxNamesOfClass = 64;  // that are written as properties of their own
 constexpr std::int64_t kMaxFewValues = 64;
-constexpr std::size_t kMaxPieces = 8;  // of an object without another one
+constexpr std::size_t kMaxPieces = 8;      // of an object without another one
+constexpr std::size_t kMaxToldApart = 64;  // schemas that overlap
+
+// Whether every array, or every object, is of the shape.
+bool holds_all(const Shape& shape, TypeId any) {
+  if (const ArrayShape* array = shape.get<ArrayShape>()) {
+    return array->min == 0 && array->max < 0 && !array->unique && array->rest == any &&
+           std::ranges::all_of(array->prefix, [&](TypeId item) { return item == any; });
+  }
+  const ObjectShape* object = shape.get<ObjectShape>();
+  if (object == nullptr || object->min > 0 || object->max >= 0) return false;
+  return std::ranges::all_of(object->members, [&](const Member& one) { return !one.required && one.value == any; }) &&
+         std::ranges::all_of(object->classes, [&](const NameClass& one) { return one.value == any; }) &&
+         std::ranges::any_of(object->classes, [](const NameClass& one) { return one.names.free(); });
+}
 
 NumberSet only_number(const Json& value) {
   const long double number =
@@ -44,14 +60,23 @@ void SettledTypes::visit_parts(const Shape& shape, bool generated) {
 }
 
 Result<SettledTypes> SettledTypes::create(TypeTable& table, TypeId root) {
-  SettledTypes out(table);
-  TRY(out.reach(root));
-  TRY(out.find_inhabited());
-  for (const Overlap& overlap : out.overlaps_) {
-    if (TRY(out.inhabited(overlap.shape))) return out.refuse(overlap.with);
+  // What turns out to overlap is told apart by one property or item, and all is settled again.
+  std::set<std::pair<const Json*, TypeId>> told_apart;
+  while (true) {
+    SettledTypes out(table);
+    out.told_apart_ = told_apart;
+    TRY(out.reach(root));
+    TRY(out.find_inhabited());
+    for (const Overlap& overlap : out.overlaps_) {
+      if (!TRY(out.inhabited(overlap.shape))) continue;
+      if (out.told_apart_.contains({overlap.with.at, overlap.with.type})) return out.refuse(overlap.with);
+      told_apart.emplace(overlap.with.at, overlap.with.type);
+    }
+    if (told_apart.size() > kMaxToldApart) return out.refuse(out.overlaps_.front().with);
+    if (told_apart.size() > out.told_apart_.size()) continue;
+    TRY(out.find_possible());
+    return out;
   }
-  TRY(out.find_possible());
-  return out;
 }
 
 Status SettledTypes::reach(TypeId root) {
@@ -121,8 +146,15 @@ Result<Shapes> SettledTypes::without(const Shape& shape, const LeftOut& other) {
       } else if (part.get<NumberSet>() != nullptr) {
         for (Shape& piece : TRY(number_without(part, one, other))) rest.push_back(std::move(piece));
       } else {
+        if (part.values.index() == one.values.index() && holds_all(one, TRY(table_.any()))) continue;
         const Shape closed = TRY(as_generated(part));
-        if (const std::optional<Shapes> pieces = TRY(object_without(closed, one, other))) {
+        if (told_apart_.contains({other.at, other.type})) {
+          const std::size_t most = rest.size() < kMaxPieces ? kMaxPieces : 1;
+          if (const std::optional<Shapes> pieces = TRY(apart(closed, one, other, most))) {
+            rest.insert(rest.end(), pieces->begin(), pieces->end());
+            continue;
+          }
+        } else if (const std::optional<Shapes> pieces = TRY(object_without(closed, one, other))) {
           rest.insert(rest.end(), pieces->begin(), pieces->end());
           continue;
         }
@@ -211,19 +243,20 @@ Status SettledTypes::keep_names_apart(ObjectShape& shape) {
   const std::size_t members = shape.members.size();
   for (NameClass& one : shape.classes) {
     one.implied = false;
-    std::vector<Regex> taken;
+    const bool any_name = one.names.terms.empty();
+    std::vector<std::string> taken;
     for (std::size_t i = 0; i < members; ++i) {
       const std::string& name = shape.members[i].name;
-      if (TRY(table_.texts().contains(one.names, name, Reading::kWide))) taken.push_back(make_text(name));
+      if (TRY(table_.texts().contains(one.names, name, Reading::kWide))) taken.push_back(name);
     }
-    if (!taken.empty())
-      one.names.terms.push_back({.regex = make_whole(make_choice(std::move(taken))), .negated = true});
-    if (one.names.terms.empty()) {
+    const bool all_free = any_name && (taken.empty() || one.names.max < 0);
+    if (!taken.empty()) TRY(table_.texts().leave_out_texts(one.names, std::move(taken)));
+    if (all_free) {
       if (one.names.max < 0 || one.names.min <= one.names.max) classes.push_back(std::move(one));
       continue;
     }
-    const Automaton automaton = TRY(table_.texts().automaton(one.names, Reading::kNarrow));
-    if (const auto few = finite_texts(automaton, kMaxNamesOfClass)) {
+    const std::shared_ptr<const Automaton> automaton = TRY(table_.texts().automaton(one.names, Reading::kNarrow));
+    if (const auto few = finite_texts(*automaton, kMaxNamesOfClass)) {
       for (const std::string& name : *few) shape.members.push_back({name, one.value, false});
     } else {
       classes.push_back(std::move(one));

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -45,6 +47,14 @@ class SettledTypes {
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
   // Nothing where it cannot be said property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
+  // Up to `most` parts of `closed` that are not of `other`, each because of one property, one item or the number of
+  // items; nothing where none can be told.
+  Result<std::optional<Shapes>> apart(const Shape& closed, const Shape& other, const LeftOut& what, std::size_t most);
+  Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
+                                             std::size_t most);
+  Result<std::optional<Shapes>> array_apart(const ArrayShape& array, const ArrayShape& other, const LeftOut& what);
+  // `object` with this property; what its classes of names say of it no longer holds.
+  Result<Shape> with_member(const ObjectShape& object, const Member& member);
   Result<Shape> as_generated(const Shape& shape);
   Status keep_names_apart(ObjectShape& shape);
   void visit(TypeId type, bool generated);
@@ -61,6 +71,7 @@ class SettledTypes {
   std::vector<TypeId> to_settle_;
   std::vector<TypeId> to_reach_;
   std::vector<Overlap> overlaps_;
+  std::set<std::pair<const Json*, TypeId>> told_apart_;  // LeftOut's place and type: by apart()
 };
 
 // All values of a type, where they are few and of one word each; for "uniqueItems".

@@ -51,26 +51,47 @@ Regex fold_lengths(const Regex& regex, const TextSet& set) {
   return make_sequence(std::move(parts));
 }
 
-// With every repetition that has no end stopping at `count`.
-Regex stopped(const Regex& regex, int count) {
+// With repetitions that stop at `count`: those without end and those of a character, or `all` of them.
+Regex stopped(const Regex& regex, int count, bool all) {
+  if (regex->parts.empty()) return regex;
   RegexNode out = *regex;
-  for (Regex& part : out.parts) part = stopped(part, count);
-  if (out.kind == Kind::kRepeat && out.max < 0) out.max = std::max(out.min, count);
+  for (Regex& part : out.parts) part = stopped(part, count, all);
+  if (out.kind == Kind::kRepeat && (all || out.max < 0 || out.parts.front()->kind == Kind::kClass)) {
+    const int last = std::max(out.min, count);
+    out.max = out.max < 0 ? last : std::min(out.max, last);
+  }
   return std::make_shared<const RegexNode>(std::move(out));
 }
 
 // A text of a long maximal length (a URL of 2083 characters) would take an automaton of as many states; repetitions
-// that stop early keep within it, too. Null where they do not, or the length is short.
+// that stop early keep within it, too. Null where they would stop before kLeastCount, or the length is short.
 Regex stop_early(const Regex& regex, const TextSet& set) {
-  constexpr std::int64_t kLong = 256;
+  constexpr std::int64_t kLong = 64;
+  constexpr int kLeastCount = 8;
   if (set.max < kLong || regex_lengths(regex).min < set.min) return nullptr;
-  Regex out = nullptr;
-  for (int count = 8; count <= kMaxRegexCount; count *= 2) {
-    Regex next = stopped(regex, count);
-    if (!lengths_hold(regex_lengths(next), set)) break;
-    out = std::move(next);
+  for (const bool all : {false, true}) {
+    Regex out = nullptr;
+    for (int low = kLeastCount, high = kMaxRegexCount; low <= high;) {
+      const int count = low + (high - low) / 2;
+      Regex next = stopped(regex, count, all);
+      const bool holds = lengths_hold(regex_lengths(next), set);
+      if (holds) out = std::move(next);
+      (holds ? low : high) = holds ? count + 1 : count - 1;
+    }
+    if (out != nullptr) return out;
   }
-  return out;
+  return nullptr;
+}
+
+// What two equal sets have in common. Their patterns are the same objects where one schema was read once.
+std::vector<std::intptr_t> key_of(const TextSet& set) {
+  std::vector<std::intptr_t> key = {static_cast<std::intptr_t>(set.min), static_cast<std::intptr_t>(set.max)};
+  for (const TextTerm& term : set.terms) {
+    key.push_back(reinterpret_cast<std::intptr_t>(term.regex.get()));
+    key.push_back(reinterpret_cast<std::intptr_t>(term.left_out.get()));
+    key.push_back(term.negated ? 1 : 0);
+  }
+  return key;
 }
 
 // What can be written as it stands, with its counts.
@@ -105,13 +126,29 @@ Result<const Automaton*> TextSets::regex_automaton(const Regex& regex, Reading r
   return &kept_.try_emplace({regex.get(), reading}, Kept{regex, std::move(made)}).first->second.automaton;
 }
 
-Result<Automaton> TextSets::automaton(const TextSet& set, Reading reading) {
+Result<Regex> TextSets::pattern(const std::string& text) {
+  const auto known = patterns_.find(text);
+  if (known != patterns_.end()) return known->second;
+  Regex regex = TRY(parse_regex(text));
+  TRY(work_.spend(10 * regex_ranges(regex)));
+  patterns_.emplace(text, regex);
+  return regex;
+}
+
+Result<std::shared_ptr<const Automaton>> TextSets::automaton(const TextSet& set, Reading reading) {
+  TRY(work_.spend(10 * (1 + set.terms.size())));
+  Made& known = made_[{key_of(set), reading}];
+  if (known.automaton == nullptr) known = {set, std::make_shared<const Automaton>(TRY(make(set, reading)))};
+  return known.automaton;
+}
+
+Result<Automaton> TextSets::make(const TextSet& set, Reading reading) {
   // Lengths last: patterns alone are often short, and a bound that they keep costs nothing.
   Automaton out = TRY(length_automaton(0, -1));
   for (const TextTerm& term : set.terms) {
     Automaton next;
     if (term.left_out != nullptr) {
-      if (reading == Reading::kWide) continue;
+      if (reading == Reading::kWide && !term.exact) continue;
       next = TRY(complement(*term.left_out, work_));
     } else if (term.loose && reading == (term.negated ? Reading::kNarrow : Reading::kWide)) {
       if (!term.negated) continue;
@@ -131,7 +168,7 @@ Result<Automaton> TextSets::automaton(const TextSet& set, Reading reading) {
 Result<bool> TextSets::empty(const TextSet& set, Reading reading) {
   if (set.max >= 0 && set.max < set.min) return true;
   if (set.terms.empty() || direct_regex(set) != nullptr) return false;
-  return TRY(automaton(set, reading)).empty();
+  return TRY(automaton(set, reading))->empty();
 }
 
 Result<bool> TextSets::contains(const TextSet& set, std::string_view text, Reading reading) {
@@ -140,7 +177,7 @@ Result<bool> TextSets::contains(const TextSet& set, std::string_view text, Readi
   if (length < set.min || (set.max >= 0 && length > set.max)) return false;
   for (const TextTerm& term : set.terms) {
     if (term.left_out != nullptr) {
-      if (reading == Reading::kNarrow && term.left_out->accepts_text(text)) return false;
+      if ((reading == Reading::kNarrow || term.exact) && term.left_out->accepts_text(text)) return false;
       continue;
     }
     if (term.loose && reading == (term.negated ? Reading::kNarrow : Reading::kWide)) {
@@ -154,18 +191,35 @@ Result<bool> TextSets::contains(const TextSet& set, std::string_view text, Readi
 }
 
 Status TextSets::leave_out(TextSet& set, const TextSet& other) {
-  set.terms.push_back({.left_out = std::make_shared<const Automaton>(TRY(automaton(other, Reading::kWide)))});
+  set.terms.push_back({.left_out = TRY(automaton(other, Reading::kWide))});
+  return ok_status();
+}
+
+Status TextSets::leave_out_texts(TextSet& set, std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  std::shared_ptr<const Automaton>& known = of_texts_[texts];
+  if (known == nullptr) known = std::make_shared<const Automaton>(TRY(texts_automaton(texts, work_)));
+  set.terms.push_back({.left_out = known, .exact = true});
   return ok_status();
 }
 
 Result<std::string> TextSets::ebnf(const TextSet& set, EbnfRules& rules) {
+  const std::vector<std::intptr_t> key = key_of(set);
+  const auto known = written_.find(key);
+  if (known != written_.end()) return known->second.expression;
+  std::string expression = TRY(write(set, rules));
+  written_.emplace(key, Written{set, expression});
+  return expression;
+}
+
+Result<std::string> TextSets::write(const TextSet& set, EbnfRules& rules) {
   const std::string quote = ebnf_text("\"");
   if (set.free()) return quote + ' ' + ebnf_string_end(rules);
   if (set.terms.empty()) {
     return fmt::format("{} {} {}", quote, ebnf_counted(ebnf_string_character(rules), set.min, set.max), quote);
   }
   if (const Regex regex = direct_regex(set)) return quote + ' ' + ebnf_regex(regex, rules, quote);
-  return quote + ' ' + ebnf_automaton(TRY(automaton(set, Reading::kNarrow)), rules, quote);
+  return quote + ' ' + ebnf_automaton(*TRY(automaton(set, Reading::kNarrow)), rules, quote);
 }
 
 }  // namespace tessera::schema

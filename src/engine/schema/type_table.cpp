@@ -12,7 +12,7 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxTypes = 20'000;
-constexpr std::size_t kMaxShapes = 512;   // of one type
+constexpr std::size_t kMaxShapes = 2048;  // of one type
 constexpr int kMaxHops = 64;              // of references to references
 constexpr std::size_t kMaxReading = 256;  // schemas that are read inside one another
 constexpr std::size_t kReadSteps = 2000;  // of work, for one schema

@@ -40,6 +40,9 @@ class TypeTable {
 
   // Values that are of both; nothing where it is plain that there are none.
   Result<Shapes> both(const Shape& a, const Shape& b);
+  // The type of a property that is none of the shape's members; that of no value where no class of names holds it.
+  // unimplemented where dialects of regular expressions differ.
+  Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   // Whether `value` is of it, in every reading of its patterns or in any.
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
@@ -68,8 +71,6 @@ class TypeTable {
   // The class that holds a name which is none of the shape's members; null: no class does. unimplemented where
   // dialects of regular expressions differ.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
-  // Its type; that of no value where no class holds it.
-  Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);
 
