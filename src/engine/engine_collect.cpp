@@ -115,12 +115,16 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   const std::int64_t generated = entry.next_token - sequence.prompt_tokens();  // before this one
   if (generated == 0) sequence.result.time_to_first_token_ms = sequence.elapsed_ms();
   if (sequence.matcher) event.error = sequence.matcher->status();
-  // Where every token is forbidden, the sampler takes one of them all the same.
-  if (event.error.ok() && !sequence.may_choose(token, generated)) {
+  // Where every token is forbidden, the sampler takes one of them all the same. A token that the grammar alone forbids
+  // is no client's fault, and accept() says so.
+  const bool edited = sequence.edits && sequence.edits->any(generated);
+  if (event.error.ok() &&
+      (!sequence.may_choose(token, generated) || (edited && sequence.matcher && !sequence.matcher->allows(token)))) {
     event.error =
-        invalid_argument(fmt::format("no token is left to be chosen as output token {}: bad_words, min_tokens and "
-                                     "allowed_token_ids forbid all",
-                                     generated));
+        invalid_argument(fmt::format("no token is left to be chosen as output token {}: {} forbid all", generated,
+                                     sequence.matcher ? "the grammar (response_format, json_schema, regex, ebnf, "
+                                                        "structured_outputs or tool_choice), bad_words and min_tokens"
+                                                      : "bad_words, min_tokens and allowed_token_ids"));
   }
   if (!event.error.ok()) {
     event.finish = FinishReason::kError;

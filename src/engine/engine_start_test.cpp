@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -15,7 +16,10 @@
 namespace tessera {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Clock = Timeline::Clock;
 
 std::vector<std::string> names_of(const Timeline& start) {
@@ -56,6 +60,26 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
   // What is in no phase takes less than a millisecond; a busy machine may take the processor away meanwhile.
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
   EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
+}
+
+TEST(EngineStart, SaysThatItHasNoTokenizer) {
+  EXPECT_THAT(test::make_engine()->notes(), Contains(HasSubstr("has neither tokenizer.json nor tokenizer.model")));
+  EXPECT_THAT(test::make_engine(test::demo_options())->notes(), Not(Contains(HasSubstr("tokenizer.json"))));
+}
+
+TEST(EngineStart, NamesTheFileOfAnEndTokenOutOfRange) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(::testing::TempDir()) / "end_token_out_of_range";
+  fs::remove_all(folder);
+  fs::copy(testing::source_path("models/demo"), folder, fs::copy_options::recursive);
+  std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": [1, 999999]})";
+  EngineOptions options = test::demo_options();
+  options.model_path = folder.string();
+  const Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(engine.status().message(), HasSubstr("generation_config.json: \"eos_token_id\" has 999999"));
+  fs::remove_all(folder);
 }
 
 TEST(EngineStart, HasStartedTheDevicesLibraries) {

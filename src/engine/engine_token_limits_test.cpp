@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/grammar.h"
 
 namespace tessera {
 namespace {
@@ -93,6 +96,45 @@ TEST_P(EngineTokenLimits, WhereNoTokenIsLeftTheRequestFails) {
   EXPECT_EQ(done.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(done.status().message(), HasSubstr("no token is left to be chosen as output token 2"));
   EXPECT_EQ(run_one(*engine, request(6, 8)).output_ids.size(), 8u);
+}
+
+// Words may be banned where the grammar leaves others; where none is left, the request alone fails, and says what of.
+TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
+  EngineOptions options = test::demo_options();
+  options.overlap_schedule = GetParam();
+  const std::unique_ptr<Engine> engine = test::make_engine(options);
+  const Tokenizer& tokenizer = *engine->tokenizer();
+  auto compiler = GrammarCompiler::create(tokenizer, engine->config().vocab_size, engine->end_ids());
+  ASSERT_TRUE(compiler.ok()) << compiler.status().to_string();
+  const auto grammar = [&](const std::string& regex) {
+    return (*compiler)->compile({GrammarSpec::Kind::kRegex, regex}).value();
+  };
+  Request some = request(6, 8);
+  some.grammar = grammar("[ab]{4}");
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const auto token = tokenizer.id_to_token(TokenId(id));
+    if (token && token->find('a') != std::string::npos) some.sampling.bad_words.push_back({TokenId(id)});
+  }
+  ASSERT_LE(some.sampling.bad_words.size(), kMaxBadWords);
+  Request none = some;
+  none.grammar = grammar("a{4}");
+  const RequestId fails = engine->submit(none).value();
+  const RequestId goes_on = engine->submit(some).value();
+  std::map<std::int64_t, RequestEvent> last;
+  std::string text;
+  while (!engine->idle()) {
+    const std::span<RequestEvent> events = engine->step().value();
+    for (const RequestEvent& event : events) {
+      if (event.request == goes_on) text += event.text;
+      if (event.finish != FinishReason::kNone) last[event.request.value()] = event;
+    }
+  }
+  const Status& error = last[fails.value()].error;
+  EXPECT_EQ(error.code(), StatusCode::kInvalidArgument) << error.to_string();
+  EXPECT_THAT(error.message(), HasSubstr("no token is left to be chosen as output token 0: the grammar"));
+  EXPECT_TRUE(last[goes_on.value()].error.ok()) << last[goes_on.value()].error.to_string();
+  EXPECT_EQ(text, "bbbb");
 }
 
 TEST(EngineTokenLimitsSubmit, RefusesWhatCannotBeHeldTo) {
