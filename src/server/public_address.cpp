@@ -1,12 +1,14 @@
 #include "tessera/server/public_address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 namespace tessera {
 namespace {
@@ -81,7 +83,35 @@ bool is_public(const Bytes6& address) {
                                                     [&](const Block6& block) { return contains(block, address); });
 }
 
+// An IPv4 address as IPv6 maps it; nothing for other families.
+std::optional<Bytes6> mapped_bytes(const sockaddr& address) {
+  Bytes6 bytes{};
+  if (address.sa_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, &address, sizeof in);
+    std::copy(kMapped.first.begin(), kMapped.first.end(), bytes.begin());
+    std::memcpy(bytes.data() + kMapped.first.size(), &in.sin_addr, sizeof in.sin_addr);
+    return bytes;
+  }
+  if (address.sa_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 in{};
+  std::memcpy(&in, &address, sizeof in);
+  std::memcpy(bytes.data(), &in.sin6_addr, bytes.size());
+  return bytes;
+}
+
 }  // namespace
+
+bool is_own_address(const sockaddr& address) {
+  const std::optional<Bytes6> wanted = mapped_bytes(address);
+  ifaddrs* all = nullptr;
+  if (!wanted || ::getifaddrs(&all) != 0) return true;
+  bool found = false;
+  for (const ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next)
+    found = one->ifa_addr != nullptr && mapped_bytes(*one->ifa_addr) == wanted;
+  ::freeifaddrs(all);
+  return found;
+}
 
 bool is_public_address(const sockaddr& address) {
   if (address.sa_family == AF_INET) {

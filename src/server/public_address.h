@@ -12,4 +12,8 @@ namespace tessera {
 // 64:ff9b::/96). No other family.
 bool is_public_address(const sockaddr& address);
 
+// Whether it is an address of one of this machine's interfaces now, written as IPv4 or mapped into IPv6; a public
+// address may be. True where the kernel does not tell its interfaces. Cost: one question to the kernel.
+bool is_own_address(const sockaddr& address);
+
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/un.h>
 
@@ -13,7 +14,7 @@
 namespace tessera {
 namespace {
 
-bool is_public(const std::string& text) {
+sockaddr_storage address_of(const std::string& text) {
   sockaddr_storage storage{};
   auto& in = reinterpret_cast<sockaddr_in&>(storage);
   auto& in6 = reinterpret_cast<sockaddr_in6&>(storage);
@@ -21,7 +22,17 @@ bool is_public(const std::string& text) {
   storage.ss_family = is_ip6 ? AF_INET6 : AF_INET;
   void* bytes = is_ip6 ? static_cast<void*>(&in6.sin6_addr) : static_cast<void*>(&in.sin_addr);
   EXPECT_EQ(::inet_pton(storage.ss_family, text.c_str(), bytes), 1) << text;
+  return storage;
+}
+
+bool is_public(const std::string& text) {
+  const sockaddr_storage storage = address_of(text);
   return is_public_address(reinterpret_cast<const sockaddr&>(storage));
+}
+
+bool is_own(const std::string& text) {
+  const sockaddr_storage storage = address_of(text);
+  return is_own_address(reinterpret_cast<const sockaddr&>(storage));
 }
 
 TEST(PublicAddress, AddressesOfTheInternetArePublic) {
@@ -91,6 +102,33 @@ TEST(PublicAddress, NoOthersAre) {
 TEST(PublicAddress, OtherFamiliesAreNot) {
   sockaddr_un local{.sun_family = AF_UNIX, .sun_path = "/run/x"};
   EXPECT_FALSE(is_public_address(reinterpret_cast<const sockaddr&>(local)));
+}
+
+// An address on an interface is the machine's own, public or not: services that listen there answer nobody else.
+TEST(PublicAddress, AddressesOfInterfacesAreTheMachinesOwn) {
+  EXPECT_TRUE(is_own("127.0.0.1"));
+  EXPECT_TRUE(is_own("::ffff:127.0.0.1"));
+  ifaddrs* all = nullptr;
+  ASSERT_EQ(::getifaddrs(&all), 0);
+  int found = 0;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+      continue;
+    EXPECT_TRUE(is_own_address(*one->ifa_addr)) << one->ifa_name;
+    ++found;
+  }
+  ::freeifaddrs(all);
+  EXPECT_GT(found, 0);
+}
+
+TEST(PublicAddress, AddressesElsewhereAreNotOwn) {
+  for (const char* text : {"192.0.2.1", "1.1.1.1", "::ffff:1.1.1.1", "2001:db8::1"}) EXPECT_FALSE(is_own(text)) << text;
+}
+
+TEST(PublicAddress, OtherFamiliesCountAsOwn) {
+  sockaddr_storage storage{};
+  storage.ss_family = AF_UNIX;
+  EXPECT_TRUE(is_own_address(reinterpret_cast<const sockaddr&>(storage)));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ Status failure(CURLcode code, const std::string& site, const Transfer& transfer,
   if (transfer.refused)
     return invalid_argument(
         fmt::format("{} is no host of the public internet; accepted: addresses that are not "
-                    "private, link-local, loopback, multicast or reserved",
+                    "private, link-local, loopback, multicast, reserved or this machine's own",
                     site));
   return invalid_argument(fmt::format("{} cannot be fetched from: {}", site, curl_easy_strerror(code)));
 }

@@ -22,7 +22,10 @@ struct UrlFetchOptions {
   double timeout_s = 10;                             // from the call to the last byte, with all redirects
   int most_redirects = 5;
   int most_at_once = 8;  // fetches; further ones are refused
-  std::function<bool(const sockaddr&)> may_connect = is_public_address;
+  // By default public addresses, without this machine's own.
+  std::function<bool(const sockaddr&)> may_connect = [](const sockaddr& address) {
+    return is_public_address(address) && !is_own_address(address);
+  };
 };
 
 // Threads: any, at the same time.
