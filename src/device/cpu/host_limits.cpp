@@ -106,6 +106,33 @@ void apply_memory_limit(const std::string& folder, bool version2, HostMemory& me
   memory.available_bytes = std::min(memory.available_bytes, *limit - std::max<std::int64_t>(*used - caches, 0));
 }
 
+// The soft limit in a line of /proc/self/limits: "Max address space         1073741824           unlimited   bytes".
+std::optional<std::int64_t> read_process_limit(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(name)) continue;
+    const std::size_t begin = line.find_first_not_of(' ', name.size());
+    return begin == std::string::npos ? std::nullopt : to_int(std::string_view(line).substr(begin));
+  }
+  return std::nullopt;
+}
+
+// Narrows `memory` by `ulimit -v` and `-d`. Both count what is mapped, touched or not.
+void apply_process_limits(const std::string& root, HostMemory& memory) {
+  struct Limit {
+    std::string_view name;
+    std::string_view used;  // in /proc/self/status
+  };
+  for (const Limit& limit : {Limit{"Max address space ", "VmSize:"}, Limit{"Max data size ", "VmData:"}}) {
+    const std::optional<std::int64_t> most = read_process_limit(root + "/proc/self/limits", limit.name);
+    if (!most) continue;
+    const std::int64_t used = 1024 * read_field(root + "/proc/self/status", limit.used).value_or(0);
+    memory.total_bytes = std::min(memory.total_bytes, *most);
+    memory.available_bytes = std::min(memory.available_bytes, *most - used);
+  }
+}
+
 // Cores' worth of time per second at one level, rounded up.
 std::int64_t read_core_quota(const std::string& folder, bool version2) {
   std::optional<std::int64_t> quota;
@@ -168,6 +195,7 @@ HostMemory read_host_memory(const std::string& root) {
   for (const Hierarchy& hierarchy : read_hierarchies(root, "memory")) {
     for (const std::string& folder : hierarchy.folders) apply_memory_limit(folder, hierarchy.version2, memory);
   }
+  apply_process_limits(root, memory);
   memory.available_bytes = std::clamp<std::int64_t>(memory.available_bytes, 0, memory.total_bytes);
   return memory;
 }

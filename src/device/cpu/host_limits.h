@@ -1,5 +1,5 @@
-// Cores and memory that this process may use: the machine's own, limited by the scheduler's affinity
-// and by control groups (versions 1 and 2, at every level above the process).
+// Cores and memory that this process may use: the machine's own, limited by the scheduler's affinity, by control groups
+// (versions 1 and 2, at every level above the process), and by the process's limits of address space and data.
 #pragma once
 
 #include <cstdint>

@@ -49,6 +49,20 @@ TEST_F(HostLimits, WithoutProc) {
   EXPECT_LE(memory.available_bytes, memory.total_bytes);
 }
 
+// Bug caught: `ulimit -v` or `-d` ignored, so that a plan of the machine's memory fails at its first large allocation.
+TEST_F(HostLimits, LimitsOfTheProcess) {
+  write("proc/self/status", "Name:\ttest\nVmSize:\t  262144 kB\nVmData:\t  524288 kB\n");
+  const std::string head = "Limit                     Soft Limit           Hard Limit           Units     \n";
+  write("proc/self/limits", head + "Max data size             unlimited            unlimited            bytes     \n" +
+                                "Max address space         2147483648           unlimited            bytes     \n");
+  EXPECT_EQ(read_host_memory(root()).total_bytes, 2048 * kMiB);
+  EXPECT_EQ(read_host_memory(root()).available_bytes, 1792 * kMiB);
+  write("proc/self/limits", head + "Max data size             1073741824           unlimited            bytes     \n" +
+                                "Max address space         2147483648           unlimited            bytes     \n");
+  EXPECT_EQ(read_host_memory(root()).total_bytes, 1024 * kMiB);
+  EXPECT_EQ(read_host_memory(root()).available_bytes, 512 * kMiB);
+}
+
 // Bug caught: a container's limit ignored, so that the kernel kills the process instead of allocate() failing;
 // and file caches counted as used, so that a server that has read its weights finds no memory.
 TEST_F(HostLimits, Version2AtEveryLevel) {
