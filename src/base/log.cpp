@@ -57,6 +57,7 @@ spdlog::logger& sink() {
 }
 
 std::optional<LogLevel> level_of(std::string_view name) {
+  if (name == "warning") return LogLevel::kWarn;  // Python's name of it
   const auto it = std::find(kLevelNames.begin(), kLevelNames.end(), name);
   if (it == kLevelNames.end()) return std::nullopt;
   return static_cast<LogLevel>(it - kLevelNames.begin());

@@ -23,6 +23,13 @@ TEST(Log, ATopicsOwnLevelIsKept) {
   EXPECT_FALSE(log_enabled("capture", LogLevel::kError));
 }
 
+TEST(Log, WarningIsAnotherNameOfWarn) {
+  ASSERT_TRUE(set_log_level("server=warning").ok());
+  EXPECT_TRUE(log_enabled("server", LogLevel::kWarn));
+  EXPECT_FALSE(log_enabled("server", LogLevel::kInfo));
+  ASSERT_TRUE(set_log_level("server=info").ok());
+}
+
 TEST(Log, UnknownTopicsAndLevelsListTheKnownOnes) {
   const Status topic = set_log_level("dispach=debug");
   EXPECT_EQ(topic.code(), StatusCode::kInvalidArgument);

@@ -55,7 +55,7 @@ Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector
   return parse_foreign(words);
 }
 
-TEST(ForeignFlags, WholeExpertsAreAPartOfTheExpertsForEachRank) {
+TEST(ForeignFlags, WholeExpertsMakeAsManyPartsAsRanks) {
   const auto ep_size = [](const Result<CommandLine>& line) {
     EXPECT_TRUE(line.ok()) << line.status().message();
     return line.ok() ? std::get<ServeOptions>(line->command).engine.ep_size : 0;

@@ -49,7 +49,8 @@ TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
 
 INSTANTIATE_TEST_SUITE_P(
     OfSglang, MissingFeature,
-    ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights"},
+    ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights (fp8)"},
+                      MissingFlag{"--quantization-param-path", "p", "quantised weights"},
                       MissingFlag{"--enable-dp-lm-head", "", "data-parallel attention"},
                       MissingFlag{"--moe-runner-backend", "triton", "experts' kernels"},
                       MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},

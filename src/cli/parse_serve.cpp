@@ -42,6 +42,8 @@ class ServeParser final : public CommandParser {
                  return ok_status();
                });
     add_protocol_flags(add, options_.server, options_.engine, protocol_);
+    add.integer("--stream-interval", "tokens from one event of a stream to the next; the first comes at once (1)",
+                {1, 1 << 20}, options_.server.stream_interval);
     add.value(
         "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
         [this](const std::string& flag, const std::string& text) {
@@ -50,7 +52,7 @@ class ServeParser final : public CommandParser {
           return ok_status();
         },
         options_.server.metrics_style);
-    add.integer("--dp-size,--data-parallel-size",
+    add.integer("--dp-size,--data-parallel-size,--dp",
                 "engines that share the requests, each on a GPU of its own from --device on (1)",
                 {1, ReplicaChoice::kMostReplicas}, options_.replicas);
     add.flag("--enable-dp-attention",
@@ -64,12 +66,14 @@ class ServeParser final : public CommandParser {
                 keep_alive_s_);
     add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
                 max_connections_);
-    add.flag("--log-requests", "one line each", options_.server.log_requests);
+    add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
-    common.takes_replicas = true;
+    add.flag("--disable-log-requests,--no-enable-log-requests", "accepted: they are not logged unless asked for",
+             disable_log_requests_);
+    common.serves = true;
     add_engine_flags(add, options_.engine, common);
-    common.takes_replicas = false;  // of the other commands, which share it
+    common.serves = false;  // the other commands share it
   }
 
   EngineOptions* engine() override { return &options_.engine; }
@@ -78,6 +82,8 @@ class ServeParser final : public CommandParser {
       TRY(check_allowed_host(host).with_context("--allowed-hosts"));
     if (dp_attention_) TRY(make_ranks_replicas());
     TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
+    if (disable_log_requests_ && options_.server.log_requests)
+      return invalid_argument("--disable-log-requests and --log-requests ask for opposites; accepted: one of them");
     if (notice_s_ > drain_s_) {
       return invalid_argument(fmt::format(
           "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
@@ -95,7 +101,7 @@ class ServeParser final : public CommandParser {
   }
 
  private:
-  // Of N ranks that each have requests of their own: N engines, each with a model that it does not share but for the
+  // Turns N ranks that each have requests of their own into N engines. Each has a model of its own, and all share the
   // experts.
   Status make_ranks_replicas() {
     EngineOptions& engine = options_.engine;
@@ -121,6 +127,7 @@ class ServeParser final : public CommandParser {
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
+  bool disable_log_requests_ = false;
   ProtocolFlags protocol_;
 };
 

@@ -170,12 +170,23 @@ Status check_ranks(const EngineOptions& options) {
 
 namespace {
 
+Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context, const DeviceProperties& properties) {
+  if (chunk == 0) return default_chunk(properties);
+  if (chunk != kWholePrompts) return chunk;
+  if (context <= kMaxLadderSize) return context;
+  return invalid_argument(
+      fmt::format("chunked_prefill_size: {} with a context of {} is not accepted; a context_length "
+                  "of at most {} is",
+                  chunk, context, kMaxLadderSize));
+}
+
 Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int rank) {
   const RankLayout layout = layout_of(options);
   const DeviceProperties& properties = device.properties();
   TRY(check_ranks(options));
   TRY(at_least_one(options.context_length, "context_length"));
-  TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
+  if (options.chunked_prefill_size != kWholePrompts)
+    TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
   if (options.chunked_prefill_size > kMaxLadderSize) {
     return invalid_argument(fmt::format("chunked_prefill_size: {} is not accepted; at most {} is",
                                         options.chunked_prefill_size, kMaxLadderSize));
@@ -194,13 +205,13 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   RunnerOptions& runner = plan.runner;
   runner.registry = options.registry;
   runner.page_size = options.page_size;
-  runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : default_chunk(properties);
   runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : default_running(properties);
   runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
   if (runner.context_length > plan.config.max_position_embeddings) {
     return invalid_argument(fmt::format("context_length: {} is more than the model's {} positions",
                                         runner.context_length, plan.config.max_position_embeddings));
   }
+  runner.max_tokens = TRY(tokens_of_forward(options.chunked_prefill_size, runner.context_length, properties));
   runner.memory_plan = options.memory_plan;
   runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
   runner.show_progress = options.show_progress;

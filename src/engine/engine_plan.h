@@ -60,6 +60,9 @@ inline constexpr int kMostInFlight = 4;
 
 class Lockstep;
 
+// A chunked_prefill_size by which no prompt is too long for one forward.
+inline constexpr std::int64_t kWholePrompts = -1;
+
 struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder, or a config.json
@@ -82,8 +85,9 @@ struct EngineOptions {
   std::string dtype = "auto";           // of weights and activations: auto, float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // of the KV cache: the same names; auto: as the activations
   LoadFormat load_format = LoadFormat::kAuto;
-  std::int64_t context_length = 0;        // 0: the model's
-  std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096
+  std::int64_t context_length = 0;  // 0: the model's
+  // Tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096; kWholePrompts: as many as the context.
+  std::int64_t chunked_prefill_size = 0;
   std::int64_t max_running_requests = 0;  // 0: 512 on a GPU of 80 GB or more, else 256; as many as have states' slots
   std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
   std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows

@@ -184,6 +184,15 @@ TEST(EnginePlan, LaddersFollowTheirOptions) {
   EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.disable_cuda_graph_padding = true; }).runner.decode_padding);
 }
 
+TEST(EnginePlan, WholePromptsFitAForwardOfTheContext) {
+  const EnginePlan whole = plan([](EngineOptions& o) {
+    o.chunked_prefill_size = kWholePrompts;
+    o.context_length = 300;
+  });
+  EXPECT_EQ(whole.runner.max_tokens, 300);
+  EXPECT_EQ(whole.runner.prefill_sizes, prefill_ladder(300));
+}
+
 TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
   DeviceProperties gpu = cpu();
   gpu.type = "cuda";

@@ -45,7 +45,7 @@ Result<std::vector<ConfigEntry>> read_json(std::string_view text, const std::str
   return entries;
 }
 
-// No maps, and no lists of anything but scalars.
+// Refuses maps, and lists of anything but scalars.
 Status check_shape(const ConfigEntry& entry) {
   const auto refuse = [&](std::string_view what) {
     return invalid_argument(fmt::format("{} holds {}; accepted are a value and a list of values", entry.key, what));
@@ -63,7 +63,7 @@ Status check_shape(const ConfigEntry& entry) {
 
 bool holds_numbers(std::string_view type) { return type == "N" || type == "1" || type == "X" || type == "LIST"; }
 
-// Whole numbers, or strings with a unit.
+// Whether values are whole numbers, or strings with a unit.
 bool is_number_or_text(std::string_view type) { return type == "BYTES" || type == "COUNT"; }
 
 std::string accepted_value(std::string_view type, bool repeatable) {
@@ -88,7 +88,7 @@ bool fits(const Json& value, std::string_view type) {
 
 std::string text_of(const Json& scalar) { return scalar.is_string() ? scalar.as_string() : scalar.dump(); }
 
-// A number where the text is one and the type allows it.
+// The text as JSON: a number where it is one and the type allows that.
 Json scalar_of(const std::string& text, std::string_view type) {
   if (!holds_numbers(type)) return text;
   if (const Result<std::int64_t> whole = parse_integer("", text, {INT64_MIN}); whole.ok()) return *whole;

@@ -30,7 +30,7 @@ struct ConfigEntry {
 // `sources`. Errors name file and line: kNotFound and kDataLoss for a file that cannot be read, kInvalidArgument for
 // anything else, an empty file included.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
-// The same of a text that is there already; `name` stands for the file in errors.
+// Reads the text of such a file. `name` stands for the file in errors.
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);
 
 // "page_size", "page-size" and "--page-size" are "--page-size".
@@ -39,7 +39,7 @@ std::string flag_of_key(std::string_view key);
 // The words that a command line would have after the flag; none for null. `type`: as CommandFlags::value() has it, ""
 // for a switch. kInvalidArgument for a value of another type, naming the key.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);
-// The other way round; precondition: the flag took the texts.
+// The value of a configuration file for words of the command line. Precondition: the flag took the texts.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
-// Behind "auto" in the order of CaptureMode.
+// The names behind "auto" are in the order of CaptureMode.
 constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
 Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
@@ -21,7 +21,7 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// FP8, which SGLang has here, waits for kernels.
+// Takes a type of the KV cache. SGLang's FP8 types are refused: there are no kernels for them yet.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kDtypes, text) == kDtypes.end()) {
     return unimplemented(
@@ -55,11 +55,12 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
                if (!common.load_plugin) return unimplemented(fmt::format("{}: this program loads no plugins", flag));
                return common.load_plugin(text).with_context(flag);
              });
-  add.text("--model-path,--model", "DIR|ID", "model folder, or a model of the hub (org/name) in its local cache",
-           engine.model_path);
+  add.text(common.serves ? "--model-path,--model,MODEL" : "--model-path,--model", "DIR|ID",
+           "model folder, or a model of the hub (org/name) in its local cache", engine.model_path);
   add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);
   add.flag("--download", "fetch a model of the hub that the cache lacks", common.model.download);
-  add.text("--tokenizer-path", "PATH", "tokenizer folder or tokenizer.json, if elsewhere", engine.tokenizer_path);
+  add.text("--tokenizer-path,--tokenizer", "PATH", "tokenizer folder or tokenizer.json, if elsewhere",
+           engine.tokenizer_path);
   add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
              engine.load_format);
   add.flag("--is-embedding", "serve embeddings, as models with a Pooling in modules.json do anyway",
@@ -103,7 +104,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
       engine.pp_size);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
-  if (!common.takes_replicas) add.value("--dp-size,--data-parallel-size", "1", "", only("1"), 1);
+  if (!common.serves) add.value("--dp-size,--data-parallel-size,--dp", "1", "", only("1"), 1);
 }
 
 void add_node_flags(CommandFlags& add, EngineOptions& engine) {
@@ -138,18 +139,18 @@ void add_node_flags(CommandFlags& add, EngineOptions& engine) {
       engine.rank_timeout_s);
 }
 
-void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
+void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlags& common) {
   add.group("Memory and batches");
   add.count("--context-length,--max-model-len", "tokens of one request, like 32768, 32k or 32K (the model's)", {},
             engine.context_length);
   add.count("--chunked-prefill-size,--max-num-batched-tokens",
-            "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)", {1, kMaxLadderSize},
-            engine.chunked_prefill_size);
+            "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096); -1: as the context",
+            {1, kMaxLadderSize}, engine.chunked_prefill_size, kWholePrompts);
   add.integer("--max-running-requests,--max-num-seqs",
               "most requests of a forward (512 on a GPU of 80 GB or more, else 256; fewer where fewer states fit)",
               {1, 65535}, engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
-  add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
+  add.integer("--page-size,--block-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
   add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",
             [&engine](const std::string& flag, const std::string& text) {
               engine.mem_fraction_static = TRY(parse_number(flag, text));
@@ -174,7 +175,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
            "several ranks exchange one half of a large prefill while they compute the other", engine.two_batch_overlap);
   add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
              engine.memory_plan);
-  add.value("--random-seed", "N", "of everything drawn at random",
+  add.value(common.serves ? "--random-seed,--seed" : "--random-seed", "N", "of everything drawn at random",
             [&engine](const std::string& flag, const std::string& text) {
               engine.random_seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
               return ok_status();
@@ -243,7 +244,7 @@ void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& com
   engine.registry = common.registry;
   add_model_flags(add, engine, common);
   add_node_flags(add, engine);
-  add_memory_flags(add, engine);
+  add_memory_flags(add, engine, common);
   add_graph_flags(add, engine.graphs, common);
   add_foreign_flags(add, common.foreign);
   add.group("Other");

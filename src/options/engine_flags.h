@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// What they say beside EngineOptions.
+// What the flags say beside EngineOptions.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // that the engine's options get
   // Lets the plugin in a file add to that registry; flags that name what is in it are taken later. Null: there is none.
@@ -27,20 +27,20 @@ struct CommonFlags {
   std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
   bool print_config = false;
-  bool takes_replicas = false;  // the command has --dp-size of its own
+  bool serves = false;  // the command is the server: it takes MODEL and --seed, and has --dp-size of its own
   ForeignFlags foreign{};
   const FlagParser* program = nullptr;  // whose commands help, completion and man describe
 };
 
 // `engine` and `common` are filled when the flags are parsed.
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common);
-// Those of them that need no model: the last ones of each command.
+// Adds the flags that need no model, which are the last ones of each command.
 void add_other_flags(CommandFlags& add, CommonFlags& common);
 
-// What no single flag can tell; once all are taken.
+// Checks and fills in what no single flag can tell. Call it once all are taken.
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 
-// About flags that are accepted and do nothing more.
+// Warnings about flags that are accepted and do nothing more.
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common);
 
 }  // namespace tessera

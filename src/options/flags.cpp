@@ -14,18 +14,30 @@ namespace tessera {
 namespace {
 
 // Flags whose values may follow one another without repeating the flag.
-constexpr std::array<std::string_view, 6> kListFlags = {
-    "--piecewise-cuda-graph-tokens", "--cuda-graph-bs", "--cuda-graph-split-ops",
-    "--cuda-graph-disable-passes",   "--num-tokens",    "--batch-size"};
+constexpr std::array<std::string_view, 7> kListFlags = {"--piecewise-cuda-graph-tokens",
+                                                        "--cuda-graph-bs",
+                                                        "--cuda-graph-split-ops",
+                                                        "--cuda-graph-disable-passes",
+                                                        "--served-model-name",
+                                                        "--num-tokens",
+                                                        "--batch-size"};
 
-// Repeats a list flag before each of its values, and splits "--flag=" from its empty value: the parser
-// would take the next word for it.
+// vLLM's flags with one dash and two letters, which the parser would take for two flags.
+constexpr std::array<std::string_view, 3> kTwoLetterFlags = {"-tp", "-pp", "-dp"};
+
+bool is_two_letter_flag(std::string_view argument) {
+  const std::string_view name = argument.substr(0, argument.find('='));
+  return std::ranges::find(kTwoLetterFlags, name) != kTwoLetterFlags.end();
+}
+
+// Repeats a list flag before each of its values, writes vLLM's two-letter flags with two dashes, and splits "--flag="
+// from its empty value: the parser would take the next word for it.
 std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   const std::string* list = nullptr;
   bool first_value = false;
   for (const std::string& argument : arguments) {
-    if (list != nullptr && !argument.starts_with("--")) {
+    if (list != nullptr && !argument.starts_with("--") && !is_two_letter_flag(argument)) {
       if (!first_value) words.push_back(*list);
       first_value = false;
       words.push_back(argument);
@@ -37,15 +49,31 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
       words.push_back(argument.substr(0, argument.size() - 1));
       words.emplace_back();
     } else {
-      words.push_back(argument);
+      words.push_back(is_two_letter_flag(argument) ? "-" + argument : argument);
     }
   }
   return words;
 }
 
-// A flag with too few or too many values; the library's own words are about its internals.
-Status wrong_count(const std::string& message) {
+// The one of `hidden` that has no value behind it, or that is given twice.
+std::string miscounted(const std::vector<std::string>& arguments, const std::vector<std::string>& hidden) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string flag = arguments[i].substr(0, arguments[i].find('='));
+    if (std::ranges::find(hidden, flag) == hidden.end()) continue;
+    const bool has_value =
+        flag.size() < arguments[i].size() || (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"));
+    const auto same = [&](const std::string& other) { return other.substr(0, other.find('=')) == flag; };
+    if (!has_value || std::ranges::count_if(arguments, same) > 1) return flag;
+  }
+  return "";
+}
+
+// The error of a flag with too few or too many values. The library's own words are about its internals, and leave out
+// the names of flags that the help leaves out.
+Status wrong_count(const std::string& message, const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& hidden) {
   std::string flag = message.substr(0, message.find_first_of(": "));
+  if (flag.empty()) flag = miscounted(arguments, hidden);
   if (!flag.starts_with('-')) flag.insert(0, "--");
   if (message.find("At Most") != std::string::npos)
     return invalid_argument(fmt::format("{}: given more than once", flag));
@@ -93,10 +121,11 @@ CommandFlags::Entry& CommandFlags::add(const std::string& names, const std::stri
   entry.name = names.substr(0, names.find(','));
   for (std::size_t begin = 0; names.starts_with("--") && begin < names.size();) {
     const std::size_t end = std::min(names.find(',', begin), names.size());
-    entry.names.push_back(names.substr(begin, end - begin));
+    if (const std::string name = names.substr(begin, end - begin); name.starts_with("--")) entry.names.push_back(name);
     begin = end + 1;
   }
   entry.type = type;
+  entry.hidden = group_.empty();
   entry.take = std::move(take);
   return entry;
 }
@@ -162,12 +191,21 @@ void CommandFlags::integer(const std::string& names, const std::string& help, In
       to < range.min ? Json() : Json(to));
 }
 
-void CommandFlags::count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to) {
+void CommandFlags::count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to,
+                         std::optional<std::int64_t> also) {
   value(
       names, "COUNT", help,
-      [&to, range](const std::string& flag, const std::string& text) {
-        to = TRY(parse_count(flag, text, range));
-        return ok_status();
+      [&to, range, also](const std::string& flag, const std::string& text) -> Status {
+        if (also && text == std::to_string(*also)) {
+          to = *also;
+          return ok_status();
+        }
+        const Result<std::int64_t> number = parse_count(flag, text, range);
+        if (number.ok()) {
+          to = *number;
+          return ok_status();
+        }
+        return also ? invalid_argument(fmt::format("{}, and {}", number.status().message(), *also)) : number.status();
       },
       to < range.min ? Json() : Json(to));
   entries_.back().taken = [&to] { return Json(to); };
@@ -256,10 +294,16 @@ Status CommandFlags::take_from_file(const std::string& path, const ConfigEntry& 
   return ok_status();
 }
 
+void CommandFlags::append_hidden(std::vector<std::string>& names) const {
+  for (const Entry& entry : entries_) {
+    if (entry.hidden && !entry.type.empty()) names.insert(names.end(), entry.names.begin(), entry.names.end());
+  }
+}
+
 std::vector<FlagValue> CommandFlags::flag_values() const {
   std::vector<FlagValue> all;
   for (const Entry& entry : entries_) {
-    if (entry.names.empty() || &entry == config_file_) continue;
+    if (entry.names.empty() || &entry == config_file_ || (entry.hidden && entry.texts.empty())) continue;
     FlagValue value{entry.name, entry.initial, entry.source};
     if (!entry.texts.empty() && entry.secret) {
       value.value = Json(kLeftOut);
@@ -302,7 +346,9 @@ Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments)
   } catch (const CLI::CallForVersion& version) {
     return ParsedFlags{.command = nullptr, .show = std::string(version.what()) + "\n"};
   } catch (const CLI::ArgumentMismatch& error) {
-    return wrong_count(error.what());
+    std::vector<std::string> hidden;
+    for (const CommandFlags& command : commands_) command.append_hidden(hidden);
+    return wrong_count(error.what(), arguments, hidden);
   } catch (const CLI::ParseError& error) {
     return invalid_argument(error.what());
   }
@@ -342,6 +388,7 @@ Status FlagParser::unknown_command(const std::string& name) const {
   names.reserve(commands_.size());
   for (const CommandFlags& command : commands_) names.push_back(command.name());
   const std::string accepted = fmt::format("accepted are {}", fmt::join(names, ", "));
+  if (name.starts_with('-')) return invalid_argument(fmt::format("no command stands before {}; {}", name, accepted));
   if (name.empty()) return invalid_argument("no command is given; " + accepted);
   return invalid_argument(fmt::format("\"{}\" is no command; {}", name, accepted));
 }

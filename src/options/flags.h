@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,26 +49,31 @@ class CommandFlags {
   explicit CommandFlags(CLI::App& app) : app_(app) {}
   std::string name() const;
   std::vector<std::string> flags() const;  // each "--name"
-  // Of every flag but --help; once they are parsed.
+  // Appends the names of flags with values that the help leaves out.
+  void append_hidden(std::vector<std::string>& names) const;
+  // The value of every flag but --help; once they are parsed.
   std::vector<FlagValue> flag_values() const;
 
-  // Heading of the flags that follow in the help; "" leaves them out of it.
+  // Heading of the flags that follow in the help. "" leaves them out of it, and out of flag_values() where they are not
+  // given.
   void group(std::string name) { group_ = std::move(name); }
   const std::string& group() const { return group_; }
   void footer(const std::string& text);
   // The help flag, where the group stands.
   void help();
 
-  // `names`: "--dtype" or "--model-path,--model"; errors use the first. `type` stands for the value in the help, and
-  // says what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" and "COUNT" whole numbers or
+  // `names`: "--dtype" or "--model-path,--model"; errors use the first. "--model-path,--model,MODEL" is also taken from
+  // a word without flag, called MODEL in the help. `type` stands for the value in the help, and says
+  // what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" and "COUNT" whole numbers or
   // strings, "LIST" any of these or several, anything else strings. `initial`: what it is if it is not given, where a
   // flag can say it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
-  // The same, but it may be given several times.
+  // Adds a flag like value() does that may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
-  // Of the flag added last: flag_values() has kLeftOut instead of what was given. `instead`: flags to give it by.
+  // Makes the flag added last a secret one: flag_values() has kLeftOut instead of what was given. `instead`: other ways
+  // to give it, for errors.
   void keep_secret(const std::string& instead);
-  // A word without flag; `type` as of value(), or "".
+  // Adds a word without flag. `type` is like value()'s, or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
   // "--flag" or "--flag=true", and "--flag=false" against a configuration file.
@@ -75,7 +81,9 @@ class CommandFlags {
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
   // A whole number that may have one of vLLM's suffixes: "32k", "32K".
-  void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
+  // `also`: a further number that is accepted, beside the range.
+  void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to,
+             std::optional<std::int64_t> also = {});
   // A ladder in any of its spellings.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
   // Names, as "a,b" or one after another.
@@ -115,6 +123,7 @@ class CommandFlags {
     std::string type;                // "" of a switch
     bool repeatable = false;
     bool secret = false;
+    bool hidden = false;    // not in the help
     std::string instead{};  // of a secret one
     Take take{};
     Json initial{};

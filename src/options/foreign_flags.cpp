@@ -12,7 +12,10 @@ namespace {
 constexpr std::array<std::string_view, 7> kPolicies = {"fcfs", "priority",    "lpm",       "random",
                                                        "lof",  "routing-key", "dfs-weight"};
 constexpr std::array<std::string_view, 3> kExchanges = {"none", "deepep", "mooncake"};
-constexpr std::array<std::string_view, 4> kGrammars = {"xgrammar", "outlines", "llguidance", "none"};
+constexpr std::array<std::string_view, 7> kGrammars = {"xgrammar", "outlines", "llguidance",        "none",
+                                                       "auto",     "guidance", "lm-format-enforcer"};
+constexpr std::array<std::string_view, 7> kTasks = {"auto",     "generate", "embed", "embedding",
+                                                    "classify", "score",    "reward"};
 
 // Takes one of `choices`.
 CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::string& to) {
@@ -21,6 +24,22 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
     return ok_status();
   };
 }
+
+// Takes "none": weights are as the checkpoint has them.
+Status take_quantization(const std::string& flag, const std::string& text) {
+  if (text == "none") return ok_status();
+  return unimplemented(
+      fmt::format("{} is not supported yet: it asks for quantised weights ({}); checkpoints in float32, bfloat16 and "
+                  "float16 are supported, and GPT-OSS's in MXFP4 without this flag; accepted: none",
+                  flag, text));
+}
+
+// Whether the flag that turns chunks off was given, in either spelling.
+bool asks_for_whole_prompts(const ForeignFlags& foreign) {
+  return foreign.no_chunked_prefill || !foreign.chunked_prefill;
+}
+
+bool asks_for_embeddings(const ForeignFlags& foreign) { return foreign.task == "embed" || foreign.task == "embedding"; }
 
 // Takes a number above 0.
 CommandFlags::Take positive(std::optional<double>& to) {
@@ -47,10 +66,10 @@ std::string whole_experts_flag(const ForeignFlags& foreign) {
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
   add.group("Launch commands of SGLang and vLLM");
-  add.value("--schedule-policy", "fcfs|priority|lpm|random|lof|dfs-weight|routing-key",
+  add.value("--schedule-policy,--scheduling-policy", "fcfs|priority|lpm|random|lof|dfs-weight|routing-key",
             "fcfs and priority are what is done: by priority, then in order of arrival; others only warn",
             choice_of(kPolicies, foreign.schedule_policy));
-  add.value("--grammar-backend", "xgrammar|outlines|llguidance|none",
+  add.value("--grammar-backend,--guided-decoding-backend", "xgrammar|outlines|llguidance|none",
             "xgrammar is what constrains outputs; others only warn", choice_of(kGrammars, foreign.grammar_backend));
   add.text("--attention-backend", "NAME", "warns: kernels are chosen by device and shape", foreign.attention_backend);
   add.value("--schedule-conservativeness", "X", "warns: requests are admitted as the KV cache has room",
@@ -74,6 +93,12 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
       "others than none are taken as --ep-size with --tp-size's number; warns: the ranks add up, with no all-to-all",
       choice_of(kExchanges, foreign.moe_a2a_backend));
   add.flag("--enable-prefix-caching", "as it is anyway; =false is --disable-radix-cache", foreign.prefix_caching);
+  add.flag("--enable-chunked-prefill", "as it is anyway; =false is --chunked-prefill-size -1", foreign.chunked_prefill);
+  add.flag("--no-enable-chunked-prefill", "--chunked-prefill-size -1", foreign.no_chunked_prefill);
+  add.value("--task", "auto|generate|embed|classify|score|reward",
+            "embed is --is-embedding; what else a model does its files say", choice_of(kTasks, foreign.task));
+  add.value("--quantization", "none", "weights are as the checkpoint has them", take_quantization);
+  add_ineffective_flags(add, foreign.ineffective);
 }
 
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) {
@@ -90,6 +115,10 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) 
   }
   if (foreign.disable_overlap) engine.overlap_schedule = false;
   if (!foreign.prefix_caching) engine.disable_radix_cache = true;
+  if (asks_for_whole_prompts(foreign) && engine.chunked_prefill_size == 0) engine.chunked_prefill_size = kWholePrompts;
+  if (foreign.task == "generate" && engine.is_embedding)
+    return invalid_argument("--task generate and --is-embedding ask for opposites; accepted: one of them");
+  if (asks_for_embeddings(foreign)) engine.is_embedding = true;
   return ok_status();
 }
 
@@ -107,7 +136,7 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
                     "of arrival (fcfs)",
                     policy));
   const std::string& grammar = foreign.grammar_backend;
-  if (!grammar.empty() && grammar != "xgrammar")
+  if (!grammar.empty() && grammar != "xgrammar" && grammar != "auto")
     warnings.push_back(
         fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
   const std::string whole_experts = whole_experts_flag(foreign);
@@ -127,6 +156,15 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
   if (foreign.watchdog_s)
     warnings.emplace_back(
         "--watchdog-timeout has no effect: there is no watchdog; /health_generate tells a server that hangs");
+  if (asks_for_whole_prompts(foreign) && engine.chunked_prefill_size != kWholePrompts)
+    warnings.push_back(
+        fmt::format("{} has no effect beside --chunked-prefill-size {}: a longer prompt takes several forwards",
+                    foreign.no_chunked_prefill ? "--no-enable-chunked-prefill" : "--enable-chunked-prefill=false",
+                    engine.chunked_prefill_size));
+  if (foreign.task == "classify" || foreign.task == "score" || foreign.task == "reward")
+    warnings.push_back(fmt::format(
+        "--task {} has no effect: whether a model is a classifier is said by its config.json", foreign.task));
+  warn_about_ineffective_flags(foreign.ineffective, warnings);
   if (foreign.memory_utilization)
     warnings.push_back(
         fmt::format("--gpu-memory-utilization is taken as --mem-fraction-static {}: the share of weights "

@@ -10,6 +10,7 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/options/flags.h"
+#include "tessera/options/ineffective_flags.h"
 
 namespace tessera {
 
@@ -26,15 +27,19 @@ struct ForeignFlags {
   bool expert_parallel = false;
   bool ep_moe = false;
   bool deepep_moe = false;
+  bool chunked_prefill = true;
+  bool no_chunked_prefill = false;
+  std::string task{};
   std::optional<int> ep_size{};  // as --ep-size gives it, ours: what asks for whole experts does not overrule it
+  IneffectiveFlags ineffective{};
 };
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
 
-// Once all flags are taken: what the served ones come to in `engine`.
+// Writes to `engine` what the served ones come to. Call it once all flags are taken.
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 
-// About those that do nothing, or not exactly what they do elsewhere.
+// Appends warnings about those that do nothing, or not exactly what they do elsewhere.
 void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& engine,
                               std::vector<std::string>& warnings);
 

@@ -22,7 +22,7 @@ struct Missing {
 constexpr std::string_view kDivided =
     "experts are divided evenly among the ranks of a process, in slices (--tp-size) or whole (--ep-size)";
 constexpr std::array kMissing = {
-    Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
+    Missing{"--quantization-* --torchao-config -q", "quantised weights",
             "checkpoints in float32, bfloat16 and float16 are supported"},
     Missing{"--enable-dp-attention", "data-parallel attention",
             "serve has it, and one process of serve is one endpoint", "serve"},
@@ -44,6 +44,42 @@ constexpr std::array kMissing = {
             "prefill and decode on different servers (PD disaggregation)", "one server does both"},
     Missing{"--speculative-*", "speculative decoding", "one token of each request is decoded at a time"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
+    Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
+            "another config.json than the model's", "a folder with an edited config.json is supported"},
+    Missing{"--enable-hierarchical-cache --hicache-* --kv-transfer-config --kv-events-config --offload-* "
+            "--kv-offloading-*",
+            "weights or KV cache outside of the device", "both on the device are supported"},
+    Missing{"--calculate-kv-scales", "an FP8 KV cache", "one in float32, bfloat16 and float16 is supported"},
+    Missing{"--skip-tokenizer-init", "a server that leaves the tokenizer out",
+            "a folder without tokenizer.json is supported, and requests with input_ids"},
+    Missing{"--tokenizer-worker-num --api-server-count", "several processes of a server",
+            "one process with several threads is supported"},
+    Missing{"--enable-memory-saver --enable-sleep-mode", "memory that is given back while nobody asks",
+            "one process keeps its memory; stopping and starting it is supported"},
+    Missing{"--allow-auto-truncate", "prompts cut to the context for all requests",
+            "truncate_prompt_tokens of a request is supported"},
+    Missing{"--enable-custom-logit-processor --logits-processor* --middleware --tool-parser-plugin "
+            "--reasoning-parser-plugin --custom-weight-loader",
+            "Python code of yours", "libraries are supported (--plugin)"},
+    Missing{"--base-gpu-id --gpu-id-step", "the GPU to begin with", "--device cuda:N is supported"},
+    Missing{"--preferred-sampling-params --generation-config --override-generation-config",
+            "other defaults of sampling", "generation_config.json of the model and fields of requests are supported"},
+    Missing{"--compilation-config --cuda-graph-sizes --cudagraph-* -O*", "vLLM's settings of compiling and graphs",
+            "--cuda-graph-mode, --cuda-graph-bs, --piecewise-cuda-graph-tokens and --piecewise-cuda-graph-compiler are "
+            "supported"},
+    Missing{"--ssl-*", "HTTPS", "HTTP is supported, behind a proxy that speaks HTTPS"},
+    Missing{"--allowed-origins --allowed-methods --allowed-headers --allow-credentials", "vLLM's settings of CORS",
+            "--cors-allow-origins is supported"},
+    Missing{"--download-dir", "another folder for models of the hub", "HF_HOME of the environment is supported"},
+    Missing{"--runner --convert --override-pooler-config --pooler-config", "another use of the model",
+            "--is-embedding is supported, also as --task embed"},
+    Missing{"--return-tokens-as-token-ids", "tokens as ids in all answers",
+            "return_tokens_as_token_ids of a request is supported"},
+    Missing{
+        "--headless --data-parallel-rank --data-parallel-start-rank --data-parallel-size-local --data-parallel-address "
+        "--data-parallel-rpc-port",
+        "engines of one server on several machines",
+        "--nnodes and --node-rank are supported, for the ranks of one engine"},
     Missing{"--mm-* --limit-mm-*", "settings of images, sound and video",
             "images are read where the model supports them, up to --max-images-per-prompt; sound and video are not"},
 };

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Of the rules, whose words are fixed; 0: none begins here.
+// The length of the rule's message that `text` begins with; 0: it begins with none. Rules' words are fixed.
 std::size_t rule_message_length(std::string_view text) {
   for (const Rule& rule : piecewise_rules())
     if (text.starts_with(rule.message)) return rule.message.size();

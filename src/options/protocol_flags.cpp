@@ -22,7 +22,7 @@ CommandFlags::Take name_of_parser(std::string& to) {
   };
 }
 
-// One of `names`, a plugin's, none, or "" where the flag was not given.
+// Accepts one of `names`, a plugin's name, "none", and "" where the flag was not given.
 Status check_parser(std::string_view flag, const std::string& given, std::vector<std::string_view> names,
                     const std::vector<std::string_view>& outside) {
   if (given.empty()) return ok_status();
@@ -34,7 +34,17 @@ Status check_parser(std::string_view flag, const std::string& given, std::vector
 }  // namespace
 
 void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags) {
-  add.text("--served-model-name", "NAME", "what clients call the model (its path)", server.served_model_name);
+  add.values("--served-model-name", "NAME",
+             "what clients call the model (its path); of several, the first is in answers",
+             [&server](const std::string& flag, const std::string& text) {
+               if (text.empty()) return invalid_argument(flag + ": the value is empty");
+               if (server.served_model_name.empty()) {
+                 server.served_model_name = text;
+               } else {
+                 server.served_aliases.push_back(text);
+               }
+               return ok_status();
+             });
   add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
            server.chat_template);
   add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|qwen3_coder|glm45|gpt-oss|generic|none",
@@ -61,6 +71,7 @@ void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions&
   add.group("");
   add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
            flags.compact_json);
+  add.flag("--enable-auto-tool-choice", "accepted: requests with tools choose by themselves", flags.auto_tool_choice);
   add.flag("--enable-multimodal", "accepted: images are read where the model reads them", flags.enable_multimodal);
   add.group(group);
 }
@@ -72,6 +83,9 @@ Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& en
   TRY(check_parser("--reasoning-parser", server.reasoning_parser, reasoning_parser_names(),
                    formats.names(ChatFormat::Part::kReasoning)));
   if (server.served_model_name.empty()) server.served_model_name = engine.model_path;
+  if (!flags.auto_tool_choice)
+    return unimplemented(
+        "--enable-auto-tool-choice: \"false\" is not supported yet; --tool-call-parser none refuses tools");
   if (!flags.compact_json || server.json_whitespace.empty()) return ok_status();
   return invalid_argument(
       "--constrained-json-disable-any-whitespace and --constrained-json-whitespace-pattern ask for opposites; "

@@ -31,7 +31,8 @@ std::string range_text(IntegerRange range) {
   return bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min);
 }
 
-// Of a text without sign or exponent. None where it comes to no whole number, or to one that a double does not count.
+// Reads a text without sign or exponent. Empty where it comes to no whole number, or to one too large for a double to
+// count.
 std::optional<std::int64_t> whole_count(std::string_view text) {
   constexpr std::string_view kPowers = "kmgt";
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));

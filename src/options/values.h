@@ -19,8 +19,8 @@ struct IntegerRange {
 };
 Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range);
 
-// The same with vLLM's suffixes: k, m, g, t are powers of 1000 and take fractions ("25.6k" is 25600), K, M, G, T are
-// powers of 1024 and take whole numbers ("32K" is 32768).
+// Reads a whole number that may have one of vLLM's suffixes: k, m, g, t are powers of 1000 and take fractions ("25.6k"
+// is 25600), K, M, G, T are powers of 1024 and take whole numbers ("32K" is 32768).
 Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, IntegerRange range);
 
 // A finite number.

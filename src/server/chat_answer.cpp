@@ -84,7 +84,8 @@ class ChatAnswer : public Answer {
       choice.prompt_logprobs = std::move(end->prompt_logprobs);
       choice.hidden_states = std::move(end->hidden_states);
     }
-    if (style_.stream.stream) append_chunks(index, stream);
+    if (style_.stream.stream && event_is_due(choice.usage.completion_tokens, style_.stream.interval, choice.finish))
+      append_chunks(index, stream);
   }
 
   bool has_large_body() const override { return style_.prompt_logprobs || style_.hidden_states; }

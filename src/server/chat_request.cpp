@@ -128,6 +128,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
                   .n = output.n,
                   .tokenizer = model.tokenizer};
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
+  style.stream.interval = model.stream_interval;
   const TokenExtras extras = TRY(read_token_extras(fields, style.stream.stream));
   style.graph_info = output.return_graph_info;
   style.text = TRY(text_style(fields, model, tools, grammar.has_value(), prompt));

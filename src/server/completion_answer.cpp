@@ -101,6 +101,7 @@ class CompletionAnswer : public Answer {
     if (end != nullptr) add_end(index, *end);
     if (!style_.stream.stream) return;
     if (event.logprobs) choice.columns.add(*event.logprobs);
+    if (!event_is_due(choice.tokens, style_.stream.interval, choice.finish)) return;
     const bool says_nothing = choice.text.empty() && choice.columns.empty() && choice.ids.empty();
     if (!says_nothing || choice.finish != FinishReason::kNone) append_chunk(index, stream);
   }

@@ -50,6 +50,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
                         .n = output.n,
                         .tokenizer = model.tokenizer};
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
+  style.stream.interval = model.stream_interval;
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
   // Without output there is the prompt alone to tell of: its text, or its log-probabilities.
   if (output.max_new_tokens == 0 && !extras.echo && !extras.tokens.prompt_logprobs)

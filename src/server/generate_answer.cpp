@@ -8,6 +8,7 @@
 #include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
 #include "tessera/server/token_text.h"
+#include "tessera/server/usage.h"
 
 namespace tessera {
 namespace {
@@ -49,7 +50,7 @@ class GenerateAnswer : public Answer {
       choice.tokens = std::ssize(end->output_ids);
       choice.end = std::move(*end);
     }
-    if (!style_.stream) return;
+    if (!style_.stream || !event_is_due(choice.tokens, style_.stream_interval, choice.finish)) return;
     JsonWriter json;
     write(json, choice, style_.list ? static_cast<std::int64_t>(index) : -1);
     append_server_sent_event(stream, json.text());

@@ -28,6 +28,7 @@ struct GenerateStyle {
   std::vector<GenerateChoiceStyle> choices{};
   bool list = false;  // the body is a list; a stream's objects have an "index"
   bool stream = false;
+  std::int64_t stream_interval = 1;  // tokens from one event of a choice to the next
   bool text_in_logprobs = false;
   const Tokenizer* tokenizer = nullptr;  // borrowed
   std::int64_t hidden_size = 0;

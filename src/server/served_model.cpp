@@ -1,6 +1,7 @@
 #include "tessera/server/served_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -26,14 +27,20 @@ ApiError context_overflow(std::int64_t context_length, std::int64_t length, std:
 
 }  // namespace
 
+std::vector<std::string> ServedModel::names() const {
+  std::vector<std::string> all = {name};
+  all.insert(all.end(), aliases.begin(), aliases.end());
+  return all;
+}
+
 ApiStatus ServedModel::check_name(const Json& body) const {
   const std::optional<std::string> asked = TRY(ApiFields(body).string("model"));
-  if (!asked || *asked == name) return api_ok();
-  return ApiError{
-      .http_status = 404,
-      .message = fmt::format("the model \"{}\" does not exist here; accepted: \"{}\"", clip_text(*asked), name),
-      .param = "model",
-      .code = "model_not_found"};
+  if (!asked || *asked == name || std::ranges::find(aliases, *asked) != aliases.end()) return api_ok();
+  return ApiError{.http_status = 404,
+                  .message = fmt::format("the model \"{}\" does not exist here; accepted: \"{}\"", clip_text(*asked),
+                                         fmt::join(names(), "\", \"")),
+                  .param = "model",
+                  .code = "model_not_found"};
 }
 
 ApiStatus ServedModel::check_named(const Json& body) const {

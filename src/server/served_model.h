@@ -23,7 +23,8 @@
 namespace tessera {
 
 struct ServedModel {
-  std::string name;
+  std::string name;                      // that answers have
+  std::vector<std::string> aliases{};    // further names that requests may call it by
   std::string path;                      // as --model-path gave it
   std::int64_t created = 0;              // Unix time
   std::string fingerprint{};             // of build, model and options; "": none is told
@@ -48,6 +49,7 @@ struct ServedModel {
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // in requests: ignored
   bool requires_name = false;                   // of requests by OpenAI's protocols, which send it
+  std::int64_t stream_interval = 1;             // tokens from one event of a stream to the next
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   double grammar_seconds = kMaxCompileSeconds;  // of a thread, for all grammars of one HTTP request
@@ -66,6 +68,8 @@ struct ServedModel {
   ApiStatus check_embeds() const;
   ApiStatus check_scores_pairs() const;
 
+  // `name` and the aliases.
+  std::vector<std::string> names() const;
   // 404 where a request names another model. No name means this one.
   ApiStatus check_name(const Json& body) const;
   // The same of OpenAI's protocols; 400 where there is no name and `requires_name`.

@@ -121,6 +121,8 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   ServedModel model;
   model.path = engine.options().model_path;
   model.name = options.served_model_name.empty() ? model.path : options.served_model_name;
+  model.aliases = options.served_aliases;
+  model.stream_interval = options.stream_interval;
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;
   model.tokenizer = engine.tokenizer();

@@ -110,6 +110,22 @@ TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
   EXPECT_EQ(refused.find("error")->find("param")->as_string(), "json_schema");
 }
 
+TEST_F(ServerTest, AliasesAreAcceptedListedAndAnsweredWithTheName) {
+  ServerOptions options;
+  options.served_aliases = {"demo-alias"};
+  const Running running(engine(), options);
+  const Json::Array models = running.json(get("/v1/models")).find("data")->as_array();
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].find("id")->as_string(), "demo");
+  EXPECT_EQ(models[1].find("id")->as_string(), "demo-alias");
+  EXPECT_EQ(running.json(get("/v1/models/demo-alias")).find("id")->as_string(), "demo-alias");
+  const Json answer =
+      running.json(post("/v1/completions", R"({"model": "demo-alias", "prompt": "Once", "max_tokens": 1})"));
+  EXPECT_EQ(answer.find("model")->as_string(), "demo");
+  const Json refused = running.json(post("/v1/completions", R"({"model": "gpt", "prompt": "a"})"), 404);
+  EXPECT_THAT(refused.find("error")->find("message")->as_string(), HasSubstr("\"demo\", \"demo-alias\""));
+}
+
 TEST_F(ServerTest, ChoicesOfOneSeedAreReproducible) {
   const Running running(engine());
   const std::string body =

@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-void write_model(JsonWriter& json, const ServedModel& model) {
-  json.object().key("id").value(model.name).key("object").value("model").key("created").value(model.created);
+void write_model(JsonWriter& json, const ServedModel& model, std::string_view id) {
+  json.object().key("id").value(id).key("object").value("model").key("created").value(model.created);
   json.key("owned_by").value("tessera").key("root").value(model.path).key("parent").null();
   json.key("max_model_len").value(model.context_length).end_object();
 }
@@ -25,7 +25,7 @@ ApiStatus need_tokenizer(const ServedModel& model, const std::string& param) {
 std::string models_body(const ServedModel& model) {
   JsonWriter json;
   json.object().key("object").value("list").key("data").array();
-  write_model(json, model);
+  for (const std::string& name : model.names()) write_model(json, model, name);
   return json.end_array().end_object().take();
 }
 
@@ -34,7 +34,7 @@ ApiResult<std::string> model_body(const ServedModel& model, std::string_view id)
   asked.set("model", id);
   TRY(model.check_name(asked));
   JsonWriter json;
-  write_model(json, model);
+  write_model(json, model, id);
   return json.take();
 }
 

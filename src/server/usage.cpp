@@ -28,4 +28,8 @@ ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_
   return out;
 }
 
+bool event_is_due(std::int64_t tokens, std::int64_t interval, FinishReason finish) {
+  return finish != FinishReason::kNone || tokens <= 1 || tokens % interval == 0;
+}
+
 }  // namespace tessera

@@ -19,13 +19,17 @@ struct Usage {
 
 void write_usage(JsonWriter& json, const Usage& usage);
 
-// stream_options
+// stream_options, and how often a stream sends.
 struct StreamFields {
   bool stream = false;
   bool include_usage = false;           // an event of its own before the end
   bool continuous_usage_stats = false;  // with every event
+  std::int64_t interval = 1;            // tokens from one event of a choice to the next; the server's
 };
 // Members of stream_options that are not known are refused, or ignored.
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
+// Whether a stream sends after a choice's token number `tokens`: with the first one, with each multiple of `interval`,
+// and at the end.
+bool event_is_due(std::int64_t tokens, std::int64_t interval, FinishReason finish);
 
 }  // namespace tessera
