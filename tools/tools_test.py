@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the Makefile and of check_layers.py, run_tests.py, request_fields.py, anchor_llama_cpp.py and
+"""Tests of the Makefile and of check_layers.py, check_words.py, run_tests.py, request_fields.py, anchor_llama_cpp.py and
 install_deps.sh on made-up inputs. Catches: a checker that lets a fault pass, a count that hides a crash, an empty
 program or a failed script, a target that make cannot expand, packages that are installed unannounced, and a model file
 whose tensors do not lie where it says."""
@@ -19,6 +19,7 @@ TOOLS = pathlib.Path(__file__).parent.resolve()
 sys.path.insert(0, str(TOOLS))
 
 import anchor_llama_cpp  # noqa: E402  (found through the path above)
+import check_words  # noqa: E402  (found through the path above)
 import request_fields  # noqa: E402  (found through the path above)
 import run_tests  # noqa: E402  (found through the path above)
 
@@ -66,6 +67,57 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.run_on({"base/a.h": "", "../tests/a/b.py": "\n" * 401})[0], 1)
         self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
         self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
+
+
+class CheckWords(unittest.TestCase):
+    def faults(self, line, before="", path="src/base/a.h"):
+        return list(check_words.faults_of(path, line, before))
+
+    def test_openings_of_comments_are_faults(self):
+        for line in ("// Of each rank.", "int a;  // None: the default.", "  // The same, of two.", "/// As above."):
+            self.assertEqual(len(self.faults(line)), 1, line)
+        self.assertEqual(len(self.faults("x = 1  #" + " Those of a rank.", path="tools/a.py")), 1)
+        for line in ("// Offsets of each rank.", "// The samples.", 'url("http://That.example")', "int That;"):
+            self.assertEqual(self.faults(line), [], line)
+        self.assertEqual(self.faults("# As a heading.", path="docs/a.md"), [])
+
+    def test_a_sentence_may_go_on_with_such_a_word(self):
+        self.assertEqual(self.faults("// That one comes first.", before="// It is the name of"), [])
+        self.assertEqual(len(self.faults("// That one comes first.", before="// It is a name.")), 1)
+        self.assertEqual(len(self.faults("// That one comes first.", before="int a;  // a name of")), 1)
+
+    def test_names_of_tests_have_nine_words(self):
+        self.assertEqual(check_words.words_of("ANamedCall_of2BytesInGB"), ["A", "Named", "Call", "of", "2", "Bytes", "In", "GB"])
+        self.assertEqual(self.faults("TEST(A, OneTwoThreeFourFiveSixSevenEightNine) {"), [])
+        self.assertEqual(len(self.faults("TEST_F(A, OneTwoThreeFourFiveSixSevenEightNineTen) {")), 1)
+        self.assertEqual(len(self.faults("  def test_a_b_c_d_e_f_g_h_i_j(self):", path="tests/a.py")), 1)
+        self.assertEqual(self.faults("  def test_a_b_c_d_e_f_g_h_i(self):", path="tests/a.py"), [])
+
+    def test_only_added_lines_are_looked_at(self):
+        with tempfile.TemporaryDirectory() as root:
+            def git(*words):
+                subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", root, *words], check=True,
+                               capture_output=True)
+
+            def check():
+                done = subprocess.run([sys.executable, TOOLS / "check_words.py", "auto", root], capture_output=True,
+                                      text=True, check=False)
+                return done.returncode, done.stdout
+
+            source = pathlib.Path(root) / "a.cpp"
+            git("init", "-q")
+            source.write_text("// Of old.\n")
+            git("add", ".")
+            git("commit", "-qm", "one")
+            self.assertEqual(check(), (0, 'words are not checked: git has no history back to "auto"\n'))
+            source.write_text("// Of old.\nint a;\n")
+            git("commit", "-qam", "two")
+            self.assertEqual(check(), (0, "1 lines looked at, 0 faults\n"))
+            source.write_text("// Of old.\nint a;\n// Such as new.\n")
+            git("commit", "-qam", "three")
+            status, output = check()
+            self.assertEqual(status, 1)
+            self.assertIn('a.cpp:3: a comment begins with "Such"', output)
 
 
 class RunTests(unittest.TestCase):
