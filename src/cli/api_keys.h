@@ -10,12 +10,13 @@
 
 namespace tessera::cli {
 
-// Where nothing is given: the keys of this variable.
+// The variable that has the keys where no flag gives any.
 inline constexpr const char* kApiKeyVariable = "TESSERA_API_KEY";
 
-// `given` and those of `file` ("": none), which has one a line; blank lines and lines that begin with '#' are no keys.
-// Where there is neither, the environment's one. None at all: the server is open. Errors, none of which shows a key: a
-// file that cannot be read or has no key, a variable that is set and empty, a key that no header can hold.
+// Collects `given` and the keys of `file` ("": no file). The file has one key a line; blank lines and lines that begin
+// with '#' are no keys. Where neither gives a key, the variable does. No key at all leaves the server open. Errors: a
+// file that cannot be read or has no key, a variable that is set and empty, a key that no header can hold. They show no
+// key.
 Result<std::vector<std::string>> read_api_keys(const std::vector<std::string>& given, const std::string& file,
                                                const std::function<const char*(const char*)>& get);
 

@@ -73,7 +73,7 @@ TEST_F(ApiKeys, AreOverwrittenAmongTheArguments) {
   EXPECT_THAT(words, ElementsAre("serve", "--api-key", "******", "--api-key=******", "--api-key-file", "f", "m"));
 }
 
-TEST_F(ApiKeys, TheEffectiveConfigurationDoesNotShowThemAndCannotOpenAServer) {
+TEST_F(ApiKeys, TheEffectiveConfigurationHidesThemAndOpensNoServer) {
   const Result<CommandLine> line = parse_command_line(
       shared_built_ins(), {"serve", "--model-path", "m", "--api-key", "secret", "--api-key", "hidden"});
   ASSERT_TRUE(line.ok()) << line.status().message();

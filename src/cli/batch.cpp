@@ -71,7 +71,7 @@ class BatchRun {
     std::string line{};
   };
 
-  // False at the file's end.
+  // Reads the next line. False at the file's end.
   bool read_one(std::ifstream& input) {
     std::string line;
     do {

@@ -20,14 +20,14 @@ struct BatchRequest {
   std::string body{};  // JSON, for the server's own reader
 };
 
-// `custom_id`, a string or null, is set as soon as it is known, also where an error is returned.
+// Reads a line. `custom_id`, a string or null, is set as soon as it is known, also where an error is returned.
 Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 
-// Each as one line, with its line break. `body` is JSON.
+// The answer to a request as one line, with its line break. `body` is JSON.
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body);
-// The request was refused or failed: its answer is an error with an HTTP status.
+// The answer to a request that was refused or failed: an error with an HTTP status.
 std::string batch_refusal(const Json& custom_id, const ApiError& error);
-// The line is no request.
+// The answer to a line that is no request.
 std::string batch_error(const Json& custom_id, const Status& error);
 
 }  // namespace tessera::cli

@@ -10,13 +10,13 @@
 
 namespace tessera::cli {
 
-// The logits of each request's last token are wanted. Both fail where the KV cache has too few pages.
-// `tokens` new ones, of as few requests as the context length allows.
+// Both kinds want the logits of each request's last token, and fail where the KV cache has too few pages.
+// A prefill has `tokens` new ones, of as few requests as the context length allows.
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens);
-// Requests with `context` tokens each, of which the last is new.
+// A decode has requests with `context` tokens each, of which the last is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
-// The largest of each that the runner takes.
+// The largest prefill and the largest decode that the runner takes.
 std::int64_t max_prefill_tokens(const ModelRunner& runner);
 std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context);
 

@@ -28,7 +28,7 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// Medians, in milliseconds.
+// The medians of each way's times, in milliseconds.
 struct Timing {
   double wall = 0;    // from the first call to when the device is done
   double device = 0;  // between the first and the last kernel, by the device's own clock
@@ -142,7 +142,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// The sizes asked for, else those of `usual` up to `most`.
+// The sizes that were asked for. Without any, those of `usual` up to `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;

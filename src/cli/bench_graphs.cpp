@@ -128,7 +128,7 @@ class FormBench {
     return ok_status();
   }
 
-  // From an idle device until it is idle again, by the host's clock.
+  // Times a form from an idle device until it is idle again, by the host's clock.
   Status run(std::span<const Form> forms) {
     constexpr std::int64_t kWarmUps = 3;
     for (std::int64_t round = -kWarmUps; round < repeat_; ++round) {
@@ -151,7 +151,7 @@ class FormBench {
   std::int64_t repeat_;
 };
 
-// What is asked for; without anything, every captured size.
+// The sizes that were asked for. Without any, every captured size.
 struct Shapes {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> requests;
@@ -188,7 +188,7 @@ Status measure_engine(const BenchOptions& options, ModelRunner& runner, const st
 
 }  // namespace
 
-// One engine at a time, so that each has the machine.
+// Runs one engine at a time, so that each has the machine.
 Status bench_graphs(const BenchOptions& options) {
   TRY(refuse_ranks(options, "bench graphs", "the forms of one rank"));
   std::vector<std::string> compilers = options.compilers;

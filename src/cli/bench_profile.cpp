@@ -24,7 +24,7 @@ namespace {
 constexpr int kWarmUps = 3;
 constexpr std::size_t kShown = 10;  // operators in the table
 
-// Something that is enqueued and timed.
+// A part or an operator that is enqueued and timed.
 struct Call {
   std::string name;
   std::function<Status()> enqueue;
@@ -63,7 +63,7 @@ std::string shape_text(const TensorView& view) {
                      fmt::join(view.dims.begin(), view.dims.begin() + view.rank, ", "));
 }
 
-// The one executable, of those that a forward runs, at one size.
+// One executable of those that a forward runs, at one size.
 struct Stage {
   const GraphRunner& runner;
   std::int64_t size;
@@ -132,7 +132,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   return ok_status();
 }
 
-// The run whose length is the median's.
+// The run whose length is the median.
 std::size_t typical_run(const std::vector<Call>& calls) {
   std::vector<std::size_t> runs(calls.back().end_ms.size());
   std::iota(runs.begin(), runs.end(), 0);
@@ -142,7 +142,7 @@ std::size_t typical_run(const std::vector<Call>& calls) {
   return *middle;
 }
 
-// A track, with one span around all. Returns what that took.
+// Adds a track with one span around all of its calls. Returns what that span took.
 double add_track(const std::string& name, const std::string& category, std::int64_t process, std::int64_t track,
                  const std::vector<Call>& calls, ChromeTrace& trace) {
   const std::size_t run = typical_run(calls);
@@ -167,7 +167,7 @@ double add_track(const std::string& name, const std::string& category, std::int6
   return calls.back().end_ms[run];
 }
 
-// What is kept of a profiled forward for the table.
+// What the table needs of a profiled forward.
 struct Profiled {
   std::string forward;
   double replay_ms = 0;
@@ -214,7 +214,7 @@ struct OperatorSum {
   double share = 0;  // of the operators' time
 };
 
-// Of each forward the greatest first.
+// Sums the operators of each forward, the greatest first.
 std::vector<OperatorSum> sums_of(const std::vector<Profiled>& profiled) {
   std::vector<OperatorSum> all;
   for (const Profiled& p : profiled) {

@@ -49,7 +49,7 @@ std::string rate_text(std::optional<double> rate) {
   return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
 }
 
-// What the runs with graphs differ by from those without.
+// The differences of the runs with graphs from those without.
 std::vector<RateComparison> compare(const std::vector<Run>& runs) {
   std::vector<GraphsRun> compared;
   for (const Run& run : runs)
@@ -62,7 +62,7 @@ class LoadBench {
  public:
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
-  // All rates, one after the other.
+  // Runs all rates, one after the other.
   Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
@@ -177,7 +177,7 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
-// What the engine of these runs was profiled to do.
+// What the profile says of the engine in these runs.
 void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
   const auto since = [&](Clock::time_point t) {
     return std::chrono::duration<double, std::milli>(t - profile.origin).count();
@@ -189,7 +189,7 @@ void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t
   }
 }
 
-// Engines one after another, so that each has the machine.
+// Runs engines one after another, so that each has the machine.
 Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
   if (!options.profile.empty()) TRY(write_file(options.profile, ""));  // what cannot be written is told before
   ChromeTrace trace;

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-// When the start did what, to the first token.
+// The phases of a start up to the first token.
 std::string phases_text(const Engine& engine) {
   Table table({"phase", ">begin ms", ">end ms", ">ms"});
   const auto row = [&](const Timeline::Phase& phase) {
@@ -26,7 +26,7 @@ std::string phases_text(const Engine& engine) {
                      1e3 * engine.start().end_s(), 1e3 * engine.start().uncovered_s());
 }
 
-// One token of a short prompt, which the engine notes the time of.
+// Generates one token of a short prompt. The engine notes its time.
 Status first_token(Engine& engine) {
   constexpr std::int64_t kPrompt = 16;
   const Request request{

@@ -30,12 +30,12 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Without flags: from what is bound by its launches to what is bound by attention.
+// The sizes without flags: the smallest is bound by launches, the largest by attention.
 constexpr ImageSize kUsualSizes[] = {{112, 112}, {224, 224}, {448, 448}, {640, 480}, {896, 896}, {1280, 960}};
 constexpr std::int64_t kUsualCounts[] = {1, 4, 16};
 constexpr ImageSize kMegapixel = {1280, 800};
 
-// Slopes and some noise.
+// A picture of slopes and some noise.
 Image make_image(const ImageSize& size) {
   Image image{.width = static_cast<std::int32_t>(size.width), .height = static_cast<std::int32_t>(size.height)};
   image.rgb.resize(static_cast<std::size_t>(image.pixels() * 3));
@@ -54,7 +54,7 @@ struct Way {
   bool eagerly;
 };
 
-// Of one way, in ms.
+// What one way of encoding takes, in ms.
 struct Times {
   std::vector<double> tower{};   // all forwards, from an idle device until it is idle again
   std::vector<double> encode{};  // the same with what the host does for them: patches converted, ordered and copied
@@ -96,7 +96,7 @@ class VisionBench {
     rows_ = TRY(tower.device().allocate(static_cast<std::size_t>(result.tokens * tower.row_values()) * sizeof(float),
                                         "rows of images"));
     for (std::size_t i = 0; i < ways_.size(); ++i) TRY(begin(ways_[i], result.ways[i]));
-    // In turn, round by round, so that clocks and temperature are alike for all.
+    // The ways run in turn, round by round, so that clocks and temperature are alike for all.
     for (std::int64_t round = 0; round < repeat_; ++round) {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         result.ways[i].encode.push_back(TRY(encode(ways_[i])));
@@ -114,7 +114,7 @@ class VisionBench {
     return ms_since(start);
   }
 
-  // Captures and binds what there is to be, and counts.
+  // Encodes twice, so that graphs are captured and bound, and notes the counters.
   Status begin(const Way& way, Times& times) {
     times.first = TRY(encode(way));
     const VisionCounters before = way.runner.counters();
@@ -126,7 +126,7 @@ class VisionBench {
     return ok_status();
   }
 
-  // The forwards alone: their inputs are staged before.
+  // Times the forwards alone: their inputs are staged before.
   Result<double> run_tower(const Way& way) {
     double ms = 0;
     std::span<const Patches* const> left = packed_;
@@ -155,7 +155,7 @@ class VisionBench {
   std::unique_ptr<Allocation> rows_;
 };
 
-// Images of a megapixel a second, each on one thread.
+// How many images of a megapixel are prepared a second, each on one thread.
 struct Preprocessing {
   int threads = 0;
   double per_second = 0;
@@ -176,7 +176,7 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and another one that captures as it does not, on the same memory and weights.
+// The engine's own tower, and one with the other kind of graphs on the same memory and weights.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -226,7 +226,7 @@ struct Case {
   std::int64_t images;
 };
 
-// What is asked for; of the usual sizes and counts those that fit one forward.
+// The sizes and counts that were asked for. Without any, the usual ones that fit one forward.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

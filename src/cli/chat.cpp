@@ -34,7 +34,7 @@ Json message(std::string_view role, std::string_view content) {
   return json;
 }
 
-// Text of one answer to standard output: reasoning dimmed and on terminals only.
+// Writes the text of one answer to standard output. Reasoning is dimmed, and shown on terminals only.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool terminal) : terminal_(terminal) {}
@@ -54,7 +54,7 @@ class AnswerPrinter {
     TRY(undim(""));
     return write_output("\n");
   }
-  // All of it, without the reasoning.
+  // The whole answer, without the reasoning.
   const std::string& text() const { return content_; }
 
  private:
@@ -76,7 +76,7 @@ class Chat {
     reset();
   }
 
-  // From a signal's thread.
+  // Called on a signal's thread.
   void interrupt() {
     const bool answering = answering_;  // asked first: what is interrupted may end at once
     interrupted_ = true;
@@ -229,7 +229,7 @@ Status run_chat(const ChatOptions& options) {
   if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1)
     lines = TRY(LineReader::create("> ", options.no_history ? "" : history_file_of_user()));
   Chat chat(*engine, model, options, lines.get());
-  // Where nobody types, the signal ends the program as ever.
+  // Without a terminal the signal ends the program, which is its default.
   std::unique_ptr<StopSignal> stop;
   if (isatty(STDIN_FILENO) == 1) stop = TRY(StopSignal::watch({SIGINT}, [&](int) { chat.interrupt(); }));
   return chat.run();

@@ -15,7 +15,7 @@ namespace tessera::cli {
 class CommandParser {
  public:
   virtual ~CommandParser() = default;
-  // Of a command that loads a model; else null.
+  // The engine's options of a command that loads a model; else null.
   virtual EngineOptions* engine() = 0;
   // Once the flags are parsed: checks what no single flag can tell.
   virtual Result<Command> finish() = 0;

@@ -13,7 +13,7 @@ Status run_generate(const GenerateOptions& options);
 // Fails after its answers where one of them is an error.
 Status run_batch(const BatchOptions& options);
 Status run_chat(const ChatOptions& options);
-// Until it is told to stop.
+// Serves until it is told to stop.
 Status run_serve(const ServeOptions& options);
 Status run_score(const ScoreOptions& options);
 // `flags`: the command's. Fails after its answer where piecewise graphs would be off.

@@ -19,7 +19,7 @@ Json list_of(const auto& items) {
   return list;
 }
 
-// As --dtype spells it.
+// The type's name as --dtype spells it.
 std::string_view dtype_text(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kBFloat16: return "bfloat16";

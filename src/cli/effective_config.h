@@ -16,15 +16,16 @@ namespace tessera::cli {
 // The engine that a command runs; null where it loads no model.
 const EngineOptions* engine_of(const Command& command);
 
-// What the plan decided of what flags say: flag and value, as a configuration file has them.
+// Flags whose values the plan decided, and those values as a configuration file has them.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
 // {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null where it was not given and
-// nobody decides; from "command line", "file", "environment", "default" or "engine", where `plan` has another than was
-// given. As a configuration file it gives the same again.
+// nobody decides. A source is "command line", "file", "environment", "default" or, where `plan` has another value than
+// was given, "engine". The JSON is a configuration file that comes to the same again.
 Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
 
-// Writes it to standard output. Precondition: a command with engine flags; a model's name of the hub was resolved.
+// Writes the effective configuration to standard output. Precondition: a command with engine flags; a model's name of
+// the hub was resolved.
 Status print_config(const CommandLine& line);
 
 }  // namespace tessera::cli

@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 // A variable's value by its name, null where it is not set.
 using Environment = std::function<const char*(const char*)>;
-// Of this process.
+// Reads a variable of this process.
 const char* process_environment(const char* name);
 
 // Takes what is asked for by a variable, unless the command line or its file has the flag:

@@ -35,7 +35,7 @@ TEST(Explanation, TellsWhichSizesAreReplayedAsOneGraph) {
   EXPECT_THAT(to_text(*explain(options_with_choice(), 8, {})), HasSubstr("a graph of this size"));
 }
 
-TEST(Explanation, WhereNothingWasChosenOrMayBeNoneIsTold) {
+TEST(Explanation, SaysWhereNothingWasChosenOrMayBe) {
   EngineOptions options = options_with_choice();
   options.graphs.mode = GraphMode::kPiecewise;
   EXPECT_THAT(explain(options, 30, {})->full_sizes, IsEmpty());

@@ -46,7 +46,7 @@ std::string model_text(const Explanation& e) {
                      ir::dtype_name(e.plan.model.dtype), e.device, ranks_text(e));
 }
 
-// Every part; layers that repeat are shown once.
+// Shows every part. Layers that repeat are shown once.
 std::string parts_text(const StitchingGraph& stitching) {
   std::string text = fmt::format("Prefill: {} and {}\n", plural(stitching.num_pieces(), "piece"),
                                  plural(stitching.num_split_ops(), "split op"));
@@ -69,7 +69,7 @@ std::string parts_text(const StitchingGraph& stitching) {
   return text;
 }
 
-// Each pass once, over all graphs.
+// Shows each pass once, over all graphs.
 std::string passes_text(const Explanation& e) {
   Table table({"pass", ">nodes before", ">after", "changed", ">ms"});
   for (const Pass& pass : e.plan.runner.registry->passes) {
@@ -121,7 +121,7 @@ std::string rules_text(const Explanation& e) {
 }
 
 void add_needs(const RunnerMemory& runner, Table& table) {
-  // The largest, the smallest, and what lies between in even steps.
+  // Rows are the largest size, the smallest, and sizes between them in even steps.
   const std::size_t step = std::max<std::size_t>(runner.sizes.size() / 6, 1);
   for (std::size_t i = runner.sizes.size(); i > 0; i -= std::min(i, step)) {
     const SizeMemory& n = runner.sizes[i - 1];

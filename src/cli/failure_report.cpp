@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A report is sent to others.
+// The command's words as JSON. The key is left out, because a report is sent to others.
 Json command_json(const std::vector<std::string>& arguments) {
   constexpr std::string_view kSecret = "--api-key";
   Json words = Json::array();
@@ -70,7 +70,7 @@ std::string folder_for(const std::string& cache_dir) {
   return ((none ? fs::path("/tmp") : temporary) / fmt::format("tessera-{}", ::getuid())).string();
 }
 
-// Nobody else's file is taken, and nobody else may read it.
+// Creates a file that did not exist, readable by this user alone.
 Status write_new_file(const std::string& path, std::string_view text) {
   const auto failed = [&] { return data_loss(fmt::format("{}: cannot be written: {}", path, std::strerror(errno))); };
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -93,7 +93,7 @@ Status write_new_file(const std::string& path, std::string_view text) {
 // A share of memory that --mem-fraction-static accepts.
 double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
-// What the device can still give; "" where it cannot be opened any more.
+// The memory that the device has left, as a sentence; "" where it cannot be opened any more.
 std::string free_memory(const EngineOptions& options) {
   const Result<std::unique_ptr<Device>> device = open_device(options);
   if (!device.ok()) return "";

@@ -29,7 +29,8 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 // "". Its path; kDataLoss where it cannot be written.
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
-// Whole: the memory that is free now, the advice, where the report is or why there is none, and whom to tell. Empty
+// The whole text behind an error: the memory that is free now, the advice, where the report is or why there is none,
+// and whom to tell. Empty
 // where the error came of something else, or the command runs no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 

@@ -105,7 +105,7 @@ TEST_F(FailureReport, ProposesNothingThatIsSet) {
               AllOf(Not(HasSubstr("cuda-graph")), HasSubstr("--chunked-prefill-size"), HasSubstr("0.8")));
 }
 
-TEST_F(FailureReport, AShareOfMemoryThatIsSetIsLoweredInSteps) {
+TEST_F(FailureReport, AGivenShareOfMemoryIsLoweredInSteps) {
   EngineOptions options;
   options.mem_fraction_static = 0.9;
   EXPECT_THAT(failure_advice(options),
@@ -122,7 +122,7 @@ TEST_F(FailureReport, WhereItCannotBeKeptTheAdviceStillComes) {
   EXPECT_THAT(said, AllOf(HasSubstr("--mem-fraction-static"), HasSubstr("No report could be kept: "), HasSubstr(file)));
 }
 
-TEST_F(FailureReport, AModelThatCannotBeReadIsToldInTheReport) {
+TEST_F(FailureReport, AnUnreadableModelIsToldInTheReport) {
   const std::vector<std::string> arguments = {"serve", "--model-path", folder() + "/none"};
   const Json report = failure_report(kFailure, parsed(arguments, folder()), arguments);
   ASSERT_TRUE(report.find("plan")->is_string());

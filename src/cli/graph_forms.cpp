@@ -37,7 +37,7 @@ std::string cell(const std::optional<FormRatio>& ratio) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", ratio->median, ratio->interval.low, ratio->interval.high);
 }
 
-// The same batch with the compiler of the first row; null where it is this one.
+// The row of the same batch under the first row's compiler; null where `row` is that one.
 const FormRow* baseline_of(const FormRow& row, std::span<const FormRow> rows) {
   if (row.compiler == rows.front().compiler) return nullptr;
   const auto found = std::ranges::find_if(rows, [&](const FormRow& other) {

@@ -40,18 +40,19 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of what pieces take longer than one graph, by cut
-  // Of the form in which the batch is served by default: pieces of a prefill, one graph of a decode.
+  // The form that serves the batch by default: a prefill's pieces, or a decode's one graph.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };
 FormResult form_result(const FormRow& row);
 
-// A graph that takes longer than this, times eager, costs its user something: measurements of one thing differ by less.
+// A graph is slower than eager where its time is above eager's by this factor: measurements of one thing differ by
+// less.
 inline constexpr double kMostGraphToEager = 1.01;
 
-// Markdown: a line for each row, then a paragraph that says whether graphs of just a batch's size cost anywhere,
-// and what cuts cost. Rows of a
-// further compiler tell their graphs' time over that of the first one's.
+// The table in Markdown, with a line for each row. A paragraph below says whether graphs of exactly a batch's size are
+// slower than eager forwards anywhere, and what cuts into pieces cost. Rows of a further compiler have their graphs'
+// time divided by that of the first compiler's graphs.
 std::string to_markdown(std::span<const FormRow> rows);
 Json to_json(std::span<const FormRow> rows);
 

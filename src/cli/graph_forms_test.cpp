@@ -34,7 +34,7 @@ TEST(GraphForms, RatiosAreOfEachRound) {
   EXPECT_DOUBLE_EQ(r.graph_to_eager->median, 0.5) << "a prefill is served by pieces";
 }
 
-TEST(GraphForms, ADecodeIsServedAsOneGraphAndWhatIsNotCutTooButNothingElse) {
+TEST(GraphForms, OnlyDecodesAndUncutFormsRunAsOneGraph) {
   EXPECT_DOUBLE_EQ(form_result(decode(8, {.eager = {2}, .pieces = {3}, .full = {1}})).graph_to_eager->median, 0.5);
   EXPECT_FALSE(form_result(decode(8, {.eager = {2}, .pieces = {3}, .full = {1}})).cut_us) << "no cuts are told";
   EXPECT_DOUBLE_EQ(form_result(decode(8, {.eager = {2}, .pieces = {3}, .full = {}})).graph_to_eager->median, 1.5);
@@ -43,7 +43,7 @@ TEST(GraphForms, ADecodeIsServedAsOneGraphAndWhatIsNotCutTooButNothingElse) {
   EXPECT_FALSE(only_eager.graph_to_eager || only_eager.pieces_ms || only_eager.cut_us);
 }
 
-TEST(GraphForms, TheVerdictNamesTheWorstAndAllAboveTheLimit) {
+TEST(GraphForms, TheVerdictNamesTheWorstAndAllAboveLimit) {
   std::vector<FormRow> rows = {prefill(64, {.eager = {2, 2}, .pieces = {1.9, 1.9}, .full = {}}),
                                decode(1, {.eager = {2, 2, 2}, .pieces = {}, .full = {2.02, 2.02, 2.02}})};
   EXPECT_THAT(to_markdown(rows), HasSubstr("Graphs against eager, 2 sizes in 2 pairs each: no median is above 1.01; "
@@ -65,7 +65,7 @@ TEST(GraphForms, CutsAreSummedUpOverPrefills) {
               HasSubstr("A cut costs 2.00 µs, the median of 3 prefills; the most is 3.00 µs, prefill of 128 tokens"));
 }
 
-TEST(GraphForms, TheTableIsMarkdownWithAColumnForFurtherCompilers) {
+TEST(GraphForms, TheMarkdownTableHasAColumnForFurtherCompilers) {
   const std::vector<FormRow> one = {prefill(64, {.eager = {2}, .pieces = {1}, .full = {}})};
   EXPECT_THAT(to_markdown(one), Not(HasSubstr("graphs / eager's")));
   std::vector<FormRow> rows = one;

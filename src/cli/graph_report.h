@@ -15,7 +15,7 @@ struct ForwardGroup {
   ForwardRecord each;  // tokens, padding and ms are sums
   std::int64_t count = 0;
 };
-// In the order of their first forward.
+// The kinds of forwards that ran, in the order of their first forward.
 std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
 
 // {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …}, "decode",

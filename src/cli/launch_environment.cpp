@@ -55,7 +55,7 @@ Result<std::optional<Place>> find_place(const Environment& get) {
   return std::optional<Place>();
 }
 
-// Takes the address: what it came from, "" where nothing says it.
+// Takes the address and returns what said it; "" where nothing does.
 Result<std::string> take_address(const Environment& get, EngineOptions& engine) {
   const std::string_view host = value_of(get, "MASTER_ADDR");
   if (host.empty() || value_of(get, "MASTER_PORT").empty()) return std::string();

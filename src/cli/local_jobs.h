@@ -40,11 +40,11 @@ class LocalJobs {
   // Nobody else touches the engine meanwhile.
   explicit LocalJobs(Engine& engine);
 
-  // Submits the job's requests. What it borrows outlives it.
+  // Submits the job's requests. What the job borrows outlives it.
   Id start(ApiJob made);
-  // No more updates of the job come.
+  // Cancels the job. No more updates of it come.
   void cancel(Id id);
-  // Waits until the engine moved a job, or wake(): then there may be no updates.
+  // Waits until the engine has moved a job or wake() was called. There may be no updates then.
   std::vector<Update> wait();
   void wake();
 
@@ -60,7 +60,7 @@ class LocalJobs {
 
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;
-  // Under the mutex.
+  // Guarded by the mutex.
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<EngineThread::Event> inbox_;

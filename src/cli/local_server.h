@@ -17,7 +17,7 @@ class LocalServer {
     std::size_t connections = 0;  // so many clients at once
     bool profile = false;         // the engine's steps, from the start
   };
-  // Loads the model.
+  // Loads the model and starts to serve it.
   static Result<std::unique_ptr<LocalServer>> start(const Options& options);
   // Drops what is under way.
   ~LocalServer();

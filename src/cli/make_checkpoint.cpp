@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What config.json calls a type, and what graphs do.
+// The names of a type in config.json and in graphs.
 struct DtypeNames {
   StoredDtype stored;
   ir::DType dtype;
@@ -41,7 +41,7 @@ const DtypeNames& names_of(StoredDtype stored) {
   return kDtypes[0];
 }
 
-// A config.json, and what is made of it.
+// The config that weights are made for, with the text of the new config.json.
 struct Source {
   fs::path file;
   std::string text;  // of the new config.json
@@ -49,7 +49,7 @@ struct Source {
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// The same text, unless another type is asked for than it says.
+// Reads the config. Its text is kept as it is, unless another type than its own is asked for.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);
@@ -64,7 +64,7 @@ Result<Source> read_source(const MakeCheckpointOptions& options) {
   return source;
 }
 
-// What is copied beside the weights: the tokenizer, and the authors' sampling defaults.
+// The files that are copied beside the weights: the tokenizer's, and the authors' sampling defaults.
 Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options, const fs::path& config_folder) {
   std::error_code error;
   const bool given = !options.tokenizer_path.empty();
@@ -86,7 +86,7 @@ Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options,
   return files;
 }
 
-// Data, and what headers, index and the other files add.
+// The bytes of the data, and those that headers, index and the other files add.
 std::int64_t bytes_needed(const RandomCheckpoint& checkpoint, const Source& source,
                           const std::vector<fs::path>& beside) {
   constexpr std::int64_t kAround = 4096;  // a file's last block
@@ -104,7 +104,7 @@ Status copy_beside(const std::vector<fs::path>& files, const fs::path& folder) {
   return ok_status();
 }
 
-// Until a signal stops it.
+// Writes until a signal stops it.
 Status write_weights(const RandomCheckpoint& checkpoint, const CheckpointFolder& folder) {
   std::atomic<bool> stopped{false};
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int) { stopped = true; }));

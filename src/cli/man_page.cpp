@@ -38,7 +38,7 @@ is given.
 where models of the Hugging Face hub are, and how they are fetched.
 )";
 
-// Text that troff takes as it is written.
+// Escapes a text so that troff writes it unchanged.
 std::string escaped(std::string_view text) {
   std::string out;
   bool line_begins = true;

@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// In man(7)'s form of troff.
+// Writes the page in man(7)'s form of troff.
 std::string man_page(std::string_view version, std::span<const ShownCommand> commands);
 
 }  // namespace tessera::cli

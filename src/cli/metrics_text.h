@@ -10,7 +10,7 @@
 
 namespace tessera::cli {
 
-// Observations up to `limit` and above the bucket before.
+// The number of observations up to `limit` and above the limit of the bucket before.
 struct HistogramBucket {
   double limit = 0;  // infinity: of the last
   double count = 0;

@@ -9,16 +9,16 @@
 
 namespace tessera::cli {
 
-// As this process's environment has them.
+// The hub's settings in this process's environment.
 HubSettings hub_settings();
 
 // Puts the folder to read in the place of an id of the hub, fetching the model first if that is asked for. Other
 // commands are left as they are.
 Status find_model(Command& command, const ModelSource& source);
 
-// Where Tessera keeps from run to run what it found out (options/cache_dir.h).
+// The cache folder, which keeps measurements from run to run (options/cache_dir.h).
 std::string cache_dir();
-// Tells it a command that runs an engine.
+// Gives the cache folder to a command that runs an engine.
 void use_cache_dir(Command& command);
 
 }  // namespace tessera::cli

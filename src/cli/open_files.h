@@ -3,7 +3,8 @@
 
 namespace tessera::cli {
 
-// As many as the system lets it: by default a process is held to 1024, which is fewer than a server has clients.
+// Raises the number of files that the process may have open to what the system allows. The default is 1024, which is
+// fewer than a server has clients.
 void allow_open_files();
 
 }  // namespace tessera::cli

@@ -11,7 +11,7 @@ namespace tessera::cli {
 // closed descriptor.
 Status write_output(std::string_view text);
 
-// To standard error. There is nobody to tell of a failure.
+// Writes to standard error. A failure is ignored: there is nobody to tell.
 void write_error(std::string_view text);
 
 // "tessera: error: <message>", the error that ends the process. Of several calls, from any threads, the first one

@@ -12,7 +12,8 @@
 
 namespace tessera::cli {
 
-// `registry`: devices and compilers that may be named; the options share it. `arguments` without the program's name.
+// Parses `arguments`, which are without the program's name. `registry`: devices and compilers that may be named; the
+// options share it.
 // Every error is the command line's (exit code 2) and names the flag, its value and what is accepted; of files only the
 // one that --config names is read here.
 // `load_plugin`: CommonFlags::load_plugin.

@@ -11,10 +11,10 @@
 namespace tessera::cli {
 namespace {
 
-// So many that the interval of a median is as narrow as what is to be told, a percent.
+// The number of rounds by which a median's interval is narrower than one percent, the difference to be told.
 constexpr std::int64_t kComparedRepeat = 50;
 
-// "224x224,1280x960"
+// Reads "224x224,1280x960".
 Result<std::vector<ImageSize>> parse_image_sizes(const std::string& flag, const std::string& text) {
   constexpr std::int64_t kMostSide = 16384;
   std::vector<ImageSize> sizes;

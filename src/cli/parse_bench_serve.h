@@ -15,9 +15,9 @@ namespace tessera::cli {
 class BenchServeFlags {
  public:
   void add(CommandFlags& add);
-  // One that was given; "": none.
+  // A flag of `bench serve` that was given; "": none.
   std::string given() const { return given_.empty() ? "" : given_[0].second; }
-  // Of a server elsewhere: no model is needed.
+  // Whether the server is elsewhere, and no model is needed.
   bool has_url() const { return !options_.url.empty(); }
   // Checks what no single flag can tell. `engine`: what the flags of models said.
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
@@ -26,7 +26,7 @@ class BenchServeFlags {
   enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithUrl, kWithModel };
   // Notes that the flag was given, then takes its value.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
-  // Of this kind, one that was given; "": none.
+  // A flag of this kind that was given; "": none.
   std::string given(Goes goes) const;
   void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
                    std::int64_t least = 1);

@@ -13,7 +13,7 @@ namespace tessera::cli {
 // may hold any character. data_loss for another text.
 Result<long long> start_ticks(std::string_view stat);
 
-// As the kernel keeps it, to a clock tick (10 ms); now where it does not tell.
+// When the process started, which the kernel keeps to a clock tick (10 ms). Now, where the kernel does not tell.
 Timeline::Clock::time_point process_start();
 
 // Tells a command that runs an engine what came before: "process" from its start to `began`, when the program had

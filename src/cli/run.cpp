@@ -53,7 +53,7 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
-// What is wrong with a server's own options is told before its model is fetched and loaded.
+// Checks a server's own options before its model is fetched and loaded.
 Status check_server(const Command& command) {
   const auto* serve = std::get_if<ServeOptions>(&command);
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
@@ -91,7 +91,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   return std::visit(Runner{line.values}, line.command);
 }
 
-// What the standard library throws below, which is memory that cannot be had for the most part.
+// Turns what the standard library throws below into an error. For the most part memory cannot be had.
 Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began) {
   try {
     return run_command(line, began);

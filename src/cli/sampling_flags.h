@@ -15,7 +15,7 @@ void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampli
 // Greedy unless a flag says otherwise; a flag that only sampling heeds, without --temperature, samples at 1.
 SamplingParams sampling_params(const GivenSampling& given);
 StopConditions stop_conditions(const GivenSampling& given);
-// What was given as fields of a request to a server.
+// Sets the flags' values as fields of a request to a server.
 void set_request_fields(const GivenSampling& given, Json& body);
 
 }  // namespace tessera::cli

@@ -46,7 +46,7 @@ Score score_of(std::vector<float> logits, const std::vector<TokenId>& ids, std::
   return score;
 }
 
-// What the images of a prompt became.
+// The embeddings and positions of a prompt's images.
 struct ImageScore {
   std::vector<std::vector<float>> embeds{};  // of each image [tokens, hidden]
   std::vector<std::int32_t> positions{};     // [3, tokens of the prompt]

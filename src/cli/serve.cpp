@@ -20,10 +20,10 @@
 namespace tessera::cli {
 namespace {
 
-// That the engines have to be taken down where they have failed.
+// The time that engines which have failed get to be taken down.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// An address that is taken is told before the model is loaded.
+// Fails on an address that is taken before the model is loaded.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();
@@ -41,7 +41,7 @@ class StopWithOthers {
   StopWithOthers(const StopWithOthers&) = delete;
   StopWithOthers& operator=(const StopWithOthers&) = delete;
 
-  // From here on.
+  // Begins to listen to the other nodes: where one is told to stop, this one stops.
   void listen() {
     if (others_ == nullptr) return;
     others_->when_told([this](int node) {
@@ -50,7 +50,7 @@ class StopWithOthers {
       server_.stop(options_.drain_s, options_.notice_s);
     });
   }
-  // At a signal, the `count`th one.
+  // Handles a signal, the `count`th one.
   void stop(int count) {
     stopping_ = true;
     write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",

@@ -19,7 +19,7 @@ struct GraphsRun {
   const LoadResult* result = nullptr;
 };
 
-// Milliseconds of one number of runs.
+// One number of runs, in milliseconds.
 struct RunDifference {
   std::string_view name;  // "ttft_p50_ms"
   double without = 0;     // mean of the runs without graphs

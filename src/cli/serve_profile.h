@@ -38,11 +38,11 @@ struct ServeTimes {
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // those that ran: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // by HostWork
-  // Of the engine's thread: what no HostWork names.
+  // What the engine's thread does beside every named HostWork.
   double other_ms() const;
 };
 
-// Of the forwards that began on the device within `during`, and of the host's work within it.
+// Sums up the forwards that began on the device within `during`, and the host's work within it.
 ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
 std::string serve_times_text(const ServeTimes& times);
 Json to_json(const ServeTimes& times);

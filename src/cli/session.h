@@ -14,13 +14,13 @@
 
 namespace tessera::cli {
 
-// A progress bar is for people: whether standard error is a terminal.
+// Whether to show a progress bar: standard error is a terminal.
 bool progress_wanted();
 
-// Ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
+// The token ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
-// What the ids say; null without a tokenizer.
+// The text of the ids; null without a tokenizer.
 Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
 // One forward, as it was dispatched.

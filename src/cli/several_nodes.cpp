@@ -93,7 +93,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// As node 0's command makes them of its options.
+// The engine's options that node 0's command makes of its own.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);

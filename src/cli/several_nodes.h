@@ -6,23 +6,23 @@
 
 namespace tessera::cli {
 
-// The engine of a command that takes --nnodes above 1; null: the command has none, or starts several that each serve
-// alone.
+// The engine's options of a command that runs with --nnodes above 1. Null: the command has no engine, or starts several
+// that each serve alone.
 EngineOptions* engine_on_nodes(Command& command);
 
-// kUnimplemented, by the flag, where a command of several nodes is none that runs on them.
+// kUnimplemented, naming the flag, where several nodes are asked for and the command runs on one alone.
 Status check_nodes_of(Command& command);
 
-// Before anything is started. Ranks on GPUs of several nodes: NCCL leaves NVLink's multicast (NVLS) alone, where
-// NCCL_NVLS_ENABLE does not say otherwise. It takes memory of every GPU and state of the switches, which processes that
+// Turns NVLink's multicast (NVLS) off in NCCL for ranks on GPUs of several nodes, unless NCCL_NVLS_ENABLE is set. Call
+// it before anything is started. NVLS takes memory of every GPU and state of the switches, which processes that
 // are killed leave behind.
 void prepare_nodes(const EngineOptions& options);
 
 // Says on standard error which node this is, and whom it waits for.
 void announce_node(const EngineOptions& options);
 
-// Instead of the command, where node_rank is above 0: follows node 0 until that ends. Says on standard error when it
-// has joined and when node 0 has ended. Of a server, SIGINT and SIGTERM leave node 0 the time to end its requests.
+// Follows node 0 until that ends, instead of running the command. For a node_rank above 0. Says on standard error when
+// it has joined and when node 0 has ended. Of a server, SIGINT and SIGTERM leave node 0 the time to end its requests.
 Status run_follower(const Command& command);
 
 }  // namespace tessera::cli

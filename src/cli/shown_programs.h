@@ -10,7 +10,7 @@
 
 namespace tessera::cli {
 
-// "program:N" or "entries".
+// Whether the name is "program:N" or "entries".
 bool names_program(std::string_view name);
 
 // program:N: the program of part N with its values, instructions and kernels, bytes at the largest prefill size.

@@ -33,7 +33,7 @@ class ShownPrograms : public ::testing::Test {
   EnginePlan plan_;
 };
 
-TEST_F(ShownPrograms, AProgramHasItsOwnPartsNamesAndItsKernels) {
+TEST_F(ShownPrograms, AProgramHasItsPartsNamesAndItsKernels) {
   const Result<std::string> second = shown("program:4");
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_THAT(*second, AllOf(StartsWith("piece 4 of body, one of "), HasSubstr("\nprogram of "),

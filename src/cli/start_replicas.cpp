@@ -23,7 +23,8 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
   return engine;
 }
 
-// Of ranks that meet in every forward: joins the other nodes, which are told what a rank's device is.
+// Makes what ranks meet by in every forward. On several nodes it joins the others and tells them what a rank's
+// device is.
 Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
   if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
   const std::unique_ptr<Device> device = TRY(open_device(options));

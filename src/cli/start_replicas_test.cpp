@@ -57,7 +57,7 @@ TEST(StartReplicas, RanksOfOneGroupFailTogether) {
   EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("enable_dp_attention: the model has no experts"));
 }
 
-TEST(StartReplicas, RanksOfSeveralNodesNeedAnAddressAndEqualParts) {
+TEST(StartReplicas, SeveralNodesNeedAnAddressAndEqualParts) {
   EngineOptions options = demo();
   options.dp_attention = true;
   options.nnodes = 2;

@@ -8,12 +8,13 @@
 namespace tessera::cli {
 namespace {
 
-// Of the t distribution with 1, 2, … degrees of freedom: what 97.5 % lie below.
+// Student's t: the values below which 97.5 % of the distribution with 1, 2, … degrees of freedom lie.
 constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
 
-// Of 30 degrees and more, within 0.001 (Cornish and Fisher's expansion around the normal distribution).
+// The value for any number of degrees. Above 30 it is within 0.001: Cornish and Fisher's expansion around the normal
+// distribution.
 double student(std::size_t degrees) {
   if (degrees <= kStudent.size()) return kStudent[degrees - 1];
   constexpr double kNormal = 1.959964;

@@ -15,14 +15,15 @@ struct Interval {
 // The middle value, of an even number the larger of the two. Precondition: not empty.
 double median(std::vector<double> values);
 
-// Of the median of what the values are samples of, whatever its distribution: the two order statistics that it lies
-// between with at least 95 % probability (a count of values below it is binomial). Of fewer than six values the
-// smallest and the largest, between which it lies with 1 - 2^(1 - n). Precondition: not empty.
+// The interval in which the median of the sampled distribution lies with at least 95 % probability: two order
+// statistics of the values. The number of values below the median is binomial, whatever the distribution. With fewer
+// than six values the interval is from the smallest to the largest, and its probability is 1 - 2^(1 - n). Precondition:
+// not empty.
 Interval median_interval(std::vector<double> values);
 
 double mean(std::span<const double> values);  // precondition: not empty
 
-// Of the mean of what the values are samples of, by Student's t distribution. Precondition: two values or more.
+// The interval in which the mean of the sampled distribution lies, by Student's t. Precondition: two values or more.
 Interval mean_interval(std::span<const double> values);
 
 }  // namespace tessera::cli

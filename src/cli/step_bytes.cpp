@@ -12,7 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-// Of a page, or of a slot, of one layer's state.
+// The bytes of one page, or one slot, of a layer's state.
 Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   ir::Bucket one;
   one[ir::page_symbol(group)] = 1;

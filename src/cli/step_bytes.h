@@ -17,13 +17,13 @@ struct StepShape {
   std::int64_t context = 0;
 };
 
-// Of the cache, summed over the operators of `body`: keys and values, or latents, are read as far as an operator sees
-// them, and a request's state is read and written. Layers that share a cache read it each. The few rows that a step
-// adds are left out. `page_size`: tokens of a page.
+// Bytes of the cache that a step reads and writes, summed over the operators of `body`. Keys and values, or latents,
+// are read as far as an operator sees them, and a request's state is read and written. Each of several layers that
+// share a cache reads it. The few rows that a step adds are left out. `page_size`: tokens of a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Of weights that `body` only looks rows up in and `head` does not multiply by: an embedding that is not tied, tables
-// of embeddings for each layer. A step reads a few rows of them.
+// Bytes of the weights that `body` only looks rows up in and `head` does not multiply by: an embedding that is not
+// tied, or tables of embeddings for each layer. A step reads a few rows of them.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
 // What one rank of a stage has of the model; of one stage rank 0 has its part of all layers.
@@ -32,11 +32,11 @@ struct StagePart {
   std::int64_t weights = 0;    // bytes
   std::int64_t looked_up = 0;  // looked_up_bytes(), in them
 };
-// Of every stage, as planned where an engine is yet to take the device's memory. Errors as plan_engine().
+// The parts of every stage, planned before an engine takes the device's memory. Errors: plan_engine()'s.
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
-// All of it, of one rank in each stage, which a step goes through one after another: each weight once, but of tables a
-// few rows and of experts those that are chosen; and the cache's.
+// All bytes that a step reads and writes, on one rank of each stage in turn: the cache's, and each weight once. Tables
+// count with a few rows, and experts where they are chosen.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

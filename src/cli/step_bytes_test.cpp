@@ -54,7 +54,7 @@ TEST(StepBytes, OfTheCacheFollowEachLayersHeadsAndWindow) {
             3 * (100 * kWindowToken + 2 * 1000 * kFullToken + 2 * kState));
 }
 
-TEST(StepBytes, OfTablesThatAreNotMultipliedByAreLeftOut) {
+TEST(StepBytes, TablesThatOnlyServeLookupsAreLeftOut) {
   const ir::Graph body = graph(kBody);
   const ir::Graph untied = graph("graph @head { input %hidden: bf16[T, 8] weight %w: bf16[8, 8] return %hidden }");
   const ir::Graph tied = graph("graph @head { input %hidden: bf16[T, 8] weight %table: bf16[300, 8] return %hidden }");

@@ -24,9 +24,9 @@ namespace {
 constexpr const char* kFlag = "--suggest-tokens";
 constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
-// Enough to tell how a service's forwards are distributed, and simulated within seconds.
+// The most requests that are simulated. They tell how a service's forwards are distributed, and take seconds.
 constexpr std::int64_t kMostRequests = 5000;
-// Beyond, each further size serves few forwards.
+// The share of forwards to be served exactly. Beyond it each further size serves few.
 constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
@@ -75,7 +75,7 @@ std::string first_bytes(const std::string& path) {
   return bytes;
 }
 
-// The smallest count that so large a share of the forwards does not exceed.
+// The smallest count that the given share of the forwards does not exceed.
 std::int64_t percentile(const TokenWeights& weights, double share) {
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 
 struct SeenForwards {
-  // Of forwards that are no pure decodes.
+  // The forwards that do more than decode.
   TokenWeights weights;
   std::string how;  // they are known, for people
 };
@@ -40,8 +40,8 @@ struct TokenSuggestion {
 // the flag and name file and line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// As many sizes as there would be now, which --cuda-graph-memory-budget may have limited, but no more than serve 90 %
-// of the forwards exactly. Time is by the costs in the profile cache, where it has them.
+// Suggests as many sizes as there would be now, which --cuda-graph-memory-budget may have limited, but no more than
+// serve 90 % of the forwards exactly. Time is by the costs in the profile cache, where it has them.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

@@ -23,7 +23,8 @@
 namespace tessera::cli {
 namespace {
 
-// Of the KV cache: what verify()'s batches have at most. The engine's own cache would be needlessly large.
+// The most tokens that a request of verify()'s batches has in the KV cache. The engine's own cache would be larger than
+// is needed.
 constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 Status no_graphs() { return failed_precondition("there are no graphs to verify"); }
@@ -66,7 +67,7 @@ class VerifiedRunner {
   bool has_graphs() const {
     return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
   }
-  // What an idle server does, to its end; then what a later start finds.
+  // Does all of an idle server's work, and saves what a later start finds.
   Status measure_and_save() {
     while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }
@@ -131,7 +132,7 @@ Result<Verified> verify_mode(EngineOptions options, const VerifyMode& mode) {
                   .dropped = verified->dropped()};
 }
 
-// What was compared of one runner.
+// The comparisons of one runner.
 struct Summary {
   std::string runner;
   std::vector<std::int64_t> sizes;
@@ -244,11 +245,11 @@ std::string to_text(const SoakReport& report) {
   return text;
 }
 
-// Of float32 the rounding of sums in another order; narrower types round every value of every layer. A delta rule's
-// state can amplify rounding: it divides keys and queries by their norms and takes from the state what that holds.
-// Changing the embeddings by a unit in the last place moves a row's logits by up to 2.2e-4 in qwen3-next, and by less
-// than 1e-5 in all others; soaks differed by up to 4.5e-5 and, in other models with such states, 1.1e-5
-// (tools/rounding_response.py; docs/benchmarks.md, "How far rounding carries").
+// The largest difference that is accepted. For float32 it is the rounding of sums in another order. Narrower types
+// round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
+// norms and takes from the state what that holds. Changing the embeddings by a unit in the last place moves a row's
+// logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others; soaks differed by up to 4.5e-5 and, in
+// other models with such states, 1.1e-5 (tools/rounding_response.py; docs/benchmarks.md, "How far rounding carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;
