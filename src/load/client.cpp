@@ -43,7 +43,7 @@ std::size_t append(char* data, std::size_t, std::size_t size, void* user) {
   return size;
 }
 
-// What every request of this client has.
+// The options that every request of this client has.
 void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
@@ -152,7 +152,7 @@ class Transfers {
     curl_multi_socket_action(multi_.get(), socket, mask, &running);
   }
 
-  // Rounded up: a wait that ends early would be repeated without a pause.
+  // Rounds up: a wait that ends early would be repeated without a pause.
   int milliseconds_to(Clock::time_point until) const {
     const Clock::time_point end = std::min(until, timer_);
     const Clock::time_point now = Clock::now();
@@ -239,7 +239,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
-  // Else libcurl asks before it sends a long prompt, and waits for the answer.
+  // Without this libcurl asks before it sends a long prompt, and waits for the answer.
   headers = curl_slist_append(headers, "Expect:");
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);
@@ -278,7 +278,7 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   std::size_t next = 0;
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
-    // One at a time, so that making the next one's body does not delay this one.
+    // Starts one at a time, so that making the next one's body does not delay this one.
     if (next < count && active < most && time_of(next) <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");

@@ -32,7 +32,7 @@ struct Distribution {
 // Percentiles between two values are interpolated, as numpy's are. All 0 of nothing.
 Distribution distribution(std::vector<double> values);
 
-// Of requests that succeeded; times in milliseconds.
+// What came of the requests that succeeded. Times are in milliseconds.
 struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;

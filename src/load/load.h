@@ -17,7 +17,7 @@ struct LoadOptions {
   std::string trace{};  // a file in one of the forms of trace.h; empty: random requests
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
-  // Of random requests:
+  // For random requests:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;
   std::int64_t output_tokens = 128;
@@ -28,7 +28,7 @@ struct LoadRequest {
   double arrival_s = 0;  // from the first request on
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  // Of a trace that tells: the content of each kBlockTokens of the prompt; equal numbers, equal tokens.
+  // The content of each kBlockTokens of the prompt, from a trace that tells: equal numbers are equal tokens.
   std::vector<std::int64_t> blocks{};
 };
 

@@ -39,8 +39,8 @@ struct LoadRun {
   double cpu_share = 0;      // of a core, by this client
 };
 
-// On the calling thread, until the last request has ended. A request that fails is counted; an error is the client's
-// own.
+// Sends the load on the calling thread, until the last request has ended. A request that fails is counted; an error is
+// the client's own.
 Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptions& options);
 
 }  // namespace tessera

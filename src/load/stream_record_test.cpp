@@ -34,7 +34,7 @@ TEST(StreamRecord, TokensThatComeTogetherShareTheirGap) {
   EXPECT_THAT(record.gaps_s, ElementsAre(0.5F, 0.5F, 0.25F));
 }
 
-TEST(StreamRecord, EachTextIsATokenWhereTheServerTellsNoNumbers) {
+TEST(StreamRecord, TextsCountAsTokensWithoutTheServersNumbers) {
   RequestRecord record;
   StreamRecord stream(record);
   for (const char* text : {"", "a", "b", ""}) stream.push(chunk(text), 1);

@@ -85,7 +85,7 @@ std::string_view without_return(const std::string& line) {
   return view.ends_with('\r') ? view.substr(0, view.size() - 1) : view;
 }
 
-// The next line, false at the end. Of one without end a part that no reader accepts.
+// Reads the next line; false at the end. A line that is too long is cut, to a part that no reader accepts.
 bool take_line(std::istream& file, std::string& line) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   line.clear();
