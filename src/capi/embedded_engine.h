@@ -44,7 +44,7 @@ class EmbeddedEngine {
   const ServedModel& model() const { return model_; }
   // kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
-  // The job ends with kCancelled, unless it has ended by then.
+  // Cancels the job, which ends with kCancelled unless it has ended by then.
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;

@@ -19,7 +19,7 @@ struct tessera_error {
 namespace tessera::capi {
 
 tessera_code code_of(StatusCode code);
-// By its HTTP status.
+// The code of an error of the protocols, by its HTTP status.
 tessera_code code_of(const ApiError& error);
 
 // Sets *error, unless `error` is null or there is no memory for it, and returns the code.

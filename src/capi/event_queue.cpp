@@ -9,7 +9,7 @@ namespace {
 
 thread_local int callbacks = 0;  // that this thread is inside of
 
-// Longer ones would overflow the clock.
+// The longest time-out. Longer ones would overflow the clock.
 constexpr std::int64_t kLongestMs = std::int64_t{1000} * 60 * 60 * 24 * 365;
 
 }  // namespace

@@ -30,17 +30,17 @@ class EventQueue {
   // `on_event`: null keeps events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
-  // False where the callback asks for the request to be cancelled. After an end nothing more is taken.
+  // Adds an event. False where the callback asks for the request to be cancelled. After an end nothing more is taken.
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
-  // timeout_ms < 0: without end.
+  // Takes the next event. timeout_ms < 0 waits without end.
   enum class Take : std::uint8_t { kTaken, kTimeout, kNoneLeft };
   Take take(std::int64_t timeout_ms, Item& item);
-  // Until the end was pushed, and its callback has returned. False at the time-out.
+  // Waits until the end was pushed and its callback has returned. False at the time-out.
   bool wait(std::int64_t timeout_ms);
   bool ended();
-  // No callback runs any more after this has returned, except where it is called within one.
+  // Stops the callbacks. None runs any more after this has returned, except where it is called within one.
   void detach();
 
  private:

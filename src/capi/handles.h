@@ -25,7 +25,7 @@ struct tessera_request {
 
 namespace tessera::capi {
 
-// A copy for the caller to free; throws bad_alloc.
+// Copies the text for the caller to free; throws bad_alloc.
 inline char* copy_out(std::string_view text) {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();

@@ -9,8 +9,7 @@ namespace tessera::capi {
 
 // {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
 //  "forwards" (server/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]};
-//  counters
-// are since the start.
+// counters are since the start.
 std::string metrics_json(const EngineStats& stats);
 
 }  // namespace tessera::capi

@@ -24,8 +24,8 @@ struct OpenOptions {
   std::vector<FlagValue> values;      // for option names in messages
 };
 
-// Of a JSON object or YAML with the keys of a configuration file. Nothing is read but the text. Errors name line, key,
-// value and what is accepted. `load_plugin`: CommonFlags::load_plugin.
+// Reads options from JSON or YAML with the keys of a configuration file. Nothing is read but the text. Errors name
+// line, key, value and what is accepted. `load_plugin`: CommonFlags::load_plugin.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
