@@ -4,13 +4,12 @@
 // load_image reads an image:
 //   - EXIF's orientation is applied, so that the model sees what a viewer shows;
 //   - alpha is dropped, not blended: the colour that is stored stays;
-//   - palettes and grey become RGB; of 16 bits the high 8 are taken, of a TIFF's colours the nearest 8 (Pillow clips
-//   16-bit grey,
-//     which turns it white);
+//   - palettes and grey become RGB; of 16 bits the high 8 are taken, of a TIFF's colours the nearest 8
+//     (Pillow clips 16-bit grey, which turns it white);
 //   - CMYK and YCCK in a JPEG are read as Adobe writes them, inverted;
 //   - colour profiles and gamma are ignored.
-// Of an animated PNG the still image is read that it has for viewers without animation, of a GIF the first frame, of a
-// TIFF the first picture. An animated WebP is refused.
+// An animated PNG is read as the still image that it has for viewers without animation, a GIF as its first frame, a TIFF
+// as its first picture. An animated WebP is refused.
 #pragma once
 
 #include <cstddef>

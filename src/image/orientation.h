@@ -13,8 +13,8 @@ namespace tessera {
 int exif_orientation(std::span<const std::byte> tiff);
 
 // The image as a viewer shows it. Orientations, by where the first row and the first column are shown: 1 top, left; 2
-// top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top; 7 right, bottom; 8 left, bottom. Of 5 to 8
-// the sides are exchanged. Any other number is 1.
+// top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top; 7 right, bottom; 8 left, bottom. The
+// sides are exchanged by 5 to 8. Any other number is 1.
 Image oriented(Image image, int orientation);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Pixels become what a vision tower takes: resized to whole tokens, normalised and cut into patches.
 //
-// Matched is transformers 5.17's Qwen2VLImageProcessor in its default variant, which resizes with torchvision: on
-// bytes, with weights of 16 bits, as PyTorch does it on a CPU with AVX2. The PIL variant (Qwen2VLImageProcessorPil)
+// The result matches transformers 5.17's Qwen2VLImageProcessor in its default variant, which resizes with torchvision:
+// on bytes, with weights of 16 bits, as PyTorch does it on a CPU with AVX2. The PIL variant (Qwen2VLImageProcessorPil)
 // rounds otherwise and differs by 1/255 in some pixels. Values are equal to the last bit, in order too.
 #pragma once
 
@@ -36,8 +36,8 @@ struct Patches {
   // block: the patches of token i are rows i · merge² on. A patch's values: [3 colours, temporal_patch_size frames,
   // height, width].
   std::vector<float> values{};
-  // Of the resized pixels, the grid and all that was done to them: equal content gives equal `values`. The key of
-  // caches.
+  // The hash of the resized pixels, the grid and all that was done to them: equal content gives equal `values`. Caches
+  // use it as the key.
   Hash128 content{};
 
   std::int64_t tokens() const { return grid.tokens(merge_size); }

@@ -49,7 +49,7 @@ TEST(Patches, EqualHuggingFacesOnRandomImages) {
 }
 
 // 8 × 4 pixels, 2 × 4 patches of 2 × 2: two blocks side by side. Each pixel's red is its number.
-TEST(Patches, ComeInBlocksThatBecomeATokenAndHaveColoursOutermost) {
+TEST(Patches, ComeInBlocksOfATokenWithColoursOutermost) {
   Image image{8, 4};
   for (std::uint8_t i = 0; i < 32; ++i) image.rgb.insert(image.rgb.end(), {i, 100, 200});
   const Patches patches = *make_patches(image, small_patches());
@@ -86,7 +86,7 @@ TEST(Patches, ContentTellsApartWhatATowerWouldSeeOtherwise) {
   other.merge_size = 1;
   EXPECT_NE(make_patches(image, other)->content, content);
 
-  // The same bytes in another shape.
+  // Both images have the same bytes, in different shapes.
   Image wide{56, 28};
   wide.rgb.assign(56 * 28 * 3, 7);
   Image high{28, 56};
@@ -96,7 +96,7 @@ TEST(Patches, ContentTellsApartWhatATowerWouldSeeOtherwise) {
   EXPECT_NE(make_patches(wide, any)->content, make_patches(high, any)->content);
 }
 
-TEST(Patches, GridsRoundHalvesToEvenAndStayWithinThePixels) {
+TEST(Patches, GridsRoundHalvesToEvenAndStayWithinPixels) {
   ImageProcessorConfig config;
   config.min_pixels = 1;
   // 42 / 28 = 1.5 and 70 / 28 = 2.5 both become 2.

@@ -32,7 +32,7 @@ TEST(ProcessorConfig, ReadsOldAndNewNames) {
   EXPECT_EQ(newer.min_pixels, 65536);
   EXPECT_EQ(newer.max_pixels, 16777216);
   EXPECT_EQ(newer.std_deviation[2], 0.5);
-  // As in transformers, the older names win over the newer ones.
+  // The older names win over the newer ones, as in transformers.
   EXPECT_EQ(parse(R"({"size": {"shortest_edge": 100, "longest_edge": 1000}, "max_pixels": 2000})")->max_pixels, 2000);
 }
 

@@ -32,7 +32,7 @@ class Charsmap {
   // SentencePiece's rule: from the left, the longest entry.
   std::string replace_longest(std::string_view text) const;
   // Hugging Face's rule ("Precompiled" in tokenizer.json): grapheme clusters shorter than six bytes at
-  // once, the others character by character; of each, the shortest entry, which replaces all of it.
+  // once, the others character by character. The shortest entry that each begins with replaces all of it.
   std::string replace_graphemes(std::string_view text) const;
 
  private:

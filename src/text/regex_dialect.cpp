@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// As class members: White_Space, and the word characters of Unicode's regular expression report.
+// Members of a class: White_Space, and the word characters of Unicode's regular expression report.
 constexpr std::string_view kSpace = R"(\p{Z}\x{09}-\x{0d}\x{85})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 // Outside a class Oniguruma's \w takes these numbers of Latin-1 besides: ² ³ ¹ ¼ ½ ¾.

@@ -80,7 +80,7 @@ TEST(SentencePiece, BeginAndControlTokens) {
   EXPECT_FALSE(tokenizer.id_to_token(TokenId(static_cast<std::int32_t>(tokenizer.vocab_size()))).has_value());
 }
 
-TEST(SentencePiece, LegacySaysWhetherASpaceIsPutBehindAddedTokens) {
+TEST(SentencePiece, LegacyDecidesAboutTheSpaceBehindAddedTokens) {
   const ModelFolder folder("spm_llama.model");
   EXPECT_THAT(tokens(folder.tokenizer(), "a[INST]a"), ElementsAre("▁a", "[INST]", "▁a"));
   folder.write("tokenizer_config.json", R"({"legacy": false})");

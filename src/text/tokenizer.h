@@ -47,7 +47,7 @@ class Tokenizer {
   // (malformed content), unimplemented (a type this engine does not know).
   // Cost: about 0.2 s for a vocabulary of 150 000.
   static Result<Tokenizer> load(const std::string& path);
-  // The same from memory; `name` stands for the file in errors.
+  // Reads the file's text from memory; `name` stands for the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
 
   Tokenizer(Tokenizer&&) noexcept;

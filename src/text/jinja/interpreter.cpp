@@ -265,7 +265,7 @@ Status Interpreter::assign(const Target& target, const Value& value) {
       return place(target.offset, invalid_argument("cannot assign to '" + target.name + "." + target.member +
                                                    "'; accepted: members of a namespace"));
     }
-    // As in a dict, a namespace is refused, so that no value can contain itself.
+    // A namespace is refused, as in a dict, so that no value can contain itself.
     Result<Value> checked = Value::list({value});
     if (!checked.ok()) return place(target.offset, std::move(checked).status());
     for (auto& [name, member] : space->as_namespace().members) {
