@@ -8,7 +8,7 @@
 namespace tessera {
 
 std::string to_base64(std::string_view bytes);
-// None for text that to_base64 does not give.
+// Empty for text that to_base64 does not give.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same error with what was being attempted in front: "<context>: <message>". Ok stays ok.
+  // Puts what was being attempted in front of the error: "<context>: <message>". Ok stays ok.
   Status with_context(std::string_view context) &&;
   Status with_context(std::string_view context) const&;
 

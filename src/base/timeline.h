@@ -54,7 +54,7 @@ class Timeline {
   double seconds_at(Clock::time_point time) const { return std::chrono::duration<double>(time - origin_).count(); }
   // By their beginnings.
   std::span<const Phase> phases() const { return phases_; }
-  // Of the phase of that name; 0 where there is none.
+  // The seconds of the phase of that name; 0 where there is none.
   double seconds_of(std::string_view name) const;
   // From the origin to the last end.
   double end_s() const;

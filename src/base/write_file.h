@@ -17,7 +17,7 @@ Status write_file(const std::string& path, std::string_view text);
 // returns. After an error the old file is there as it was, and nothing is left beside it. The new content is written to
 // "<path>.<process>-<number>.new" first; a process that is killed meanwhile leaves that file.
 Status replace_file(const std::filesystem::path& path, std::string_view content);
-// The same for a symbolic link to `target`.
+// Puts a symbolic link to `target` there in the same way.
 Status replace_link(const std::filesystem::path& path, const std::filesystem::path& target);
 
 // Replaces what is at `to`.

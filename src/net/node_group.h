@@ -67,7 +67,7 @@ class NodeGroup {
   // Tells the others, and ends the threads soon. Where `why` is not ok they are told that this node is lost, and why,
   // instead of that it ended in order. From any thread; the first call counts.
   void leave(const Status& why = {});
-  // As leave(), and waits for the threads. Not on one of them.
+  // Leaves like leave(), and waits for the threads. Not to be called on one of them.
   void end();
 
  private:

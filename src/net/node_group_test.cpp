@@ -239,7 +239,7 @@ TEST(NodeGroup, WhoLeavesBecauseOfALossTellsIt) {
 }
 
 // Each end of a node makes the others leave; where node 0 ends by itself, none of them is a loss.
-TEST(NodeGroup, AnEndInOrderIsNoLossOfOtherNodes) {
+TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
     NodeGroup& leader = **joined[0];
@@ -253,7 +253,7 @@ TEST(NodeGroup, AnEndInOrderIsNoLossOfOtherNodes) {
   }
 }
 
-TEST(NodeGroup, WhoHasNoMemoryToTakeAnEndIsToldAgain) {
+TEST(NodeGroup, AnEndIsRepeatedToNodesOutOfMemory) {
   Two two(5'000);
   std::promise<Status> told;
   two.group(1).when_ended([&told](int, const Status& why) {

@@ -30,7 +30,7 @@ class NodeLink {
   // `name` stands for the other node in errors.
   NodeLink(Socket socket, std::string name, std::chrono::milliseconds silence)
       : socket_(std::move(socket)), name_(std::move(name)), silence_(silence) {}
-  // As end().
+  // Ends like end().
   ~NodeLink() { end(); }
   NodeLink(const NodeLink&) = delete;
   NodeLink& operator=(const NodeLink&) = delete;
@@ -43,7 +43,7 @@ class NodeLink {
   // Tells the other end, which is then told no more, and ends the thread soon. Where `why` is not ok the other end is
   // told that this one is lost, and why. From any thread; the first call counts.
   void leave(const Status& why = {});
-  // As leave(), and waits for the thread. Not on that thread.
+  // Leaves like leave(), and waits for the thread. Not to be called on that thread.
   void end();
 
  private:
