@@ -33,6 +33,12 @@ std::string names_of(const Table& table) {
   return names;
 }
 
+// Known architectures that no family reads, and what they need that there is not.
+constexpr std::pair<std::string_view, std::string_view> kLacking[] = {
+    {"DeepseekV32ForCausalLM",
+     "its sparse attention, whose indexer chooses the keys of each row by a cache of its own, has no operator"},
+};
+
 Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistry& families) {
   const Json* value = fields.find("architectures");
   const std::string accepted = "a list that begins with one of " + families.names();
@@ -42,6 +48,9 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
   const std::string& name = value->as_array()[0].as_string();
   const ModelFamily* family = families.find(name);
   if (family != nullptr) return family;
+  for (const auto& [architecture, why] : kLacking)
+    if (architecture == name)
+      return fields.unsupported("architectures", fmt::format("{}; {} is not: {}", accepted, name, why));
   const std::vector<std::string> near = families.nearest(name);
   return fields.unsupported("architectures",
                             near.empty() ? accepted : fmt::format("{}; nearest: {}", accepted, near[0]));

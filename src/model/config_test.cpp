@@ -235,6 +235,11 @@ TEST(ModelConfig, ReadsFolderOrFile) {
                {"hf_quant_config.json"});
 }
 
+TEST(ModelConfig, KnownArchitecturesAreRefusedWithWhatTheyLack) {
+  expect_error(small("DeepseekV32ForCausalLM", "{}"), StatusCode::kUnimplemented,
+               {"\"architectures\"", "DeepseekV32ForCausalLM is not", "sparse attention", "no operator"});
+}
+
 TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
   const ModelConfig config =
       *small("LlamaForCausalLM", R"({"vocab_size": 2097152, "hidden_size": 262144, "intermediate_size": 1048576,

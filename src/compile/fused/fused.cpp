@@ -10,6 +10,7 @@
 #include "tessera/compile/fused/fusion_plan.h"
 #include "tessera/compile/joins.h"
 #include "tessera/ops/fused/row_kernel_builder.h"
+#include "tessera/ops/fused/row_tuning.h"
 
 namespace tessera {
 namespace {
@@ -98,7 +99,8 @@ class ProgramWriter {
                   .mutates = group.mutates,
                   .results = mapped(group.results)},
          .kernel = {.name = std::string(builder.name()),
-                    .bind = [code = loaded](const BindArgs& args) { return code->bind(args); },
+                    .bind = [code = loaded, name = group.name, key = row_kernel_key(builder, group.kernel)](
+                                const BindArgs& args) { return bind_row_kernel(code, key, name, args); },
                     .workspace_bytes = [code = loaded](const BindArgs& args) { return code->workspace_bytes(args); }},
          .listing = std::move(listing)});
     return ok_status();

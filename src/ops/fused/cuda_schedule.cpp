@@ -58,6 +58,24 @@ Result<CudaSchedule> cuda_schedule(const RowKernel& kernel) {
     s.held = ceil_div(s.items, s.lanes);
     s.block_units = schedule.threads / s.lanes;
   }
+  schedule.most_threads = schedule.threads;
+  for (const std::int64_t threads : block_sizes(schedule))
+    schedule.most_threads = std::max(schedule.most_threads, threads);
+  return schedule;
+}
+
+std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule) {
+  std::vector<std::int64_t> sizes = {schedule.threads};
+  if (std::ranges::any_of(schedule.schedules, [](const CudaTaskSchedule& s) { return s.lanes > kWarp; })) return sizes;
+  for (const std::int64_t threads : {64, 128, 256, 512})
+    if (threads != schedule.threads) sizes.push_back(threads);
+  return sizes;
+}
+
+CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads) {
+  if (threads == schedule.threads) return schedule;
+  schedule.threads = threads;
+  for (CudaTaskSchedule& s : schedule.schedules) s.block_units = threads / s.lanes;
   return schedule;
 }
 

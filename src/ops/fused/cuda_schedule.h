@@ -26,11 +26,18 @@ struct CudaTaskSchedule {
 };
 
 struct CudaSchedule {
-  std::int64_t threads = 128;  // of a block
+  std::int64_t threads = 128;       // of a block
+  std::int64_t most_threads = 128;  // that the code is compiled for
   std::vector<RowTask> tasks = {};
   std::vector<CudaTaskSchedule> schedules = {};  // [tasks]
 };
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
+
+// The numbers of threads that a block of the same code may have, the schedule's own first. What a thread computes, and
+// the order of every sum, is the same with each. One alone where a whole block adds up.
+std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
+// Precondition: `threads` is one of them.
+CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);
 
 }  // namespace tessera

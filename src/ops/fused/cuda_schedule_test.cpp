@@ -70,6 +70,22 @@ TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
   EXPECT_THAT(source, HasSubstr("void* operands[3];\n  i64 stored_rows[3];"));
 }
 
+// Blocks of other sizes compute the same: units keep their lanes. Where a whole block adds up there is one size.
+TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
+  const CudaSchedule own = *cuda_schedule(norm(64, DType::kBFloat16));
+  EXPECT_THAT(block_sizes(own), ElementsAre(128, 64, 256, 512));
+  EXPECT_EQ(own.most_threads, 512);
+  for (const std::int64_t threads : block_sizes(own)) {
+    const CudaSchedule other = with_threads(own, threads);
+    EXPECT_EQ(other.threads, threads);
+    EXPECT_EQ(other.schedules[0].lanes, own.schedules[0].lanes);
+    EXPECT_EQ(other.schedules[0].held, own.schedules[0].held);
+    EXPECT_EQ(other.schedules[0].block_units * other.schedules[0].lanes, threads);
+  }
+  EXPECT_THAT(block_sizes(*cuda_schedule(norm(4096, DType::kBFloat16))), ::testing::SizeIs(1));
+  EXPECT_THAT(*cuda_source(norm(64, DType::kBFloat16)), HasSubstr("__launch_bounds__(512)"));
+}
+
 // Weights are asked for before the wait for the kernel ahead, everything else behind it.
 TEST(CudaSource, OnlyWeightsAreReadBeforeTheWait) {
   const std::string source = *cuda_source(norm(64, DType::kBFloat16));

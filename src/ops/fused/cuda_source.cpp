@@ -33,7 +33,7 @@ class TaskWriter {
         "\n__device__ inline void task{}(const Arguments& a, int block, float (*scratch)[32]) {{\n", number);
     text += fmt::format("  constexpr int kPack = {}, kHeld = {}, kLanes = {}, kItems = {};\n", s_.pack, s_.held,
                         s_.lanes, s_.items);
-    text += fmt::format("  const int unit = block * {} + static_cast<int>(threadIdx.x) / kLanes;\n", s_.block_units);
+    text += "  const int unit = (block * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) / kLanes;\n";
     text += fmt::format("  const i64 row = unit / {};\n", s_.row_units);
     text += fmt::format("  const int first = unit % {} * kItems;\n", s_.row_units);
     text += "  const int lane = static_cast<int>(threadIdx.x) % kLanes;\n";
@@ -259,7 +259,7 @@ Result<std::string> cuda_source(const RowKernel& kernel) {
       "  let_next_begin();\n"
       "  const int block = static_cast<int>(blockIdx.x);\n"
       "{}}}\n",
-      schedule.threads, kCudaEntry, std::max(scratch, 1), calls);
+      schedule.most_threads, kCudaEntry, std::max(scratch, 1), calls);
   return text;
 }
 

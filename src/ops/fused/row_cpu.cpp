@@ -165,12 +165,32 @@ class CpuRowCode final : public RowKernelCode {
  public:
   explicit CpuRowCode(const RowKernel& kernel) : layout_(std::make_shared<const Layout>(kernel)) {}
 
-  Result<std::size_t> workspace_bytes(const BindArgs& args) const override {
-    return static_cast<std::size_t>(parts(args, TRY(rows(args))) * layout_->floats) * sizeof(float);
+  // By a value that is loaded; every kernel has one (load() has checked it).
+  std::int64_t rows(const BindArgs& args) const override {
+    for (const RowValue& value : layout_->kernel.values)
+      if (value.op == RowOp::kLoad)
+        return args.operands[static_cast<std::size_t>(value.operand)].elements() / value.width;
+    return 0;
   }
 
-  Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const override {
-    const std::int64_t num_rows = TRY(rows(args));
+  // A schedule is the number of parts that the rows are divided into. Without a measurement as many as have enough
+  // bytes each.
+  std::vector<std::int64_t> schedules(const BindArgs& args) const override {
+    const std::int64_t num_rows = rows(args);
+    const std::int64_t most = most_parts(args, num_rows);
+    const std::int64_t worth = num_rows * layout_->row_bytes / kMinTaskBytes;
+    std::vector<std::int64_t> all = {std::clamp<std::int64_t>(worth, 1, most)};
+    for (std::int64_t parts = 1; parts <= most; parts *= 2)
+      if (parts != all.front()) all.push_back(parts);
+    if (std::ranges::find(all, most) == all.end()) all.push_back(most);
+    return all;
+  }
+
+  Result<std::size_t> workspace_bytes(const BindArgs& args) const override {
+    return static_cast<std::size_t>(most_parts(args, rows(args)) * layout_->floats) * sizeof(float);
+  }
+
+  Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const override {
     std::vector<Operand> operands;
     for (const std::span<const TensorView> views : {args.operands, args.results})
       for (const TensorView& view : views)
@@ -180,21 +200,13 @@ class CpuRowCode final : public RowKernelCode {
       const TensorView& view = i < args.operands.size() ? args.operands[i] : args.results[i - args.operands.size()];
       operands[i].rows = view.elements() / layout_->kernel.values[static_cast<std::size_t>(store.value)].width;
     }
-    return std::make_unique<CpuRowOp>(layout_, std::move(operands), num_rows, parts(args, num_rows),
+    return std::make_unique<CpuRowOp>(layout_, std::move(operands), rows(args), schedule,
                                       reinterpret_cast<float*>(args.workspace.raw()));
   }
 
  private:
-  // By a value that is loaded; every kernel has one.
-  Result<std::int64_t> rows(const BindArgs& args) const {
-    for (const RowValue& value : layout_->kernel.values)
-      if (value.op == RowOp::kLoad)
-        return args.operands[static_cast<std::size_t>(value.operand)].elements() / value.width;
-    return internal_error("a row kernel that loads no rows");
-  }
-  std::int64_t parts(const BindArgs& args, std::int64_t num_rows) const {
-    const std::int64_t worth = num_rows * layout_->row_bytes / kMinTaskBytes;
-    return std::max<std::int64_t>(1, std::min({worth, num_rows, std::int64_t{args.device.properties().threads}}));
+  static std::int64_t most_parts(const BindArgs& args, std::int64_t num_rows) {
+    return std::max<std::int64_t>(1, std::min(num_rows, std::int64_t{args.device.properties().threads}));
   }
 
   std::shared_ptr<const Layout> layout_;
@@ -213,6 +225,8 @@ class CpuRowKernels final : public RowKernelBuilder {
   }
   Result<std::shared_ptr<const RowKernelCode>> load(const RowKernel& kernel, const std::string& /*code*/,
                                                     Device& /*device*/) const override {
+    if (std::ranges::none_of(kernel.values, [](const RowValue& value) { return value.op == RowOp::kLoad; }))
+      return internal_error("a row kernel that loads no rows");
     return std::make_shared<const CpuRowCode>(kernel);
   }
 };

@@ -55,7 +55,17 @@ class CudaRowCode final : public RowKernelCode {
   CudaRowCode(RowKernel kernel, CudaSchedule schedule, std::shared_ptr<const CudaModule> module, bool early)
       : kernel_(std::move(kernel)), schedule_(std::move(schedule)), module_(std::move(module)), early_(early) {}
 
-  Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const override {
+  std::int64_t rows(const BindArgs& args) const override {
+    for (const RowValue& value : kernel_.values)
+      if (value.op == RowOp::kLoad)
+        return args.operands[static_cast<std::size_t>(value.operand)].elements() / value.width;
+    return 0;
+  }
+
+  // A schedule is the number of a block's threads; one module serves all.
+  std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
+
+  Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {
     std::vector<std::uint64_t> addresses;
     std::vector<std::int64_t> elements;
     for (const std::span<const TensorView> views : {args.operands, args.results})
@@ -63,12 +73,11 @@ class CudaRowCode final : public RowKernelCode {
         addresses.push_back(reinterpret_cast<std::uintptr_t>(view.data.raw()));
         elements.push_back(view.elements());
       }
-    std::int64_t rows = 0;
-    for (const RowValue& value : kernel_.values)
-      if (value.op == RowOp::kLoad) rows = elements[static_cast<std::size_t>(value.operand)] / value.width;
     for (const RowStore& store : kernel_.stores)
       elements[static_cast<std::size_t>(store.operand)] /= kernel_.values[static_cast<std::size_t>(store.value)].width;
-    return std::make_unique<CudaRowOp>(module_, cuda_launch(kernel_, schedule_, rows, addresses, elements), early_);
+    const CudaRowLaunch launch =
+        cuda_launch(kernel_, with_threads(schedule_, threads), rows(args), addresses, elements);
+    return std::make_unique<CudaRowOp>(module_, launch, early_);
   }
 
  private:

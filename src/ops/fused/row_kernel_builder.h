@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/ops/fused/row_kernel.h"
@@ -16,7 +17,14 @@ namespace tessera {
 class RowKernelCode {
  public:
   virtual ~RowKernelCode() = default;
-  virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const = 0;
+  // Of the operands.
+  virtual std::int64_t rows(const BindArgs& args) const = 0;
+  // Ways to share so many rows out among threads, as numbers whose meaning is the device's; the first is taken where
+  // none was measured to be faster. All give the same bits.
+  virtual std::vector<std::int64_t> schedules(const BindArgs& args) const = 0;
+  // Precondition: `schedule` is one of schedules(args).
+  virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const = 0;
+  // Enough for each of them.
   virtual Result<std::size_t> workspace_bytes(const BindArgs& /*args*/) const { return std::size_t{0}; }
 };
 

@@ -1,6 +1,6 @@
 // Catches: row kernels that compute something else than their formulas in double, write rows that are not theirs, give
-// a row other bits in another batch, or differ between eager run and graph. On the device that TESSERA_TEST_DEVICE
-// names.
+// a row other bits in another batch or by another schedule, or differ between eager run and graph. On the device that
+// TESSERA_TEST_DEVICE names.
 #include "tessera/ops/fused/row_kernel.h"
 
 #include <gmock/gmock.h>
@@ -153,7 +153,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     BindArgs args{node, views, {}, {}, device, context};
     memory.push_back(TRY(device.allocate(TRY(loaded->workspace_bytes(args)), "workspace")));
     args.workspace = memory.back()->data();
-    const std::unique_ptr<BoundOp> bound = TRY(loaded->bind(args));
+    const std::unique_ptr<BoundOp> bound = TRY(loaded->bind(args, loaded->schedules(args).front()));
     const auto upload = [&]() -> Status {
       for (std::size_t i = 0; i < operands.size(); ++i)
         TRY(stream->upload(memory[i]->data(), operands[i].bytes.data(), operands[i].bytes.size()));
@@ -176,6 +176,14 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     TRY(graph->launch(*stream));
     const std::vector<HostTensor> replayed = TRY(download());
     for (std::size_t i = 0; i < eager.size(); ++i) EXPECT_EQ(eager[i].bytes, replayed[i].bytes) << "operand " << i;
+    for (const std::int64_t schedule : loaded->schedules(args)) {
+      const std::unique_ptr<BoundOp> other = TRY(loaded->bind(args, schedule));
+      TRY(upload());
+      TRY(other->enqueue(*stream));
+      const std::vector<HostTensor> made_so = TRY(download());
+      for (std::size_t i = 0; i < eager.size(); ++i)
+        EXPECT_EQ(eager[i].bytes, made_so[i].bytes) << "operand " << i << " by schedule " << schedule;
+    }
     return eager;
   }
 
