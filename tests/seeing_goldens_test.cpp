@@ -124,6 +124,31 @@ TEST_P(SeeingGoldens, Bfloat16IsCloseOnEveryWay) {
   }
 }
 
+// One that is kept from before was not computed.
+TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
+  const ImageGolden golden = with_pixels();
+  for (const Way way : {Way::kGraphs, Way::kEager}) {
+    const std::unique_ptr<Engine> engine = make_seeing(golden, way, 1, "float32");
+    ASSERT_NE(engine, nullptr);
+    const auto with_images = std::ranges::find_if(golden.images, [](const auto& images) { return !images.empty(); });
+    const auto i = static_cast<std::size_t>(with_images - golden.images.begin());
+    Request request = generating(golden, i);
+    EXPECT_TRUE(run_one(*engine, request).tower_uses.by_key().empty()) << "nobody asked";
+    const std::unique_ptr<Engine> fresh = make_seeing(golden, way, 1, "float32");
+    ASSERT_NE(fresh, nullptr);
+    request.return_graph_info = true;
+    const TowerCounts uses = run_one(*fresh, request).tower_uses;
+    const VisionReason reason = way == Way::kEager ? VisionReason::kGraphsDisabled : VisionReason::kReplayed;
+    EXPECT_EQ(uses.by_key().size(), 1U);
+    EXPECT_EQ(uses.of(reason).images, std::ssize(*with_images));
+    std::int64_t patches = 0;
+    for (const PromptImage& image : *with_images) patches += image.patches->grid.patches();
+    EXPECT_EQ(uses.of(reason).patches, patches);
+    EXPECT_EQ(uses.of(reason).forwards, fresh->stats().images.forwards);
+    EXPECT_TRUE(run_one(*fresh, request).tower_uses.by_key().empty()) << "its rows were kept";
+  }
+}
+
 // Every rank has the tower, and encodes each image for itself.
 TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";

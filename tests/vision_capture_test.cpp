@@ -48,7 +48,10 @@ class VisionCapture : public ::testing::Test {
     tower_ = engine_->runner().vision();
     ASSERT_NE(tower_, nullptr);
     Result<std::unique_ptr<Allocation>> rows = engine_->runner().device().allocate(
-        static_cast<std::size_t>(96 * tower_->row_values()) * sizeof(float), "rows");
+        static_cast<std::size_t>(tower_->options().max_patches / tower_->config().merged_patches() *
+                                 tower_->row_values()) *
+            sizeof(float),
+        "rows");
     ASSERT_TRUE(rows.ok());
     rows_ = *std::move(rows);
   }
@@ -176,6 +179,60 @@ TEST_F(VisionCapture, GraphsAreInTheMemoryPlanAndItsBudget) {
   EXPECT_LT(captured().size(), 6u);
   EXPECT_EQ(captured().back(), 384) << "the largest saves most";
   EXPECT_THAT(engine_->notes(), ::testing::Contains(HasSubstr("the tower's sizes dropped: ")));
+}
+
+// The largest image of a context: 4 200 patches ran eagerly when budgets ended at 2 048.
+TEST_F(VisionCapture, BudgetsReachTheLargestImage) {
+  EngineOptions options = options_for(CaptureMode::kCore);
+  options.context_length = 1100;  // 4 400 patches
+  start(options);
+  EXPECT_EQ(tower_->options().sizes.back(), 4400);
+  ASSERT_TRUE(tower_->runner().captured(4400));
+  encode(4400);
+  EXPECT_EQ(tower_->last_reason(), VisionReason::kReplayed);
+  EXPECT_EQ(tower_->choose(4200).reason, VisionReason::kNotCaptured);
+  while (engine_->captures_when_idle()) ASSERT_TRUE(work());
+  EXPECT_EQ(tower_->choose(4200), (VisionChoice{.size = 4352, .graph = true, .reason = VisionReason::kReplayed}));
+}
+
+TEST(VisionSizes, PadLittleUpToTheLargest) {
+  const std::vector<std::int64_t> sizes = default_vision_sizes(4, 16384);
+  EXPECT_EQ(sizes.front(), 64);
+  EXPECT_EQ(sizes.back(), 16384);
+  EXPECT_LE(sizes.size(), 96U);
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    EXPECT_EQ(sizes[i] % 64, 0);
+    const std::int64_t apart = sizes[i] - sizes[i - 1];
+    EXPECT_TRUE(apart == 64 || 16 * apart <= sizes[i - 1]) << sizes[i - 1] << " " << sizes[i];
+  }
+  EXPECT_EQ(default_vision_sizes(4, 100), (std::vector<std::int64_t>{64, 100}));
+}
+
+TEST_F(VisionCapture, AFallbackIsCountedLoggedAndInTheInventory) {
+  EngineOptions options = options_for(CaptureMode::kEager);
+  options.graphs.memory_budget = 1;  // no budget fits
+  ::testing::internal::CaptureStderr();
+  start(options);
+  encode(100);
+  encode(100);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string line = "100 patches of 1 images: fallback to eager 128, padding 28: no budget fits the memory";
+  EXPECT_THAT(log, HasSubstr(line));
+  EXPECT_EQ(log.find(line), log.rfind(line)) << "each reason is warned of once: " << log;
+  const EngineStats stats = engine_->stats();
+  EXPECT_EQ(stats.images.by_reason.of(VisionReason::kNothingCaptured).forwards, 2);
+  ASSERT_TRUE(stats.graphs->vision.has_value());
+  EXPECT_THAT(stats.graphs->vision->captured, IsEmpty());
+
+  start(options_for(CaptureMode::kEager));
+  EXPECT_EQ(engine_->stats().graphs->vision->captured, tower_->options().sizes);
+  EXPECT_EQ(engine_->stats().graphs->vision->graphs, 6);
+
+  EngineOptions off = options_for(CaptureMode::kEager);
+  off.graphs.disable_cuda_graph = true;
+  start(off);
+  encode(100);
+  EXPECT_EQ(tower_->last_reason(), VisionReason::kGraphsDisabled);
 }
 
 }  // namespace

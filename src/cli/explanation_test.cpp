@@ -3,8 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <optional>
+
+#include "tessera/compile/compiler.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
 
 namespace tessera::cli {
 namespace {
@@ -42,6 +48,53 @@ TEST(Explanation, SaysWhereNothingWasChosenOrMayBe) {
   options = options_with_choice();
   options.known_costs.reset();
   EXPECT_THAT(to_text(*explain(options, 30, {})), Not(HasSubstr("as one graph")));
+}
+
+TEST(Explanation, TellsWhichScheduleWasChosenAgainstWhich) {
+  Explanation e = *explain({.model_path = testing::data_path("goldens/llama")}, std::nullopt, {});
+  EXPECT_THAT(to_text(e), Not(HasSubstr("Schedules of generated kernels")));
+  e.schedules = {{.rows = 64, .measured = {.name = "add, rms_norm", .chosen = 64, .us = {{128, 4}, {64, 3}}}},
+                 {.rows = 8, .measured = {.name = "silu, mul", .chosen = 128, .us = {{128, 2}, {64, 2}}}}};
+  const std::string text = to_text(e);
+  EXPECT_THAT(text, HasSubstr("1 of 2 are the device's own"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("add, rms_norm +64 +64 +3[.0]* +128 +4"));
+  EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
+}
+
+// What an earlier start measured is found by the model's own kernels.
+TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
+  std::string folder = ::testing::TempDir() + "/explained_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};
+  options.cache_dir = folder;
+  options.context_length = 64;
+  options.max_total_tokens = 256;
+  options.graphs.piecewise_tokens = {8, 32};
+  options.graphs.decode_batches = {1};
+  options.graphs.compiler = kFusedCompiler;
+  {
+    const auto engine = Engine::create(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    while (*(*engine)->idle_work()) {
+    }
+  }
+  const Result<Explanation> fused = explain(options, std::nullopt, {});
+  ASSERT_TRUE(fused.ok()) << fused.status().to_string();
+  EXPECT_FALSE(fused->schedules.empty());
+  options.graphs.compiler = "eager";
+  EXPECT_THAT(explain(options, std::nullopt, {})->schedules, IsEmpty());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Explanation, AModelThatSeesHasItsTowersBudgets) {
+  if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
+  const Result<Explanation> e = explain({.model_path = testing::shared_path("goldens/qwen3-vl")}, 20, {});
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  ASSERT_TRUE(e->image.has_value());
+  EXPECT_EQ(e->image->patches, 80);
+  EXPECT_THAT(to_text(*e), ::testing::AllOf(HasSubstr("vision, patches    64 128 "), HasSubstr("vision 128")));
+  EXPECT_THAT(to_json(*e).dump(), ::testing::AllOf(HasSubstr(R"("batch": "image")"), HasSubstr(R"("vision": {)")));
+  EXPECT_FALSE(explain({.model_path = testing::data_path("goldens/llama")}, 20, {})->image.has_value());
 }
 
 }  // namespace

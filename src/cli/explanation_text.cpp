@@ -96,16 +96,28 @@ std::string passes_text(const Explanation& e) {
   return table.empty() ? "" : "Passes\n" + table.text() + "\n";
 }
 
+// Empty where the model sees nothing.
+std::string vision_text(const Explanation& e) {
+  if (!e.plan.graphs.vision) return "";
+  const VisionOptions& vision = e.plan.runner.vision;
+  const std::string ops = plural(std::ssize(e.plan.graphs.vision->graph.nodes), "op");
+  std::string sizes = vision.graphs ? "none fits the memory" : "off";
+  if (!vision.sizes.empty()) sizes = fmt::format("{}", fmt::join(vision.sizes, " "));
+  if (vision.exact_graphs > 0) sizes = fmt::format("those of images, the last {}", vision.exact_graphs);
+  return fmt::format("  vision, patches    {}\n  of a tower of {}, at most {} patches in a forward\n", sizes, ops,
+                     vision.max_patches);
+}
+
 std::string ladders_text(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
   const auto line = [](bool on, const std::vector<std::int64_t>& sizes) {
     return on && !sizes.empty() ? fmt::format("{}", fmt::join(sizes, " ")) : std::string("off");
   };
-  return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}{}\n  decode, requests   {}{}\n\n",
+  return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}{}\n  decode, requests   {}{}\n{}\n",
                      plural(e.decode_ops, "op"), line(runner.graphs.prefill, runner.prefill_sizes),
                      e.full_sizes.empty() ? "" : "\n   as one graph      " + line(runner.graphs.prefill, e.full_sizes),
                      line(runner.graphs.decode, runner.decode_sizes),
-                     runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only");
+                     runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only", vision_text(e));
 }
 
 std::string rules_text(const Explanation& e) {
@@ -156,6 +168,27 @@ std::string memory_text(const Explanation& e) {
   return table.empty() ? text : text + table.text();
 }
 
+// Sizes whose own schedule stayed are counted alone.
+std::string schedules_text(const Explanation& e) {
+  if (e.schedules.empty()) return "";
+  Table table({"kernel", ">rows", ">schedule", ">us", ">against", ">us"});
+  std::int64_t stayed = 0;
+  for (const ExplainedSchedule& each : e.schedules) {
+    const MeasuredSchedules& m = each.measured;
+    const auto& [own, own_us] = m.us.front();
+    if (m.chosen == own) {
+      ++stayed;
+      continue;
+    }
+    for (const auto& [schedule, us] : m.us)
+      if (schedule == m.chosen)
+        table.add({m.name, count_text(each.rows), count_text(schedule), number_text(us), count_text(own),
+                   number_text(own_us)});
+  }
+  return fmt::format("\nSchedules of generated kernels, as measured: {} of {} are the device's own\n{}", stayed,
+                     e.schedules.size(), table.empty() ? "" : table.text());
+}
+
 std::string examples_text(const Explanation& e) {
   if (e.examples.empty()) return "";
   std::string text = "\nDispatch\n";
@@ -167,6 +200,11 @@ std::string examples_text(const Explanation& e) {
     table.add(
         {example.batch, count_text(example.tokens), graph, count_text(d.padding), std::string(reason_text(d.reason))});
   }
+  if (e.image) {
+    const VisionChoice& choice = e.image->choice;
+    table.add({"image", count_text(e.image->tokens), choice.graph ? fmt::format("vision {}", choice.size) : "eager",
+               count_text(choice.size - e.image->patches), std::string(vision_reason_text(choice.reason))});
+  }
   return text + table.text();
 }
 
@@ -174,7 +212,7 @@ std::string examples_text(const Explanation& e) {
 
 std::string to_text(const Explanation& e) {
   return model_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + rules_text(e) + memory_text(e) +
-         examples_text(e);
+         schedules_text(e) + examples_text(e);
 }
 
 }  // namespace tessera::cli

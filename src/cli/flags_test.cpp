@@ -67,6 +67,16 @@ TEST(DocumentedFlags, EveryFlagOfServeIsDocumentedOrOurs) {
   for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;
 }
 
+TEST(DocumentedFlags, CudagraphGcSaysThatItHasNoEffect) {
+  for (const char* command : {"serve", "generate", "explain"}) {
+    std::vector<std::string> words = {command, "--model-path", kModel, "--enable-cudagraph-gc"};
+    if (words[0] == "generate") words.insert(words.end(), {"--prompt", "a"});
+    const Result<CommandLine> line = parse_command_line(shared_built_ins(), words);
+    ASSERT_TRUE(line.ok()) << command << line.status().message();
+    EXPECT_THAT(line->warnings, ElementsAre(StartsWith("--enable-cudagraph-gc has no effect: "))) << command;
+  }
+}
+
 TEST(DocumentedFlags, ReachTheirOptions) {
   const Result<CommandLine> line =
       parse_serve({"serve", "--model-path", kModel, "--cuda-graph-capture=eager", "--cuda-graph-schedule=auto",

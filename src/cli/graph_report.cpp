@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tessera/cli/table.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera::cli {
 namespace {
@@ -32,6 +33,28 @@ Json runner_json(const GraphRunner& runner, bool enabled, const std::vector<std:
   json.set("dropped", std::move(dropped));
   json.set("nodes", report.graphs.nodes).set("graph_bytes", report.graphs.bytes).set("seconds", report.seconds);
   return json;
+}
+
+Json tower_json(const VisionRunner& tower) {
+  Json json = runner_json(tower.runner(), tower.options().graphs);
+  Json forwards = Json::array();
+  for (const auto& [key, count] : tower.counters().forwards.by_key()) {
+    Json entry = Json::object();
+    entry.set("size", key.size).set("reason", vision_reason_name(key.reason)).set("count", count.forwards);
+    entry.set("images", count.images).set("patches", count.patches).set("padding", count.padding);
+    forwards.push_back(std::move(entry));
+  }
+  json.set("forwards", std::move(forwards));
+  return json;
+}
+
+// What became of images.
+std::string tower_lines(const VisionRunner& tower) {
+  std::string text;
+  for (const auto& [key, count] : tower.counters().forwards.by_key())
+    text += fmt::format("           {} of {} patches: {}\n", plural(count.forwards, "forward"),
+                        count_text(count.patches), vision_reason_text(key.reason));
+  return text;
 }
 
 Json memory_json(const MemoryReport& memory) {
@@ -90,6 +113,7 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   const std::vector<std::int64_t> decode_sizes = replayed_sizes(RunnerKind::kDecode, forwards);
   json.set("prefill", runner_json(runner.prefill(), runner.options().graphs.prefill, prefill_sizes));
   json.set("decode", runner_json(runner.decode(), runner.options().graphs.decode, decode_sizes));
+  if (const VisionRunner* tower = runner.vision()) json.set("vision", tower_json(*tower));
 
   Json groups = Json::array();
   for (const ForwardGroup& group : group_forwards(forwards)) {
@@ -139,6 +163,8 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
                       plural(stitching.num_split_ops(), "split op"));
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));
   text += fmt::format("  decode   {}\n", runner_line(runner.decode(), on.decode));
+  if (const VisionRunner* tower = runner.vision())
+    text += fmt::format("  vision   {}\n{}", runner_line(tower->runner(), tower->options().graphs), tower_lines(*tower));
   text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n",
                       bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
                       bytes_text(memory[kGraphObjects]));

@@ -31,15 +31,18 @@ Status run_tune(const TuneOptions& options) {
       std::ssize(runner.prefill().report().captured) + std::ssize(runner.decode().report().captured);
   const auto forwards = static_cast<std::int64_t>(runner.costs().size() - known);
   const std::int64_t linears = engine->measured_algorithms();
+  const std::int64_t schedules = engine->measured_schedules();
   if (options.json) {
     Json json = Json::object();
     json.set("seconds", seconds).set("captured_sizes", sizes).set("measured_forwards", forwards);
-    json.set("measured_linears", linears).set("cache", folder);
+    json.set("measured_linears", linears).set("measured_schedules", schedules).set("cache", folder);
     return write_output(json.dump() + "\n");
   }
-  return write_output(
-      fmt::format("{} captured sizes; measured in {} s: costs of {} forwards, algorithms of {} linears; kept in {}\n",
-                  count_text(sizes), number_text(seconds), count_text(forwards), count_text(linears), folder));
+  return write_output(fmt::format(
+      "{} captured sizes; measured in {} s: costs of {} forwards, algorithms of {} linears, schedules of {} "
+      "generated kernels; kept in {}\n",
+      count_text(sizes), number_text(seconds), count_text(forwards), count_text(linears), count_text(schedules),
+      folder));
 }
 
 }  // namespace tessera::cli

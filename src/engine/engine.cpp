@@ -251,7 +251,8 @@ std::optional<Completion> Engine::take(RequestId id) {
 
 Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
-  const bool left = TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_));
+  const bool left = TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_)) ||
+                    TRY(profiles_->measure_schedules(*device_));
   known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
   // Now and then, so that a process that is killed loses little.
   constexpr std::chrono::milliseconds kSaveEvery(500);
@@ -336,6 +337,7 @@ void Engine::read_stats(EngineStats& stats) const {
   if (const VisionRunner* tower = runner_->vision()) {
     stats.images.graph_hits = tower->counters().graph_forwards;
     stats.images.forwards = stats.images.graph_hits + tower->counters().eager_forwards;
+    stats.images.by_reason = tower->counters().forwards;
   }
   stats.images.tower_seconds = tower_seconds_;
   stats.output_tokens = output_tokens_;

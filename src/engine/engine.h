@@ -89,13 +89,15 @@ class Engine {
   std::chrono::steady_clock::time_point step_due() const;
   // A finished request's completion; returned once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work for idle moments: captures a pending size, measures what a forward costs, or which of a library's
-  // algorithms for a matmul is the fastest. False where none is left. Precondition: idle().
+  // One piece of work for idle moments: captures a pending size, measures what a forward costs, which of a library's
+  // algorithms for a matmul is the fastest, or which schedule of a generated kernel. False where none is left.
+  // Precondition: idle().
   Result<bool> idle_work();
   // Whether the next piece is the capture of a size, which takes some milliseconds at most.
   bool captures_when_idle() const { return runner_->captures_when_idle(); }
-  // Matmuls whose algorithms idle_work() has measured.
+  // Matmuls whose algorithms idle_work() has measured, and generated kernels whose schedules it has.
   std::int64_t measured_algorithms() const { return profiles_->measured_algorithms(); }
+  std::int64_t measured_schedules() const { return profiles_->measured_schedules(); }
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);
 
@@ -144,6 +146,7 @@ class Engine {
   Status reserve_embeddings(const Request& request);
   void add_images(Sequence& sequence) const;
   Status encode_images(const ScheduledBatch& batch);
+  void note_tower_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images);
   Status return_images(const ScheduledBatch& batch);
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();

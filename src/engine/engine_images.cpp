@@ -115,8 +115,10 @@ void Engine::add_images(Sequence& sequence) const {
 Status Engine::encode_images(const ScheduledBatch& batch) {
   std::vector<const Patches*> images;
   std::vector<std::int64_t> first_rows;
+  std::vector<Sequence*> sequences;
   for (const ScheduledBatch::ImageUse& use : batch.images) {
     if (use.is_written) continue;
+    sequences.push_back(use.sequence);
     images.push_back(use.sequence->request.images[use.image].patches.get());
     first_rows.push_back(use.first_row);
   }
@@ -128,7 +130,24 @@ Status Engine::encode_images(const ScheduledBatch& batch) {
   TRY((ranks_ == nullptr ? encode() : ranks_->encode_images(images, first_rows, encode)).with_context("vision tower"));
   tower_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   encoded_images_ += std::ssize(images);
+  note_tower_forwards(sequences, images);
   return ok_status();
+}
+
+// Image i is of sequences[i]. A forward counts once for each request with images in it.
+void Engine::note_tower_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
+  std::size_t next = 0;
+  for (const TowerForward& forward : encoder_->last_forwards()) {
+    watch_.add_tower(forward.how.reason);
+    const std::size_t end = next + forward.images;
+    while (next < end) {
+      Sequence& sequence = *sequences[next];
+      std::size_t own = 0;
+      std::int64_t patches = 0;
+      for (; next < end && sequences[next] == &sequence; ++next, ++own) patches += images[next]->grid.patches();
+      if (sequence.request.return_graph_info) sequence.result.tower_uses.add_of(forward, own, patches);
+    }
+  }
 }
 
 // Waits for the forward: for scores and tests.

@@ -119,7 +119,8 @@ void plan_vision(const EngineOptions& options, EnginePlan& plan) {
   const std::int64_t merged = plan.graphs.vision->config.merged_patches();
   const std::int64_t tokens = std::min(runner.vision.max_patches / merged, runner.context_length);
   runner.vision.max_patches = tokens * merged;
-  if (!runner.graphs.prefill && !runner.graphs.decode) return;
+  runner.vision.graphs = runner.graphs.prefill || runner.graphs.decode;
+  if (!runner.vision.graphs) return;
   if (options.graphs.vit_cuda_graph) {
     runner.vision.exact_graphs = kExactVisionGraphs;
   } else {

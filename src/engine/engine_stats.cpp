@@ -23,6 +23,7 @@ void EngineStats::add(const EngineStats& more) {
   images.cache_hits += more.images.cache_hits;
   images.forwards += more.images.forwards;
   images.graph_hits += more.images.graph_hits;
+  images.by_reason.add(more.images.by_reason);
   images.tower_seconds += more.images.tower_seconds;
   images.cached_bytes += more.images.cached_bytes;
   forwards.add(more.forwards);

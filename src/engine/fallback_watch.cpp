@@ -22,6 +22,15 @@ std::string_view remedy(Reason reason) {
   }
 }
 
+// The same of the vision tower.
+std::string_view remedy(VisionReason reason) {
+  switch (reason) {
+    case VisionReason::kNothingCaptured: return "raise cuda_graph_memory_budget, or lower mem_fraction_static";
+    case VisionReason::kDropped: return "the log says why";
+    default: return "the images are packed into more patches than its largest budget";
+  }
+}
+
 bool too_many(std::int64_t part, std::int64_t whole) {
   return part >= FallbackWatch::kFewest &&
          static_cast<double>(part) > FallbackWatch::kLargestShare * static_cast<double>(whole);
@@ -44,6 +53,11 @@ std::optional<std::string> FallbackWatch::add(const Decision& decision, bool com
   return warning;
 }
 
+void FallbackWatch::add_tower(VisionReason reason) {
+  ++tower_forwards_;
+  if (is_fallback(reason)) ++tower_fallbacks_[static_cast<std::size_t>(reason)];
+}
+
 std::optional<std::string> FallbackWatch::judge() const {
   std::string warning;
   const std::int64_t fallbacks = std::accumulate(fallbacks_.begin(), fallbacks_.end(), std::int64_t{0});
@@ -53,6 +67,17 @@ std::optional<std::string> FallbackWatch::judge() const {
       const auto reason = static_cast<Reason>(r);
       if (const std::int64_t count = fallbacks_[static_cast<std::size_t>(r)]; count > 0)
         warning += fmt::format("; {}: {} ({})", reason_text(reason), count, remedy(reason));
+    }
+  }
+  const std::int64_t of_tower = std::accumulate(tower_fallbacks_.begin(), tower_fallbacks_.end(), std::int64_t{0});
+  if (too_many(of_tower, tower_forwards_)) {
+    if (!warning.empty()) warning += "; ";
+    warning += fmt::format("{} of {} forwards of the vision tower within {} s ran without a graph", of_tower,
+                           tower_forwards_, kWindow.count());
+    for (int r = 0; r < kNumVisionReasons; ++r) {
+      const auto reason = static_cast<VisionReason>(r);
+      if (const std::int64_t count = tower_fallbacks_[static_cast<std::size_t>(r)]; count > 0)
+        warning += fmt::format("; {}: {} ({})", vision_reason_text(reason), count, remedy(reason));
     }
   }
   if (too_many(misses_, forwards_)) {

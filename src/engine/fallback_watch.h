@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tessera/runner/dispatch.h"
+#include "tessera/runner/vision_choice.h"
 
 namespace tessera {
 
@@ -25,12 +26,16 @@ class FallbackWatch {
   // Counts a forward; returns the warning of the window that ended before it, if any. `compiled`: the forward's size
   // was bound to kernels for the first time.
   std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
+  // Counts a forward of the vision tower in the present window; what it took part in is counted by add().
+  void add_tower(VisionReason reason);
 
  private:
   std::optional<std::string> judge() const;
 
   std::array<std::int64_t, kNumReasons> fallbacks_{};
+  std::array<std::int64_t, kNumVisionReasons> tower_fallbacks_{};
   std::int64_t forwards_ = 0;
+  std::int64_t tower_forwards_ = 0;
   std::int64_t misses_ = 0;
   Clock::time_point began_{};
 };

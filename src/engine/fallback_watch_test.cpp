@@ -45,6 +45,19 @@ TEST(FallbackWatch, WarnsOnceAMinuteWithReasonsAndCounts) {
   EXPECT_THAT(watch.add(1, kReplay, seconds(130)), ::testing::IsEmpty()) << "the second minute had no fallback";
 }
 
+TEST(FallbackWatch, ForwardsOfTheTowerHaveTheirOwnShare) {
+  FallbackWatch watch;
+  const FallbackWatch::Clock::time_point start{std::chrono::hours(5)};
+  watch.add(kReplay, false, start);
+  for (int i = 0; i < 30; ++i) watch.add_tower(VisionReason::kTooLarge);
+  for (int i = 0; i < 10; ++i) watch.add_tower(VisionReason::kNotCaptured);
+  for (int i = 0; i < 20; ++i) watch.add_tower(VisionReason::kReplayed);
+  const std::optional<std::string> warning = watch.add(kReplay, false, start + seconds(61));
+  ASSERT_TRUE(warning.has_value());
+  EXPECT_THAT(*warning, AllOf(HasSubstr("30 of 60 forwards of the vision tower"),
+                              HasSubstr("more patches than the largest budget: 30"), Not(HasSubstr("not captured"))));
+}
+
 TEST(FallbackWatch, FewOrRareFallbacksAreNotReported) {
   Watched few;
   few.add(19, eager(Reason::kAboveLargestSize), seconds(0));

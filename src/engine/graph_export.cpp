@@ -81,6 +81,7 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
   add(graphs, "decode", decode, ops);
   add(graphs, "prefill", of.prefill_body(), ops);
   add(graphs, "prefill_head", of.prefill_head(), ops);
+  if (of.vision) add(graphs, "tower", of.vision->graph, ops);
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));
   return graphs;

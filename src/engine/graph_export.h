@@ -19,7 +19,8 @@
 namespace tessera {
 
 struct NamedGraph {
-  // "body" "head" "sampler" "choose" "logprobs" "decode" "stitched"; "0" is a part of it;
+  // "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (of a model that sees)
+  // "stitched"; "0" is a part of it;
   // "pass:remove_dead_code:body:before" and "…:after".
   std::string name;
   ir::Graph graph;

@@ -95,6 +95,19 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
   EXPECT_EQ(named(graphs, "3").graph.nodes.at(0).op, "attention");
 }
 
+TEST_F(GraphExport, ATowerIsThereWhereTheModelHasOne) {
+  if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
+  EngineOptions seeing = options_of("llama");
+  seeing.model_path = testing::shared_path("goldens/qwen3-vl");
+  const std::vector<NamedGraph> graphs = graphs_of_options(seeing);
+  const NamedGraph& tower = named(graphs, "tower");
+  EXPECT_THAT(tower.text, HasSubstr("segment_attention"));
+  const Result<ir::Graph> parsed = ir::parse_graph(tower.text, &built_in_ops());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_TRUE(ir::structurally_equal(*parsed, tower.graph));
+  EXPECT_FALSE(find_graphs(graphs_of_options(options_of("llama")), "tower").ok());
+}
+
 TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
   // %dead is read by nobody, and %copied is a copy of %x that nobody writes.
   const ir::Graph graph = *ir::parse_graph(R"(graph @waste {

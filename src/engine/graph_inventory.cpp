@@ -46,10 +46,20 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
   return made;
 }
 
-std::size_t num_tower_sizes(const ModelRunner& runner) {
-  if (runner.vision() == nullptr) return 0;
-  const auto& report = runner.vision()->runner().report();
-  return report.captured.size() + report.dropped.size();
+bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner* tower) {
+  if (tower == nullptr || !known) return tower == nullptr && !known;
+  // Graphs of exact sizes come and go with their binding.
+  const bool same_graphs = tower->options().exact_graphs > 0 || has_same_graphs(*known, tower->runner(), {});
+  return same_graphs && has_same_binds(*known, tower->runner());
+}
+
+// Graphs of exact sizes are in no ladder, and none is pending.
+std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
+  if (tower == nullptr) return std::nullopt;
+  const VisionOptions& options = tower->options();
+  RunnerInventory made = make_inventory(tower->runner(), options.graphs, options.sizes, {});
+  if (options.exact_graphs > 0) made.captured = tower->exact_sizes();
+  return made;
 }
 
 }  // namespace
@@ -66,16 +76,15 @@ void GraphInventoryCache::ask_ranks(RankGroup& ranks) {
 
 std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner) {
   const DispatchTable& table = runner.dispatch_table();
-  const bool same_graphs = inventory_ != nullptr &&
-                           has_same_graphs(inventory_->prefill, runner.prefill(), table.full_sizes) &&
-                           has_same_graphs(inventory_->decode, runner.decode(), {}) &&
-                           has_same_graphs(inventory_->head, runner.head(), {}) &&
-                           embedding_rows_ == runner.embedding_rows() && tower_sizes_ == num_tower_sizes(runner);
+  const bool same_graphs =
+      inventory_ != nullptr && has_same_graphs(inventory_->prefill, runner.prefill(), table.full_sizes) &&
+      has_same_graphs(inventory_->decode, runner.decode(), {}) &&
+      has_same_graphs(inventory_->head, runner.head(), {}) && embedding_rows_ == runner.embedding_rows() &&
+      same_tower(inventory_->vision, runner.vision());
   if (same_graphs && has_same_binds(inventory_->prefill, runner.prefill()) &&
       has_same_binds(inventory_->decode, runner.decode()) && has_same_binds(inventory_->head, runner.head()))
     return inventory_;
   embedding_rows_ = runner.embedding_rows();
-  tower_sizes_ = num_tower_sizes(runner);
   const RunnerOptions& options = runner.options();
   if (options.ranks != nullptr && !same_graphs) ask_ranks(*options.ranks);
   inventory_ = std::make_shared<GraphInventory>(GraphInventory{
@@ -83,6 +92,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
                                 table.full_sizes),
       .decode = make_inventory(runner.decode(), table.graphs_enabled && table.decode_enabled, options.decode_sizes, {}),
       .head = make_inventory(runner.head(), /*enabled=*/false, {}, {}),
+      .vision = tower_inventory(runner.vision()),
       .memory = runner.memory(),
       .predicted_memory = runner.predicted_memory(),
       .ranks = options.ranks == nullptr ? 1 : options.ranks->ranks(),

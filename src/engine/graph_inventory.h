@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ struct GraphInventory {
   RunnerInventory prefill{};
   RunnerInventory decode{};
   RunnerInventory head{};
+  std::optional<RunnerInventory> vision{};  // of a model with a tower; sizes are patches
   MemoryReport memory{};
   MemoryReport predicted_memory{};
   int ranks = 1;                            // that run each forward together
@@ -49,7 +51,6 @@ class GraphInventoryCache {
   std::shared_ptr<const GraphInventory> inventory_;
   std::vector<MemoryReport> rank_memory_;  // asked for when graphs have changed: the ranks answer between two steps
   std::int64_t embedding_rows_ = 0;        // that have memory in it
-  std::size_t tower_sizes_ = 0;            // captured or dropped
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/image/patches.h"
+#include "tessera/runner/tower_use.h"
 
 namespace tessera {
 
@@ -23,6 +24,10 @@ class ImageEncoder {
   // patches have been read when it returns.
   virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                         DeviceAddress rows, Stream& stream) = 0;
+
+  // How the forwards of the last encode() ran, in the order of its images; none of an encoder that has no graphs. Until
+  // the next call.
+  virtual std::span<const TowerForward> last_forwards() const { return {}; }
 };
 
 }  // namespace tessera

@@ -7,12 +7,14 @@
 #include "tessera/base/log.h"
 #include "tessera/compile/pass.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/fused/row_tuning.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::string_view kCosts = "costs";
 constexpr std::string_view kAlgorithms = "linears";
+constexpr std::string_view kSchedules = "schedules";
 
 // Without a backend there are no versions and no algorithms.
 const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view type) {
@@ -90,7 +92,19 @@ CostTable ProfileStore::load_costs() {
   return *std::move(costs);
 }
 
+std::map<RowProblem, MeasuredSchedules> ProfileStore::load_schedules() {
+  if (!wanted_) return {};
+  const std::optional<Json> kept = cache_.load(kSchedules, keys_.algorithms);
+  if (!kept) return {};
+  Result<std::map<RowProblem, MeasuredSchedules>> schedules = RowSchedules::from_json(*kept);
+  warn(schedules.status());
+  if (!schedules.ok()) return {};
+  kept_schedules_ = *kept;
+  return *std::move(schedules);
+}
+
 void ProfileStore::restore_algorithms() {
+  for (auto& [problem, measured] : load_schedules()) row_schedules().learn(problem, std::move(measured));
   if (!one_node_ || backend_->import_algorithms == nullptr) return;
   const std::optional<Json> kept = cache_.load(kAlgorithms, keys_.algorithms);
   if (!kept) return;
@@ -106,8 +120,26 @@ Result<bool> ProfileStore::measure_algorithms(Device& device) {
   return measured;
 }
 
+Result<bool> ProfileStore::measure_schedules(Device& device) {
+  if (!wanted_ || !cache_.enabled()) return false;
+  const bool measured = TRY(measure_row_schedules(device));
+  measured_schedules_ += measured ? 1 : 0;
+  return measured;
+}
+
+void ProfileStore::save_schedules() {
+  if (!wanted_ || measured_schedules_ == 0) return;
+  // What another process has measured since is kept.
+  if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
+    const Status learnt = row_schedules().remember(*there);
+    if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
+  }
+  save_if_new(kSchedules, keys_.algorithms, row_schedules().to_json(), kept_schedules_);
+}
+
 void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
+  save_schedules();
   if (!one_node_ || backend_->export_algorithms == nullptr) return;
   // What another process has measured since is kept. Of two that write at once the last one's counts.
   if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {

@@ -13,6 +13,7 @@
 // Threads: the engine's.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "tessera/base/hash.h"
@@ -21,6 +22,7 @@
 #include "tessera/device/device.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/ops/device_registry.h"
+#include "tessera/ops/fused/row_schedules.h"
 #include "tessera/runner/costs.h"
 
 namespace tessera {
@@ -44,8 +46,8 @@ class ProfileStore {
   // options.known_costs, or the stored costs; empty where there are none, and where options.graphs.measure_costs is off
   // or the engine is deterministic.
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen or measured before. Not on several nodes, whose caches differ:
-  // all of a model's ranks have to compute alike.
+  // Gives the backend the algorithms that were chosen or measured before, not on several nodes, whose caches differ:
+  // all of a model's ranks have to compute alike. And gives row_schedules() what was measured of generated kernels.
   void restore_algorithms();
   // Entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
@@ -53,21 +55,30 @@ class ProfileStore {
   // cache, where load_costs() gives none, and on several nodes. Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
+  // The same of the schedules of one generated kernel (ops/fused/row_tuning.h), which all give the same bits: what is
+  // bound from then on has the fastest, on several nodes, too.
+  Result<bool> measure_schedules(Device& device);
+  std::int64_t measured_schedules() const { return measured_schedules_; }
+  // The schedules that were measured before, of all models on this device; empty where measuring is off.
+  std::map<RowProblem, MeasuredSchedules> load_schedules();
   // Writes the entries that differ from those stored.
   void save(const CostTable& costs);
 
  private:
+  void save_schedules();
   void save_if_new(std::string_view kind, const Hash128& key, Json value, Json& kept);
 
   bool wanted_ = true;
   bool one_node_ = true;
   std::int64_t measured_algorithms_ = 0;
+  std::int64_t measured_schedules_ = 0;
   const Backend* backend_ = nullptr;
   std::optional<CostTable> known_;  // read from the cache before this store was made
   ProfileKeys keys_;
   ProfileCache cache_;
   Json kept_costs_;  // as last read from or written to the cache
   Json kept_algorithms_;
+  Json kept_schedules_;
 };
 
 // plan_engine() with the stored costs: where the ladder is chosen by cost (PrefillSchedule::kAuto) and the cache has

@@ -12,8 +12,11 @@
 #include <set>
 
 #include "tessera/base/log.h"
+#include "tessera/compile/compiler.h"
+#include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
 
 namespace tessera {
 namespace {
@@ -223,6 +226,39 @@ TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
   nowhere.restore_algorithms();
   EXPECT_TRUE(nowhere.load_costs().empty());
   EXPECT_EQ(warnings(), "");
+}
+
+// Measured on a device of this machine, kept on disk, known to the next process.
+TEST_F(ProfileStoreTest, SchedulesAreMeasuredAndKept) {
+  const auto device = CpuDevice::create({.threads = 2}).value();
+  ProfileStore some = store();
+  EXPECT_FALSE(*some.measure_schedules(*device)) << "nothing was bound";
+  EngineOptions engine_options = options_;
+  engine_options.load_format = LoadFormat::kDummy;
+  engine_options.max_total_tokens = 256;
+  engine_options.context_length = 64;
+  engine_options.graphs.piecewise_tokens = {8, 32};
+  engine_options.graphs.decode_batches = {1};
+  engine_options.graphs.compiler = kFusedCompiler;
+  const auto started = Engine::create(engine_options);
+  ASSERT_TRUE(started.ok()) << started.status().to_string();
+  while (*(*started)->idle_work()) {
+  }
+  EXPECT_GT((*started)->measured_schedules(), 0);
+  const Result<EnginePlan> planned = plan_engine(engine_options, *device);
+  ASSERT_TRUE(planned.ok());
+  ProfileStore later(engine_options, *planned, (*started)->runner().device().properties());
+  const std::map<RowProblem, MeasuredSchedules> known = later.load_schedules();
+  EXPECT_GE(std::ssize(known), (*started)->measured_schedules());
+  for (const auto& [problem, measured] : known) {
+    EXPECT_GE(measured.us.size(), 2U) << measured.name;
+    EXPECT_EQ(row_schedules().chosen(problem), measured.chosen);
+  }
+  const auto again = Engine::create(engine_options);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  while (*(*again)->idle_work()) {
+  }
+  EXPECT_EQ((*again)->measured_schedules(), 0) << "all were known";
 }
 
 // Entries that are complete, with content that this program never writes.

@@ -15,6 +15,7 @@
 #include "tessera/engine/graph_use.h"
 #include "tessera/model/embedding_config.h"
 #include "tessera/ops/top_logprobs.h"
+#include "tessera/runner/tower_use.h"
 
 namespace tessera {
 
@@ -166,6 +167,7 @@ struct Completion {
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model has it: not normalised
   std::vector<GraphUse> graph_uses{};  // where return_graph_info is set
+  TowerCounts tower_uses{};            // the same, of the forwards that computed the request's images
   double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;

@@ -18,6 +18,8 @@ class TowerEncoder final : public ImageEncoder {
     return tower_.encode(images, first_rows, rows);
   }
 
+  std::span<const TowerForward> last_forwards() const override { return tower_.last_forwards(); }
+
  private:
   VisionRunner& tower_;
 };

@@ -38,6 +38,24 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 
+// None for more than an image may have.
+std::optional<ImageExample> image_example(const EnginePlan& plan, std::int64_t tokens) {
+  if (!plan.graphs.vision) return std::nullopt;
+  const VisionOptions& options = plan.runner.vision;
+  const std::int64_t patches = tokens * plan.graphs.vision->config.merged_patches();
+  if (patches > options.max_patches) return std::nullopt;
+  if (options.exact_graphs > 0)
+    return ImageExample{tokens, patches, {.size = patches, .graph = true, .reason = VisionReason::kFirstUse}};
+  const CostTable unmeasured;
+  return ImageExample{tokens, patches,
+                      choose_budget({.sizes = options.sizes,
+                                     .captured = options.sizes,
+                                     .costs = unmeasured,
+                                     .step = plan.graphs.vision->config.merged_patches(),
+                                     .enabled = options.graphs},
+                                    patches)};
+}
+
 }  // namespace
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
@@ -56,7 +74,10 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   for (std::vector<std::string>* notes : {&e.plan.notes, &e.stitching.notes})
     for (std::string& note : *notes) note = with_flags(note, flags);
   e.full_sizes = full_sizes(known, e.plan, *device);
-  if (num_tokens) e.examples = examples_for(e.plan.runner, e.full_sizes, *num_tokens);
+  e.schedules = TRY(explained_schedules(known, e.plan, *device));
+  if (!num_tokens) return e;
+  e.examples = examples_for(e.plan.runner, e.full_sizes, *num_tokens);
+  e.image = image_example(e.plan, *num_tokens);
   return e;
 }
 

@@ -10,10 +10,12 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/options/explained_schedules.h"
 #include "tessera/options/flags.h"
 #include "tessera/piecewise/stitching.h"
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/prediction.h"
+#include "tessera/runner/vision_choice.h"
 
 namespace tessera {
 
@@ -24,6 +26,13 @@ struct DispatchExample {
   Decision decision;
 };
 
+// The same with an image of so many tokens.
+struct ImageExample {
+  std::int64_t tokens = 0;
+  std::int64_t patches = 0;
+  VisionChoice choice;
+};
+
 struct Explanation {
   std::string model_path;
   std::string device;  // as the flag names it
@@ -32,8 +41,10 @@ struct Explanation {
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
+  std::vector<ExplainedSchedule> schedules;
   MemoryReport memory;                    // predicted, with the needs of every size
   std::vector<DispatchExample> examples;  // for --num-tokens
+  std::optional<ImageExample> image;      // for it, of a model that sees
 };
 
 // Notes name options as `flags`, the command's, do.

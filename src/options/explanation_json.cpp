@@ -52,6 +52,12 @@ Json runners_json(const Explanation& e) {
   decode.set("sizes", Json::Array(runner.decode_sizes.begin(), runner.decode_sizes.end()));
   Json json = Json::object();
   json.set("prefill", std::move(prefill)).set("decode", std::move(decode));
+  if (!e.plan.graphs.vision) return json;
+  Json vision = Json::object();
+  vision.set("enabled", runner.vision.graphs).set("exact_graphs", runner.vision.exact_graphs);
+  vision.set("ops", std::ssize(e.plan.graphs.vision->graph.nodes)).set("max_patches", runner.vision.max_patches);
+  vision.set("sizes", Json::Array(runner.vision.sizes.begin(), runner.vision.sizes.end()));
+  json.set("vision", std::move(vision));
   return json;
 }
 
@@ -138,6 +144,14 @@ Json examples_json(const Explanation& e) {
     json.set("text", reason_text(decision.reason));
     array.push_back(std::move(json));
   }
+  if (!e.image) return array;
+  const VisionChoice& choice = e.image->choice;
+  Json json = Json::object();
+  json.set("batch", "image").set("tokens", e.image->tokens).set("patches", e.image->patches);
+  json.set("runner", choice.graph ? "vision" : "eager").set("size", choice.size);
+  json.set("padding", choice.size - e.image->patches).set("reason", vision_reason_name(choice.reason));
+  json.set("text", vision_reason_text(choice.reason));
+  array.push_back(std::move(json));
   return array;
 }
 
@@ -154,6 +168,7 @@ Json to_json(const Explanation& e) {
   json.set("passes", passes_json(e));
   json.set("runners", runners_json(e)).set("rules", rules_json(e)).set("notes", std::move(notes));
   json.set("memory", memory_json(e));
+  if (!e.schedules.empty()) json.set("schedules", to_json(e.schedules));
   if (!e.examples.empty()) json.set("dispatch", examples_json(e));
   return json;
 }

@@ -4,13 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
 namespace {
 
 const std::vector<std::int64_t> kSizes = {64, 128, 192, 256};
-constexpr std::int64_t kStep = 48;
+constexpr std::int64_t kStep = 64;
 
 VisionChoice choose(std::int64_t patches, const std::vector<std::int64_t>& captured, const CostTable& costs = {}) {
   return choose_budget({.sizes = kSizes, .captured = captured, .costs = costs, .step = kStep}, patches);
@@ -36,9 +38,36 @@ TEST(VisionChoice, ABudgetThatIsCapturedIsReplayed) {
 }
 
 TEST(VisionChoice, MorePatchesThanTheLargestBudgetRunEagerly) {
-  EXPECT_EQ(choose(257, kSizes), eager(288, kTooLarge));
-  EXPECT_EQ(choose(288, kSizes), eager(288, kTooLarge));
-  EXPECT_EQ(choose_budget({.sizes = {}, .captured = {}, .costs = {}, .step = 64}, 1), eager(64, kTooLarge));
+  EXPECT_EQ(choose(257, kSizes), eager(320, kTooLarge));
+  EXPECT_EQ(choose(320, kSizes), eager(320, kTooLarge));
+}
+
+TEST(VisionChoice, WithoutBudgetsTheReasonIsWhy) {
+  const CostTable none;
+  EXPECT_EQ(choose_budget({.sizes = {}, .captured = {}, .costs = none, .step = 64}, 1), eager(64, kNothingCaptured));
+  EXPECT_EQ(choose_budget({.sizes = {}, .captured = {}, .costs = none, .step = 64, .enabled = false}, 65),
+            eager(128, kGraphsDisabled));
+}
+
+TEST(VisionChoice, EveryReasonHasItsOwnNameAndText) {
+  std::set<std::string_view> words;
+  for (int r = 0; r < kNumVisionReasons; ++r) {
+    const auto reason = static_cast<VisionReason>(r);
+    EXPECT_TRUE(words.insert(vision_reason_name(reason)).second) << r;
+    EXPECT_TRUE(words.insert(vision_reason_text(reason)).second) << r;
+    EXPECT_FALSE(is_replay(reason) && is_fallback(reason)) << vision_reason_name(reason);
+  }
+}
+
+TEST(VisionChoice, OperatorsThatArePaddedLessAreTakenWhereTheyWereMeasuredToBeFaster) {
+  const std::vector<std::int64_t> apart = {64, 256};
+  const auto choose_of = [&](const CostTable& costs) {
+    return choose_budget({.sizes = apart, .captured = apart, .costs = costs, .step = 64}, 65);
+  };
+  // Operators of 128 patches take 1.67 ms.
+  EXPECT_EQ(choose_of(measured({{256, 2}}, {{64, 1}, {256, 3}})), eager(128, kEagerFaster));
+  EXPECT_EQ(choose_of(measured({{256, 1.6}}, {{64, 1}, {256, 3}})), graph(256));
+  EXPECT_EQ(choose_of({}), graph(256));
 }
 
 TEST(VisionChoice, WithoutMeasurementsNothingIsPaddedFurther) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
 #include <numeric>
@@ -17,7 +18,6 @@ namespace {
 
 // Sizes without a graph are multiples of this too, so that few of them are bound.
 constexpr std::int64_t kStep = 64;
-constexpr std::int64_t kLargestDefault = 2048;
 // A size that takes longer is the last to be measured, so that requests need not wait for the larger ones.
 constexpr double kMostMeasuredMs = 30;
 
@@ -26,7 +26,12 @@ constexpr double kMostMeasuredMs = 30;
 std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std::int64_t max_patches) {
   const std::int64_t step = std::lcm(kStep, merged_patches);
   std::vector<std::int64_t> sizes;
-  for (std::int64_t size = step; size <= std::min(kLargestDefault, max_patches); size += step) sizes.push_back(size);
+  for (std::int64_t size = step; size < max_patches;) {
+    sizes.push_back(size);
+    const auto sixteenths = std::bit_floor(static_cast<std::uint64_t>(size / (16 * kStep)));
+    size += step * std::max<std::int64_t>(1, static_cast<std::int64_t>(sixteenths));
+  }
+  sizes.push_back(max_patches);
   return sizes;
 }
 
@@ -112,11 +117,14 @@ VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
     return {.size = patches, .graph = true, .reason = kept ? VisionReason::kReplayed : VisionReason::kFirstUse};
   }
   const std::int64_t step = options_.exact_graphs > 0 ? 1 : std::lcm(kStep, config().merged_patches());
-  VisionBudgets budgets{.sizes = options_.sizes, .captured = {}, .costs = costs_, .step = step};
+  VisionBudgets budgets{
+      .sizes = options_.sizes, .captured = {}, .costs = costs_, .step = step, .enabled = options_.graphs};
   if (!eagerly) budgets.captured = runner_->report().captured;
   VisionChoice choice = choose_budget(budgets, patches);
   choice.size = std::min(choice.size, options_.max_patches);
   if (eagerly) choice.reason = VisionReason::kForced;
+  if (choice.reason == VisionReason::kNotCaptured && runner_->dropped(*round_up(options_.sizes, patches)))
+    choice.reason = VisionReason::kDropped;
   return choice;
 }
 
@@ -134,6 +142,7 @@ Status VisionRunner::encode(std::span<const Patches* const> images, std::span<co
   if (images.size() != first_rows.size())
     return internal_error(fmt::format("{} images and {} first rows", images.size(), first_rows.size()));
   for (const Patches* image : images) TRY(check(*image));
+  last_forwards_.clear();
   while (!images.empty()) {
     const std::size_t count = num_packed(images);
     TRY(encode_packed(images.first(count), first_rows.first(count), rows, eagerly));
@@ -156,22 +165,43 @@ Status VisionRunner::encode_packed(std::span<const Patches* const> images, std::
   }
   TRY(stage(images, choice.size));
   if (first_use && !TRY(capture_exact(choice.size)))
-    choice = {.size = choice.size, .graph = false, .reason = VisionReason::kNotCaptured};
+    choice = {.size = choice.size, .graph = false, .reason = VisionReason::kDropped};
   TRY(run(choice.size, choice.graph));
   TRY(copy_rows(images, first_rows, choice.size, rows));
-  count(images.size(), patches, choice);
+  count({.images = images.size(), .patches = patches, .how = choice});
   return ok_status();
 }
 
-void VisionRunner::count(std::size_t images, std::int64_t patches, const VisionChoice& ran) {
-  if (const std::optional<std::int64_t> own = round_up(options_.sizes, patches);
+void VisionRunner::count(const TowerForward& forward) {
+  if (const std::optional<std::int64_t> own = round_up(options_.sizes, forward.patches);
       own && !runner_->captured(*own) && !runner_->dropped(*own))
     wanted_.insert(*own);
-  last_reason_ = ran.reason;
-  counters_.images += static_cast<std::int64_t>(images);
-  counters_.patches += patches;
-  counters_.padded_patches += ran.size - patches;
-  ++(ran.graph ? counters_.graph_forwards : counters_.eager_forwards);
+  last_reason_ = forward.how.reason;
+  last_forwards_.push_back(forward);
+  counters_.images += static_cast<std::int64_t>(forward.images);
+  counters_.patches += forward.patches;
+  counters_.padded_patches += forward.how.size - forward.patches;
+  ++(forward.how.graph ? counters_.graph_forwards : counters_.eager_forwards);
+  counters_.forwards.add(forward);
+  log(forward);
+}
+
+void VisionRunner::log(const TowerForward& forward) {
+  const VisionReason reason = forward.how.reason;
+  const bool warn = is_fallback(reason) && !std::exchange(warned_of_[static_cast<std::size_t>(reason)], true);
+  const LogLevel level = warn ? LogLevel::kWarn : LogLevel::kDebug;
+  if (!log_enabled("dispatch", level)) return;
+  log_line("dispatch", level,
+           fmt::format("vision tower, {} patches of {} images: {} {}, padding {}: {}{}", forward.patches,
+                       forward.images, forward.how.graph ? "graph" : "fallback to eager", forward.how.size,
+                       forward.how.size - forward.patches, vision_reason_text(reason),
+                       warn ? " (further ones of this reason are logged at debug level)" : ""));
+}
+
+std::vector<std::int64_t> VisionRunner::exact_sizes() const {
+  std::vector<std::int64_t> sizes = exact_;
+  std::ranges::sort(sizes);
+  return sizes;
 }
 
 // Makes room among the graphs that are kept, and binds the size.

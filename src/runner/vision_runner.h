@@ -9,6 +9,7 @@
 // Threads: the model runner's; all work goes to its stream, between two forwards.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "tessera/runner/costs.h"
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/runner_options.h"
+#include "tessera/runner/tower_use.h"
 #include "tessera/runner/vision_choice.h"
 #include "tessera/runner/vision_inputs.h"
 #include "tessera/runner/vision_options.h"
@@ -52,6 +54,7 @@ struct VisionCounters {
   std::int64_t padded_patches = 0;  // beside them
   std::int64_t graph_forwards = 0;
   std::int64_t eager_forwards = 0;
+  TowerCounts forwards{};  // the same, by budget and reason
 };
 
 class VisionRunner {
@@ -94,6 +97,10 @@ class VisionRunner {
   CostTable& costs() { return costs_; }
 
   VisionReason last_reason() const { return last_reason_; }  // of the forward enqueued last
+  // With VisionOptions::exact_graphs: the numbers of patches whose graphs are kept, ascending.
+  std::vector<std::int64_t> exact_sizes() const;
+  // Those of the last encode(), in the order of its images; after an error those that were enqueued before it.
+  std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
   const GraphRunner& runner() const { return *runner_; }
@@ -115,7 +122,8 @@ class VisionRunner {
   ExecutionEnvironment environment();
   Status encode_packed(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        DeviceAddress rows, bool eagerly);
-  void count(std::size_t images, std::int64_t patches, const VisionChoice& ran);
+  void count(const TowerForward& forward);
+  void log(const TowerForward& forward);
   Result<double> measure(std::int64_t size, bool graph);
   Status bind_exact(std::int64_t size);
   // Whether there is a graph of the size now. Its inputs are staged.
@@ -135,6 +143,8 @@ class VisionRunner {
   std::int64_t measured_below_ = INT64_MAX;  // larger sizes take too long to be measured
   std::vector<std::int64_t> exact_;  // sizes with a graph that was captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
+  std::vector<TowerForward> last_forwards_;
+  std::array<bool, kNumVisionReasons> warned_of_{};
   VisionCounters counters_;
 };
 

@@ -56,6 +56,21 @@ TEST(GraphInfo, OpenAiAnswersHaveItAtTheTop) {
   }
 }
 
+TEST(GraphInfo, ForwardsOfTheTowerAreThereWhereImagesWereComputed) {
+  Completion end = end_with_graphs();
+  end.tower_uses.add_of({.images = 3, .patches = 4200, .how = {.size = 4224, .reason = VisionReason::kTooLarge}}, 1,
+                        1400);
+  ChatStyle chat = chat_style(false);
+  chat.graph_info = true;
+  const std::unique_ptr<Answer> answer = make_chat_answer(chat);
+  on_event(*answer, 0, last("a", FinishReason::kStop), &end);
+  const Json body = parsed(answer->body());
+  EXPECT_EQ(at(body, "graph_info.0.forwards").dump(), kGraphForwards);
+  EXPECT_EQ(
+      at(body, "graph_info.0.tower").dump(),
+      R"([{"size": 0, "reason": "above_largest_size", "count": 1, "images": 1, "patches": 1400, "padding": 24}])");
+}
+
 TEST(GraphInfo, StreamsSendItWithEachChoicesLastChunk) {
   ChatStyle chat = chat_style(true);
   chat.graph_info = true;

@@ -1,9 +1,11 @@
 #include "tessera/server/engine_state.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "tessera/ir/type.h"
+#include "tessera/runner/vision_runner.h"
 #include "tessera/server/part_groups.h"
 
 namespace tessera {
@@ -48,14 +50,15 @@ std::string runner_head(const GraphRunner& runner) {
 }
 
 // What may change in service: sizes are captured late or dropped.
-void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, const RunnerInventory& runner,
-                  const ForwardCounters& forwards) {
+// `used`: forwards and padding of a size.
+void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
+                  const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);
   json.key("sizes").array();
   for (const std::int64_t size : runner.captured) {
-    const ForwardCount count = forwards.of_size(kind, size);
-    json.object().key("size").value(size).key("count").value(count.forwards);
-    json.key("padded").value(count.padding);
+    const auto [forwards, padding] = used(size);
+    json.object().key("size").value(size).key("count").value(forwards);
+    json.key("padded").value(padding);
     json.key("full").value(std::ranges::binary_search(runner.full, size)).end_object();
   }
   json.end_array().key("to_come").array();
@@ -130,18 +133,46 @@ void write_reasons(JsonWriter& json, const ForwardCounters& forwards) {
   json.end_array();
 }
 
+void write_reasons(JsonWriter& json, const TowerCounts& forwards) {
+  json.array();
+  for (int i = 0; i < kNumVisionReasons; ++i) {
+    const auto reason = static_cast<VisionReason>(i);
+    json.object().key("name").value(vision_reason_name(reason)).key("text").value(vision_reason_text(reason));
+    json.key("replayed").value(is_replay(reason));
+    json.key("count").value(forwards.of(reason).forwards).end_object();
+  }
+  json.end_array();
+}
+
+void write_tower(JsonWriter& json, const std::string& head, const EngineStats& stats) {
+  const TowerCounts& counts = stats.images.by_reason;
+  write_runner(json.key("vision"), head, *stats.graphs->vision, [&](std::int64_t size) {
+    const TowerCount count = counts.of_size(size);
+    return std::pair(count.forwards, count.padding);
+  });
+  write_reasons(json.key("vision_reasons"), counts);
+}
+
 }  // namespace
 
 EngineState::EngineState(const Engine& engine, const ServedModel& model)
     : head_(state_head(engine, model)),
       prefill_head_(runner_head(engine.runner().prefill())),
-      decode_head_(runner_head(engine.runner().decode())) {}
+      decode_head_(runner_head(engine.runner().decode())),
+      vision_head_(engine.runner().vision() == nullptr ? "" : runner_head(engine.runner().vision()->runner())) {}
 
 std::string EngineState::body(const EngineStats& stats, const ServerLatencies& latencies) const {
   JsonWriter json;
   write_memory(json.raw(head_).key("memory"), stats.graphs->memory);
-  write_runner(json.key("prefill"), prefill_head_, RunnerKind::kPrefill, stats.graphs->prefill, stats.forwards);
-  write_runner(json.key("decode"), decode_head_, RunnerKind::kDecode, stats.graphs->decode, stats.forwards);
+  const auto used_by = [&](RunnerKind kind) {
+    return [&stats, kind](std::int64_t size) {
+      const ForwardCount count = stats.forwards.of_size(kind, size);
+      return std::pair(count.forwards, count.padding);
+    };
+  };
+  write_runner(json.key("prefill"), prefill_head_, stats.graphs->prefill, used_by(RunnerKind::kPrefill));
+  write_runner(json.key("decode"), decode_head_, stats.graphs->decode, used_by(RunnerKind::kDecode));
+  if (stats.graphs->vision) write_tower(json, vision_head_, stats);
   json.key("requests").object().key("running").value(stats.running).key("queued").value(stats.queued);
   json.key("preemptions").value(stats.preemptions).end_object();
   const CacheGroupStats& cache = stats.fullest_group();

@@ -25,6 +25,7 @@ class EngineState {
   std::string head_;
   std::string prefill_head_;
   std::string decode_head_;
+  std::string vision_head_;  // empty: no tower
 };
 
 }  // namespace tessera

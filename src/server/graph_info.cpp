@@ -11,6 +11,14 @@ void write_graph_info_members(JsonWriter& json, const GraphInfo& info) {
     json.key("tokens").value(use.count.tokens).key("padding").value(use.count.padding).end_object();
   }
   json.end_array();
+  if (info.tower.by_key().empty()) return;
+  json.key("tower").array();
+  for (const auto& [key, count] : info.tower.by_key()) {
+    json.object().key("size").value(key.size).key("reason").value(vision_reason_name(key.reason));
+    json.key("count").value(count.forwards).key("images").value(count.images);
+    json.key("patches").value(count.patches).key("padding").value(count.padding).end_object();
+  }
+  json.end_array();
 }
 
 }  // namespace tessera

@@ -1,7 +1,10 @@
 // How an answer's forwards ran, for requests with "return_graph_info": true.
 //
 //   {"cached_tokens": 16, "forwards": [{"phase": "prefill", "runner": "prefill", "size": 128,
-//    "reason": "padded_to_size", "count": 1, "tokens": 100, "padding": 28}, …]}
+//    "reason": "padded_to_size", "count": 1, "tokens": 100, "padding": 28}, …],
+//    "tower": [{"size": 1024, "reason": "replayed", "count": 1, "images": 1, "patches": 1000, "padding": 24}, …]}
+//
+// "tower" is there where the vision tower computed images of the request.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +19,10 @@ namespace tessera {
 struct GraphInfo {
   std::int64_t cached_tokens = 0;
   std::vector<GraphUse> uses{};
-  static GraphInfo of(const Completion& end) { return {.cached_tokens = end.cached_tokens, .uses = end.graph_uses}; }
+  TowerCounts tower{};
+  static GraphInfo of(const Completion& end) {
+    return {.cached_tokens = end.cached_tokens, .uses = end.graph_uses, .tower = end.tower_uses};
+  }
 };
 
 // Writes the members into an object that the caller has opened.

@@ -18,6 +18,7 @@ Samples by_runner(const GraphInventory& graphs, const std::function<std::int64_t
                                      {"decode", &graphs.decode},
                                      {"head", &graphs.head}})
     samples.push_back({{{"runner", name}}, static_cast<double>(number(*runner))});
+  if (graphs.vision) samples.push_back({{{"runner", "vision"}}, static_cast<double>(number(*graphs.vision))});
   return samples;
 }
 
@@ -85,6 +86,29 @@ void add_forwards(MetricFamilies& families, const ForwardCounters& forwards) {
   families.counters("tessera:padded_tokens_total", "Rows computed for nothing, to fill a captured size.", padded);
 }
 
+void add_tower(MetricFamilies& families, const TowerCounts& forwards) {
+  Samples reasons;
+  for (int r = 0; r < kNumVisionReasons; ++r) {
+    const auto reason = static_cast<VisionReason>(r);
+    reasons.push_back(
+        {{{"reason", text(vision_reason_name(reason))}}, static_cast<double>(forwards.of(reason).forwards)});
+  }
+  families.counters("tessera:tower_forwards_total", "Forwards of the vision tower, by why they ran as they did.",
+                    reasons);
+  Samples replays;
+  Samples padded;
+  for (const auto& [key, count] : forwards.by_key()) {
+    if (!is_replay(key.reason)) continue;
+    const std::vector<std::pair<std::string, std::string>> labels = {{"bucket", std::to_string(key.size)},
+                                                                     {"reason", text(vision_reason_name(key.reason))}};
+    replays.push_back({labels, static_cast<double>(count.forwards)});
+    padded.push_back({labels, static_cast<double>(count.padding)});
+  }
+  families.counters("tessera:tower_graph_replays_total",
+                    "Forwards of the vision tower that replayed a graph, by budget.", replays);
+  families.counters("tessera:tower_padded_patches_total", "Patches computed for nothing, to fill a budget.", padded);
+}
+
 // Buckets up to the most tokens that a forward can have.
 void add_token_histogram(MetricFamilies& families, const TokenHistogram& tokens, std::int64_t max_tokens) {
   std::vector<MetricBucket> buckets;
@@ -139,6 +163,7 @@ void add_graph_metrics(MetricFamilies& families, const EngineStats& stats) {
   families.counter("tessera:split_chunks_total", "Prompts cut so that a forward fills a captured size.", {},
                    stats.split_chunks);
   add_token_histogram(families, stats.forwards.prefill_tokens, stats.graphs->max_tokens);
+  if (stats.graphs->vision) add_tower(families, stats.images.by_reason);
   add_memory(families, *stats.graphs);
 }
 

@@ -293,9 +293,6 @@ void ServerMetrics::Impl::add_images(Families& families, const ImageStats& image
   families.counter("tessera:image_cache_hits_total", "Images whose embeddings were kept from before.", {},
                    images.cache_hits);
   families.counter("tessera:tower_images_total", "Images that the vision tower computed.", {}, images.encoded);
-  families.counter("tessera:tower_forwards_total", "Forwards of the vision tower.", {}, images.forwards);
-  families.counter("tessera:tower_graph_replays_total", "Forwards of the vision tower that replayed a graph.", {},
-                   images.graph_hits);
   families.counters("tessera:tower_seconds_total", "Time that the vision tower took.", {{{}, images.tower_seconds}});
   families.gauge("tessera:image_cache_bytes", "Embeddings of images that are kept.", {},
                  static_cast<double>(images.cached_bytes));

@@ -13,6 +13,9 @@
 #include <sstream>
 #include <vector>
 
+#include "tessera/base/testing/paths.h"
+#include "tessera/engine/engine.h"
+
 namespace tessera {
 namespace {
 
@@ -39,6 +42,7 @@ std::shared_ptr<const GraphInventory> some_graphs() {
                     .pending = {4, 8, 16},
                     .dropped = {{256, "too large"}}};
   graphs.decode = {.pieces = 1, .graphs = 1, .shape_compiles = 1, .captured = {8}};
+  graphs.vision = RunnerInventory{.pieces = 1, .graphs = 2, .captured = {64, 128}};
   return std::make_shared<GraphInventory>(std::move(graphs));
 }
 
@@ -46,6 +50,15 @@ EngineStats idle_stats() {
   EngineStats stats;
   stats.graphs = some_graphs();
   return stats;
+}
+
+TowerCounts some_tower_forwards() {
+  TowerCounts counts;
+  for (int i = 0; i < 2; ++i)
+    counts.add({.images = 2, .patches = 100, .how = {.size = 128, .graph = true, .reason = VisionReason::kReplayed}});
+  for (int i = 0; i < 3; ++i)
+    counts.add({.images = 1, .patches = 4200, .how = {.size = 4224, .reason = VisionReason::kTooLarge}});
+  return counts;
 }
 
 EngineStats some_stats() {
@@ -62,6 +75,7 @@ EngineStats some_stats() {
                   .cache_hits = 3,
                   .forwards = 5,
                   .graph_hits = 2,
+                  .by_reason = some_tower_forwards(),
                   .tower_seconds = 0.25,
                   .cached_bytes = 4096};
   stats.split_chunks = 9;
@@ -180,8 +194,11 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at("tessera:image_tokens_total"), 700);
   EXPECT_EQ(found.at("tessera:image_cache_hits_total"), 3);
   EXPECT_EQ(found.at("tessera:tower_images_total"), 4);
-  EXPECT_EQ(found.at("tessera:tower_forwards_total"), 5);
-  EXPECT_EQ(found.at("tessera:tower_graph_replays_total"), 2);
+  EXPECT_EQ(found.at(R"(tessera:tower_forwards_total{reason="above_largest_size"})"), 3);
+  EXPECT_EQ(found.at(R"(tessera:tower_forwards_total{reason="replayed"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:tower_graph_replays_total{bucket="128",reason="replayed"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:tower_padded_patches_total{bucket="128",reason="replayed"})"), 56);
+  EXPECT_EQ(found.at(R"(tessera:captured_sizes{runner="vision"})"), 2);
   EXPECT_EQ(found.at("tessera:tower_seconds_total"), 0.25);
   EXPECT_EQ(found.at("tessera:image_cache_bytes"), 4096);
   EXPECT_EQ(found.at("tessera:cached_pages"), 5);
@@ -197,6 +214,40 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at(R"(tessera:graph_bytes{runner="decode",bucket="8"})"), 60);
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="200"})"), 2);
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
+}
+
+// Not invented ones: what an engine captured, dropped and replayed.
+TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
+  EngineOptions options{.model_path = testing::source_path("models/demo"), .device = "cpu"};
+  options.load_format = LoadFormat::kDummy;
+  options.chunked_prefill_size = 64;
+  options.graphs.piecewise_tokens = {16, 64};
+  options.graphs.decode_batches = {1, 4};
+  const Result<std::unique_ptr<Engine>> made = Engine::create(options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  Engine& engine = **made;
+  ServerMetrics metrics(MetricsStyle::kSglang, "demo");
+  const auto scrape = [&] { return samples(metrics.scrape(std::array{engine.stats()})); };
+  std::map<std::string, double> found = scrape();
+  const GraphRunner& prefill = engine.runner().prefill();
+  EXPECT_EQ(found.at(R"(tessera:captured_sizes{runner="prefill"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:captured_sizes{runner="decode"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:captured_graphs{runner="prefill"})"), prefill.executable().num_graphs());
+  EXPECT_EQ(found.at(R"(tessera:graph_pieces{runner="prefill"})"), prefill.executable().graph().num_pieces());
+  EXPECT_EQ(found.at(R"(tessera:graph_split_ops{runner="prefill"})"), prefill.executable().graph().num_split_ops());
+  EXPECT_EQ(found.count(R"(tessera:graph_replays_total{runner="prefill",bucket="16",reason="padded_to_size"})"), 0U);
+  const double binds = found.at(R"(tessera:shape_compiles_total{runner="prefill"})");
+
+  const Request request{.prompt = std::vector<TokenId>(10, TokenId(5)),
+                        .stop = {.max_new_tokens = 3, .ignore_eos = true}};
+  ASSERT_TRUE(engine.run({&request, 1}).ok());
+  found = scrape();
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="prefill",bucket="16",reason="padded_to_size"})"), 1);
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="decode",bucket="1",reason="exact_size"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:padded_tokens_total{runner="prefill",bucket="16"})"), 6);
+  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="exact_size"})"), 2);
+  EXPECT_EQ(found.at("tessera:replayed_token_share"), 1);
+  EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
 }
 
 TEST(Metrics, SglangNames) {

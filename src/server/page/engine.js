@@ -39,7 +39,8 @@ function setTile(tile, value, sub) {
   setText(tile.sub, sub);
 }
 
-const ladders = {prefill: new LadderChart("Prefill, by tokens", "tokens"), decode: new LadderChart("Decode, by requests", "requests")};
+const ladders = {prefill: new LadderChart("Prefill, by tokens", "tokens"), decode: new LadderChart("Decode, by requests", "requests"),
+  vision: new LadderChart("Images, by patches", "patches")};
 
 function remember(state) {
   const t = performance.now() / 1000;
@@ -97,17 +98,19 @@ function showPicture(state) {
 }
 
 function showReasons(state) {
-  const total = state.reasons.reduce((sum, r) => sum + r.count, 0);
-  const eager = state.reasons.filter((r) => !r.replayed).reduce((sum, r) => sum + r.count, 0);
+  const of = (what, reasons) => reasons.map((r) => ({...r, name: what + r.name, what}));
+  const reasons = [...of("", state.reasons), ...of("Images: ", state.vision_reasons || [])];
+  const total = reasons.reduce((sum, r) => sum + r.count, 0);
+  const eager = reasons.filter((r) => !r.replayed).reduce((sum, r) => sum + r.count, 0);
   setText(byId("reasons-lead"), !total ? "No forward has run yet."
     : eager ? `${shareText(eager, total)} ran eagerly, operator by operator.` : "All so far were replayed from graphs.");
-  const seen = state.reasons.filter((r) => r.count);
+  const seen = reasons.filter((r) => r.count);
   const list = byId("reasons");
   const key = seen.map((r) => r.name).join();
   if (list.dataset.key !== key) {
     list.dataset.key = key;
     list.replaceChildren(...seen.map((r) => make("li", {class: r.replayed ? "" : "eager"},
-      make("span", {}, `${r.replayed ? "Replayed" : "Eager"}: ${r.text}`), make("b"), make("i"))));
+      make("span", {}, `${r.what}${r.replayed ? "Replayed" : "Eager"}: ${r.text}`), make("b"), make("i"))));
   }
   seen.forEach((r, i) => {
     const [, count, bar] = list.children[i].children;
@@ -140,7 +143,7 @@ function showMemory(memory) {
 }
 
 function showNotes(state) {
-  const notes = [...state.notes, ...[state.prefill, state.decode].flatMap((runner) =>
+  const notes = [...state.notes, ...[state.prefill, state.decode, state.vision].filter(Boolean).flatMap((runner) =>
     runner.dropped.map((d) => `Size ${d.size} was not captured: ${d.why}`))];
   byId("notes-card").hidden = !notes.length;
   if (byId("notes").childElementCount !== notes.length) byId("notes").replaceChildren(...notes.map((n) => make("li", {}, n)));
@@ -155,6 +158,8 @@ function showState(state) {
   showPicture(state);
   ladders.prefill.show(state.prefill);
   ladders.decode.show(state.decode);
+  ladders.vision.node.hidden = !state.vision;
+  if (state.vision) ladders.vision.show(state.vision);
   showReasons(state);
   showLatency(state.latency);
   showMemory(state.memory);
@@ -188,7 +193,7 @@ async function poll(once = false) {
 
 function startEngine() {
   makeTiles();
-  byId("ladders").append(ladders.prefill.node, ladders.decode.node);
+  byId("ladders").append(ladders.prefill.node, ladders.decode.node, ladders.vision.node);
   document.addEventListener("visibilitychange", () => poll());
   new ResizeObserver(() => { if (engine.state) showPicture(engine.state); }).observe(byId("picture"));
 }
