@@ -164,7 +164,8 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));
   text += fmt::format("  decode   {}\n", runner_line(runner.decode(), on.decode));
   if (const VisionRunner* tower = runner.vision())
-    text += fmt::format("  vision   {}\n{}", runner_line(tower->runner(), tower->options().graphs), tower_lines(*tower));
+    text +=
+        fmt::format("  vision   {}\n{}", runner_line(tower->runner(), tower->options().graphs), tower_lines(*tower));
   text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n",
                       bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
                       bytes_text(memory[kGraphObjects]));

@@ -14,11 +14,14 @@
 namespace tessera {
 namespace {
 
+constexpr int kTries = 3;  // of single launches
+constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
 constexpr int kMostLaunches = 100;             // of a round
 constexpr double kMostMs = 10;                 // of a launch
 constexpr double kSmallestGain = 0.02;         // less is scatter
+constexpr double kGreatestGain = 3;            // more is another process's work on the same cores
 constexpr std::int64_t kMostBytes = 64 << 20;  // of all tensors together
 
 // Tensors of a problem in memory of their own: row numbers count up, other values are random and finite.
@@ -93,14 +96,9 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
+  bool is_slow = false;  // seen at once: not timed further
   std::vector<double> ms;
 };
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Milliseconds of a launch, of `launches` behind each other.
 Result<double> time(const BoundOp& op, int launches, Event& begin, Event& end, Stream& stream) {
@@ -132,32 +130,45 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
     TRY(tensors.fill(device, *stream));
     TRY(time(*candidate.op, 1, *begin, *end, *stream));  // loads code
     std::vector<std::byte> made = TRY(tensors.contents(*stream));
+    const auto once = [&]() -> Result<double> {
+      double least = TRY(time(*candidate.op, 1, *begin, *end, *stream));
+      for (int i = 1; i < kTries; ++i) least = std::min(least, TRY(time(*candidate.op, 1, *begin, *end, *stream)));
+      return least;
+    };
+    const double once_ms = TRY(once());
     if (candidates.empty()) {
       bits = std::move(made);
-      first_ms = TRY(time(*candidate.op, 1, *begin, *end, *stream));
+      first_ms = once_ms;
       if (first_ms > kMostMs) return resource_exhausted("it takes too long to be measured");
     } else if (made != bits) {
       log_warn("cache", "schedule {} of {} gives other bits than schedule {}, and is not used", schedule, instance.name,
                candidates.front().schedule);
       continue;
     }
+    candidate.is_slow = once_ms > kSlow * first_ms;
+    if (candidate.is_slow) candidate.ms = {once_ms};
     candidates.push_back(std::move(candidate));
   }
   const int launches = std::clamp(static_cast<int>(kRoundMs / std::max(first_ms, 1e-4)), 1, kMostLaunches);
   for (int round = 0; round < kRounds; ++round)
     for (Candidate& candidate : candidates)
-      candidate.ms.push_back(TRY(time(*candidate.op, launches, *begin, *end, *stream)));
+      if (!candidate.is_slow) candidate.ms.push_back(TRY(time(*candidate.op, launches, *begin, *end, *stream)));
 
   MeasuredSchedules found{.name = instance.name, .chosen = candidates.front().schedule, .us = {}};
   double best = 0;
   for (const Candidate& candidate : candidates) {
-    const double us = std::max(1000 * median_of(candidate.ms), 1e-3);
+    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);  // what disturbs one only adds to it
     if (found.us.empty()) best = us * (1 - kSmallestGain);
     found.us.emplace_back(candidate.schedule, us);
     if (us >= best) continue;
     best = us;
     found.chosen = candidate.schedule;
   }
+  if (found.chosen != found.us.front().first && best * kGreatestGain < found.us.front().second)
+    return resource_exhausted(
+        fmt::format("{:.1f} against {:.1f} µs is no difference of schedules: the measurement was "
+                    "disturbed",
+                    best, found.us.front().second));
   return found;
 }
 

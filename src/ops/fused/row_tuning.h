@@ -18,9 +18,9 @@ Result<std::unique_ptr<BoundOp>> bind_row_kernel(const std::shared_ptr<const Row
 
 // Times the schedules of one noted kernel that nobody has measured, and keeps the fastest: for what is bound from then
 // on, and for later processes. Takes some ten milliseconds, and memory of its own for as long; where there is too
-// little, or it takes too long, the kernel keeps its schedule. A schedule whose bits differ is a fault of the device's
-// code: it is warned of, and not taken. False where none is left; kDeviceLost where the device is. Nothing runs on
-// `device`.
+// little, it takes too long, or the times differ as no schedules do, the kernel keeps its schedule. A schedule whose
+// bits differ is a fault of the device's code: it is warned of, and not taken. False where none is left; kDeviceLost
+// where the device is. Nothing runs on `device`.
 Result<bool> measure_row_schedules(Device& device, RowSchedules& known = row_schedules());
 
 }  // namespace tessera

@@ -158,8 +158,10 @@ function showState(state) {
   showPicture(state);
   ladders.prefill.show(state.prefill);
   ladders.decode.show(state.decode);
-  ladders.vision.node.hidden = !state.vision;
-  if (state.vision) ladders.vision.show(state.vision);
+  if (state.vision) {
+    if (!ladders.vision.node.isConnected) byId("ladders").append(ladders.vision.node);
+    ladders.vision.show(state.vision);
+  }
   showReasons(state);
   showLatency(state.latency);
   showMemory(state.memory);
