@@ -128,7 +128,7 @@ Result<bool> ProfileStore::measure_schedules(Device& device) {
 }
 
 void ProfileStore::save_schedules() {
-  if (!wanted_ || measured_schedules_ == 0) return;
+  if (!wanted_ || row_schedules().measured().empty()) return;
   // What another process has measured since is kept.
   if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
     const Status learnt = row_schedules().remember(*there);
