@@ -52,21 +52,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::string_view kCodings[] = {"gzip", "deflate", "zstd"};
   const std::string_view coding = kCodings[fuzz::take_choice(input, 3)];
 
-  ApiResult<std::string> body = decode_body(std::string(input), coding, kLimit);
-  ApiResult<std::string> small = decode_body(std::string(input), coding, kSmallLimit);
+  MemoryCharge memory;  // of no budget
+  ApiResult<std::string> body = decode_body(std::string(input), coding, kLimit, memory);
+  ApiResult<std::string> small = decode_body(std::string(input), coding, kSmallLimit, memory);
   if (!body.ok()) check_refusal(body.error());
   if (!small.ok()) check_refusal(small.error());
   if (body.ok()) {
     fuzz::require(body->size() <= kLimit, "no more than the limit is inflated");
     fuzz::require(small.ok() == (body->size() <= kSmallLimit), "the limit decides, and nothing else");
     fuzz::require(!small.ok() || *small == *body, "the limit does not change what is inflated");
-    ApiResult<std::string> cut = decode_body(std::string(input.substr(0, input.size() - 1)), coding, kLimit);
+    ApiResult<std::string> cut = decode_body(std::string(input.substr(0, input.size() - 1)), coding, kLimit, memory);
     fuzz::require(!cut.ok() || cut->size() <= body->size(), "a body that is cut off has nothing more");
   } else {
     fuzz::require(!small.ok(), "a body that is refused is refused under a smaller limit");
   }
 
-  ApiResult<std::string> back = decode_body(compressed(input, coding), coding, kLimit);
+  ApiResult<std::string> back = decode_body(compressed(input, coding), coding, kLimit, memory);
   fuzz::require(back.ok() && *back == input, "what was compressed is inflated");
   return 0;
 }

@@ -66,6 +66,14 @@ class ServeParser final : public CommandParser {
                 keep_alive_s_);
     add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
                 max_connections_);
+    add.value(
+        "--request-memory-budget", "BYTES",
+        "that requests may hold together: bodies, images, results; further ones are refused with 503 (a quarter of the "
+        "machine's, or its container's, that is left)",
+        [this](const std::string& flag, const std::string& text) {
+          options_.server.request_memory_bytes = TRY(parse_bytes(flag, text));
+          return ok_status();
+        });
     add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);

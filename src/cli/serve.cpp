@@ -15,6 +15,7 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/start_replicas.h"
 #include "tessera/cli/stop_signal.h"
+#include "tessera/server/freed_memory.h"
 #include "tessera/server/server.h"
 
 namespace tessera::cli {
@@ -101,6 +102,7 @@ Status run_serve(const ServeOptions& options) {
                                               [](const char* name) -> const char* { return std::getenv(name); }));
   TRY(check_address(server_options.http));
   allow_open_files();
+  limit_free_ends();
   std::signal(SIGPIPE, SIG_IGN);
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;

@@ -83,7 +83,13 @@ void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
                    static_cast<std::size_t>((end - first) * size));
   if (sequence.request.return_hidden_states) {
     std::vector<float>& hidden = sequence.result.hidden_states;
-    hidden.insert(hidden.end(), rows.begin(), rows.end());
+    if (sequence.request.last_hidden_state_only) {
+      hidden.assign(rows.end() - size, rows.end());
+    } else {
+      // At once, because a list that grows by doubling is there twice meanwhile.
+      if (hidden.empty()) hidden.reserve(static_cast<std::size_t>(sequence.prompt_tokens() * size));
+      hidden.insert(hidden.end(), rows.begin(), rows.end());
+    }
   }
   pool(sequence, first, rows);
   sequence.hidden_delivered = end;

@@ -107,6 +107,7 @@ struct Request {
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
+  bool last_hidden_state_only = false;       // of these the last one alone, by which the last token was chosen
   bool return_images = false;                // the completion has what the images became
   bool return_graph_info = false;            // the completion lists how the forwards ran
   bool skip_special_tokens = true;           // in the text

@@ -48,7 +48,11 @@ Status check_image_size(std::string_view format, std::int64_t width, std::int64_
         fmt::format("the {} image has {} × {} pixels; accepted is a ratio of the sides of at most {}", format, width,
                     height, limits.most_ratio));
   }
-  return ok_status();
+  if (limits.take_memory == nullptr) return ok_status();
+  // The pixels of 3 bytes, and 3 more while they are turned. A progressive JPEG's coefficients take 9; libwebp has up
+  // to 4.
+  const std::int64_t bytes_of_pixel = format == "JPEG" ? 12 : 8;
+  return (*limits.take_memory)(width * height * bytes_of_pixel);
 }
 
 Status unreadable_image(std::string_view format, std::string_view reason) {

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "tessera/base/status.h"
@@ -28,11 +29,14 @@ struct DecodeLimits {
                              << 20;  // decoding holds 3 bytes of each, and up to 9 more of a progressive JPEG
   std::int32_t most_side = 32768;    // pixels
   double most_ratio = 200;           // of the longer side to the shorter; the processors refuse more
+  // Called with the bytes that decoding will take at most, as the header tells the size; perhaps twice. Its error ends
+  // the decoding, and is returned. Null: they are taken. Borrowed.
+  const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 
 // Decodes a whole file. Errors, all invalid_argument: it is no image of these formats, is damaged or cut off, is
-// animated, or claims more than `limits`; then the message has the limit and the file's value. Thread-safe; keeps no
-// reference to `file`.
+// animated, or claims more than `limits`; then the message has the limit and the file's value. Or take_memory's.
+// Thread-safe; keeps no reference to `file`.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
 
 }  // namespace tessera

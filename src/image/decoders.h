@@ -27,7 +27,8 @@ Result<StoredImage> decode_bmp(std::span<const std::byte> file, const DecodeLimi
 Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
 
-// Whether an image of this size is within `limits`, by a header's word. `format` is "PNG", "JPEG", ….
+// Whether an image of this size is within `limits`, by a header's word, and may take its memory. `format` is "PNG",
+// "JPEG", ….
 Status check_image_size(std::string_view format, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
 
 // "the <format> image cannot be read: <reason>"

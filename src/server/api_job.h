@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tessera/engine/request.h"
+#include "tessera/server/json_parts.h"
 
 namespace tessera {
 
@@ -23,8 +25,9 @@ class Answer {
   virtual std::string last_events() { return ""; }
   // After the last event of all requests, of no stream: the body.
   virtual std::string body() = 0;
-  // Whether body() may take long enough to hold others' streams up.
-  virtual bool has_large_body() const { return false; }
+  // The same in parts, of an answer whose body may be large or take long enough to hold others' streams up; none of
+  // others. The parts borrow from the answer, which is asked for nothing else then.
+  virtual std::optional<JsonParts> large_body() { return std::nullopt; }
 };
 
 struct ApiJob {

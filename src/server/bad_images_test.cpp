@@ -40,7 +40,7 @@ void expect_image_errors(const Prepare& prepare, const std::vector<BadImage>& ca
     EXPECT_THAT(result.error().message, HasSubstr(bad.message));
     EXPECT_LT(result.error().message.size(), 700u);
     EXPECT_TRUE(Json::parse(result.error().to_json(), "error").ok());
-    EXPECT_EQ(model.images->held_bytes->load(), 0);
+    EXPECT_EQ(model.images->memory->used(), 0);
   }
 }
 
@@ -170,7 +170,8 @@ TEST(BadImage, TheFirstWrongOneOfSeveralIsNamed) {
 
 TEST(BadImage, MemoryOfOtherRequests) {
   ServedModel model = vision_model();
-  model.images->most_held_bytes = 100'000;  // one of 16 patches takes 75264
+  // One of 16 patches takes 75264, and some more while it is made.
+  model.images->memory = std::make_shared<MemoryBudget>(150'000);
   const std::string body = image_chat(image_part(data_url(ppm(56, 56))));
   const ApiResult<ApiJob> first = prepare_chat(model, body);
   ASSERT_TRUE(first.ok());
@@ -178,7 +179,18 @@ TEST(BadImage, MemoryOfOtherRequests) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().http_status, 503);
   EXPECT_GT(second.error().retry_after_s, 0);
-  EXPECT_EQ(model.images->held_bytes->load(), 75264);
+  EXPECT_EQ(model.images->memory->used(), 75264);
+}
+
+// A small file whose header claims many pixels.
+TEST(BadImage, PixelsBeyondTheBudgetAreNotDecoded) {
+  ServedModel model = vision_model();
+  model.images->memory = std::make_shared<MemoryBudget>(1'000'000);
+  const std::string body = image_chat(image_part(data_url("P6 4000 4000 255\n" + std::string(100, 'x'))));
+  const ApiResult<ApiJob> job = prepare_chat(model, body);
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.error().http_status, 413) << job.error().message;
+  EXPECT_EQ(model.images->memory->used(), 0);
 }
 
 TEST(BadImage, TextsThatStandForAnImage) {

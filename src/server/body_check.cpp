@@ -30,7 +30,7 @@ bool is_json_type(std::string_view content_type) {
 }
 
 std::optional<HttpResponse> check_body(const HttpRequest& request) {
-  if (request.body.empty()) return std::nullopt;
+  if (!request.has_body) return std::nullopt;
   const std::string_view type = request.header("Content-Type");
   if (!type.empty() && !is_json_type(type)) {
     return unsupported(fmt::format("the content type \"{}\" is not accepted; send JSON with the header \"Content-Type: "

@@ -1,4 +1,4 @@
-// Whether a request's body is of a kind that the routes read.
+// Whether a request's body is of a kind that the routes read, as its head says.
 #pragma once
 
 #include <optional>

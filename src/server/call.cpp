@@ -25,17 +25,31 @@ void Call::respond_json(std::string body, std::string_view detail, std::string_v
 
 void Call::refuse(const ApiError& error) const { respond(error.to_response(), error.message); }
 
-void Call::start_stream(std::string first, std::string_view note) const {
-  metrics_->answered(route_, 200);
-  HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
-  response.headers.emplace_back("Cache-Control", "no-cache");
+void Call::start(HttpResponse response, std::string_view note) const {
+  metrics_->answered(route_, response.status);
   add_note(response, note);
   exchange_.start_stream(std::move(response));
+}
+
+void Call::start_stream(std::string first, std::string_view note) const {
+  HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  start(std::move(response), note);
+}
+
+void Call::start_json(std::string first, std::string_view note) const {
+  start({.body = std::move(first), .headers = {}}, note);
 }
 
 void Call::finish(std::string_view detail) const {
   log(200, detail);
   exchange_.finish();
+}
+
+void Call::fail(const ApiError& error) const {
+  if (!exchange_.answered()) return refuse(error);
+  log(error.http_status, error.message);
+  exchange_.break_off();
 }
 
 void Call::log(int status, std::string_view detail) const {

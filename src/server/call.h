@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@ class Call {
 
   const HttpRequest& request() const { return exchange_.request(); }
   std::string take_body() { return exchange_.take_body(); }
+  MemoryCharge& memory() const { return exchange_.memory(); }
   std::string_view route() const { return route_; }
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
@@ -36,13 +38,20 @@ class Call {
 
   // Server-sent events; `first` goes with the head.
   void start_stream(std::string first, std::string_view note = {}) const;
+  // JSON of a length that is not known yet; more follows by write().
+  void start_json(std::string first, std::string_view note = {}) const;
   void write(std::string_view data) const { exchange_.write(data); }
+  void on_sent(std::function<void()> callback) const { exchange_.on_sent(std::move(callback)); }
   void finish(std::string_view detail) const;
+  // Refuses, or ends the connection where the answer has begun and cannot go on.
+  void fail(const ApiError& error) const;
 
   void on_disconnect(std::function<void()> callback) const { exchange_.on_disconnect(std::move(callback)); }
   void log(int status, std::string_view detail) const;
 
  private:
+  void start(HttpResponse response, std::string_view note) const;
+
   HttpExchange exchange_;
   std::string_view route_;
   ServerMetrics* metrics_;

@@ -88,7 +88,9 @@ class ChatAnswer : public Answer {
       append_chunks(index, stream);
   }
 
-  bool has_large_body() const override { return style_.prompt_logprobs || style_.hidden_states; }
+  std::optional<JsonParts> large_body() override {
+    return style_.prompt_logprobs || style_.hidden_states ? std::optional(parts()) : std::nullopt;
+  }
 
   std::string last_events() override {
     if (!style_.stream.include_usage) return "";
@@ -98,41 +100,50 @@ class ChatAnswer : public Answer {
     return server_sent_event(json.end_object().take());
   }
 
-  std::string body() override {
-    JsonWriter json;
-    json.raw(head_).key("choices").array();
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-      Choice& choice = choices_[i];
-      json.object().key("index").value(i).key("message").object();
-      json.key("role").value("assistant").key("content");
-      if (choice.has_calls) {
-        json.value_or_null(choice.content);
-      } else {
-        json.value(choice.content);
-      }
-      json.key("refusal").null().key("annotations").array().end_array();
-      if (!style_.text.reasoning_parser.empty() && style_.include_reasoning)
-        json.key("reasoning_content").value_or_null(choice.reasoning);
-      if (choice.has_calls) {
-        json.key("tool_calls").array();
-        for (const ToolCallDelta& call : choice.calls) write_call(json, call, /*with_index=*/false);
-        json.end_array();
-      }
-      json.end_object();
-      write_extras(json, choice);
-      write_end(json, choice);
-    }
-    json.end_array().key("usage");
-    write_usage(json, total());
-    if (style_.prompt_logprobs)
-      write_prompt_logprobs(json.key("prompt_logprobs"), choices_.front().prompt_logprobs, style_.tokenizer);
-    if (style_.token_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
-    if (style_.prompt_text) json.key("prompt_text").value(*style_.prompt_text);
-    if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
-    return json.end_object().take();
-  }
+  std::string body() override { return parts().all(); }
 
  private:
+  // Of no stream.
+  JsonParts parts() {
+    JsonParts parts;
+    parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });
+    parts.each(choices_.size(), [this](JsonWriter& json, std::size_t i) { write_choice(json, i); });
+    parts.once([this](JsonWriter& json) {
+      json.end_array().key("usage");
+      write_usage(json, total());
+      if (style_.prompt_logprobs) json.key("prompt_logprobs");
+    });
+    if (style_.prompt_logprobs) add_prompt_logprobs(parts, choices_.front().prompt_logprobs, style_.tokenizer);
+    return parts.once([this](JsonWriter& json) {
+      if (style_.token_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
+      if (style_.prompt_text) json.key("prompt_text").value(*style_.prompt_text);
+      if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
+      json.end_object();
+    });
+  }
+
+  void write_choice(JsonWriter& json, std::size_t i) {
+    Choice& choice = choices_[i];
+    json.object().key("index").value(i).key("message").object();
+    json.key("role").value("assistant").key("content");
+    if (choice.has_calls) {
+      json.value_or_null(choice.content);
+    } else {
+      json.value(choice.content);
+    }
+    json.key("refusal").null().key("annotations").array().end_array();
+    if (!style_.text.reasoning_parser.empty() && style_.include_reasoning)
+      json.key("reasoning_content").value_or_null(choice.reasoning);
+    if (choice.has_calls) {
+      json.key("tool_calls").array();
+      for (const ToolCallDelta& call : choice.calls) write_call(json, call, /*with_index=*/false);
+      json.end_array();
+    }
+    json.end_object();
+    write_extras(json, choice);
+    write_end(json, choice);
+  }
+
   // Of a choice of no stream.
   void write_extras(JsonWriter& json, const Choice& choice) const {
     if (style_.token_ids) write_ids(json.key("token_ids"), choice.ids);

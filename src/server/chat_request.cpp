@@ -150,7 +150,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   TRY(read_logprobs(fields, request.logprobs));
   style.logprobs = request.logprobs.output.has_value();
   request.logprobs.prompt = extras.prompt_logprobs;
-  request.return_hidden_states = extras.hidden_states;
+  request.return_hidden_states = request.last_hidden_state_only = extras.hidden_states;
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, "messages"));
   TRY(FanOut().add(output.n, std::ssize(request.prompt) + ids_of_parameters(output), "n"));
   request.grammar = TRY(compile_grammar(grammar, output, model));

@@ -114,17 +114,10 @@ class CompletionAnswer : public Answer {
     return server_sent_event(json.end_object().take());
   }
 
-  std::string body() override {
-    JsonWriter json;
-    json.raw(head_).key("choices").array();
-    for (std::size_t i = 0; i < choices_.size(); ++i) write_choice(json, i);
-    json.end_array().key("usage");
-    write_usage(json, usage_);
-    if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
-    return json.end_object().take();
+  std::string body() override { return parts().all(); }
+  std::optional<JsonParts> large_body() override {
+    return style_.logprobs || style_.prompt_logprobs || style_.hidden_states ? std::optional(parts()) : std::nullopt;
   }
-
-  bool has_large_body() const override { return style_.logprobs || style_.prompt_logprobs || style_.hidden_states; }
 
  private:
   void add_end(std::size_t index, Completion& end) {
@@ -148,6 +141,7 @@ class CompletionAnswer : public Answer {
     json.clear();
     json.raw(head_).key("choices").array();
     write_choice(json, index);
+    write_choice_end(json, choices_[index]);
     json.end_array();
     const Choice& choice = choices_[index];
     if (style_.stream.continuous_usage_stats) {
@@ -162,6 +156,28 @@ class CompletionAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
+  // Of no stream.
+  JsonParts parts() {
+    JsonParts parts;
+    parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      const Choice& choice = choices_[i];
+      parts.once([this, i](JsonWriter& json) { write_choice(json, i); });
+      if (style_.prompt_logprobs) {
+        parts.once([](JsonWriter& json) { json.key("prompt_logprobs"); });
+        add_prompt_logprobs(parts, choice.prompt_logprobs, style_.tokenizer);
+      }
+      parts.once([this, &choice](JsonWriter& json) { write_choice_end(json, choice); });
+    }
+    return parts.once([this](JsonWriter& json) {
+      json.end_array().key("usage");
+      write_usage(json, usage_);
+      if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
+      json.end_object();
+    });
+  }
+
+  // Up to the lists that may be long.
   void write_choice(JsonWriter& json, std::size_t index) {
     Choice& choice = choices_[index];
     json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");
@@ -175,8 +191,8 @@ class CompletionAnswer : public Answer {
       write_ids(json.key("token_ids"), choice.ids);
       choice.ids.clear();
     }
-    if (style_.prompt_logprobs)
-      write_prompt_logprobs(json.key("prompt_logprobs"), choice.prompt_logprobs, style_.tokenizer);
+  }
+  void write_choice_end(JsonWriter& json, const Choice& choice) const {
     if (style_.hidden_states)
       write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
     json.key("finish_reason").value_or_null(finish_reason_name(choice.finish)).end_object();

@@ -82,7 +82,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   request.logprobs.output = extras.logprobs;
   request.logprobs.prompt = extras.tokens.prompt_logprobs;
   if (extras.echo && extras.logprobs) request.logprobs.prompt = extras.logprobs;
-  request.return_hidden_states = extras.tokens.hidden_states;
+  request.return_hidden_states = request.last_hidden_state_only = extras.tokens.hidden_states;
   request.grammar = TRY(compile_grammar(output.grammar, output, model));
   for (std::vector<TokenId>& prompt : prompts.ids) {
     request.prompt = std::move(prompt);

@@ -37,15 +37,35 @@ ApiError too_long(std::size_t max_bytes) {
           .code = "request_too_large"};
 }
 
-// Adds a piece to what was inflated before.
-ApiStatus append(std::string& out, std::string_view piece, std::size_t max_bytes) {
-  if (piece.size() > max_bytes - out.size()) return too_long(max_bytes);
-  out += piece;
-  return api_ok();
-}
+// What was inflated so far, beside the body that it comes from.
+class Inflated {
+ public:
+  Inflated(std::size_t body_bytes, std::size_t max_bytes, MemoryCharge& memory)
+      : body_bytes_(body_bytes), max_bytes_(max_bytes), memory_(memory) {}
+
+  ApiStatus append(std::string_view piece) {
+    if (piece.size() > max_bytes_ - out_.size()) return too_long(max_bytes_);
+    const std::size_t size = out_.size() + piece.size();
+    if (size > out_.capacity()) {
+      const std::size_t room = std::max(size, std::min(2 * out_.capacity(), max_bytes_));
+      // Both are there while the text moves.
+      TRY(memory_.set(static_cast<std::int64_t>(body_bytes_ + out_.capacity() + room)));
+      out_.reserve(room);
+    }
+    out_ += piece;
+    return api_ok();
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::size_t body_bytes_;
+  std::size_t max_bytes_;
+  MemoryCharge& memory_;
+  std::string out_;
+};
 
 // One or more gzip members, or one zlib stream.
-ApiResult<std::string> inflate_zlib(std::string& body, bool gzip, std::size_t max_bytes) {
+ApiStatus inflate_zlib(std::string& body, bool gzip, Inflated& out) {
   const std::string_view name = gzip ? "gzip" : "deflate";
   constexpr int kGzipFormat = 16;  // added to the window's bits
   z_stream stream{};
@@ -54,7 +74,6 @@ ApiResult<std::string> inflate_zlib(std::string& body, bool gzip, std::size_t ma
   if (inflateInit2(&stream, gzip ? MAX_WBITS + kGzipFormat : MAX_WBITS) != Z_OK) return internal_error("out of memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
 
-  std::string out;
   std::array<char, kPiece> piece;
   for (;;) {
     stream.next_out = reinterpret_cast<Bytef*>(piece.data());
@@ -64,27 +83,26 @@ ApiResult<std::string> inflate_zlib(std::string& body, bool gzip, std::size_t ma
     if (result == Z_BUF_ERROR) return broken(name, "it ends early");
     if (result != Z_OK && result != Z_STREAM_END)
       return broken(name, stream.msg != nullptr ? stream.msg : "a dictionary is needed");
-    TRY(append(out, {piece.data(), piece.size() - stream.avail_out}, max_bytes));
+    TRY(out.append({piece.data(), piece.size() - stream.avail_out}));
     if (result == Z_OK) continue;
-    if (stream.avail_in == 0) return out;
+    if (stream.avail_in == 0) return api_ok();
     if (!gzip || inflateReset(&stream) != Z_OK) return broken(name, "bytes follow its end");
   }
 }
 
 // One or more frames.
-ApiResult<std::string> inflate_zstd(std::string_view body, std::size_t max_bytes) {
+ApiStatus inflate_zstd(std::string_view body, Inflated& out) {
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   if (context == nullptr || ZSTD_isError(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kMaxZstdWindowLog)))
     return internal_error("out of memory");
   ZSTD_inBuffer in{.src = body.data(), .size = body.size(), .pos = 0};
-  std::string out;
   std::array<char, kPiece> piece;
   for (;;) {
     ZSTD_outBuffer room{.dst = piece.data(), .size = piece.size(), .pos = 0};
     const std::size_t left = ZSTD_decompressStream(context.get(), &room, &in);
     if (ZSTD_isError(left)) return broken("zstd", ZSTD_getErrorName(left));
-    TRY(append(out, {piece.data(), room.pos}, max_bytes));
-    if (left == 0 && in.pos == in.size) return out;
+    TRY(out.append({piece.data(), room.pos}));
+    if (left == 0 && in.pos == in.size) return api_ok();
     if (in.pos == in.size && room.pos < room.size) return broken("zstd", "it ends early");
   }
 }
@@ -96,11 +114,17 @@ bool is_known_coding(std::string_view coding) {
          is_zstd(coding);
 }
 
-ApiResult<std::string> decode_body(std::string body, std::string_view coding, std::size_t max_bytes) {
-  if (is_gzip(coding)) return inflate_zlib(body, /*gzip=*/true, max_bytes);
-  if (is_deflate(coding)) return inflate_zlib(body, /*gzip=*/false, max_bytes);
-  if (is_zstd(coding)) return inflate_zstd(body, max_bytes);
-  return body;
+ApiResult<std::string> decode_body(std::string body, std::string_view coding, std::size_t max_bytes,
+                                   MemoryCharge& memory) {
+  Inflated out(body.size(), max_bytes, memory);
+  if (is_gzip(coding) || is_deflate(coding)) {
+    TRY(inflate_zlib(body, is_gzip(coding), out));
+  } else if (is_zstd(coding)) {
+    TRY(inflate_zstd(body, out));
+  } else {
+    return body;
+  }
+  return out.take();
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tessera/server/api_result.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 
@@ -18,8 +19,10 @@ inline constexpr std::string_view kAcceptedCodings = "gzip, deflate, zstd";
 bool is_known_coding(std::string_view coding);
 
 // The body as it was before `coding`. Precondition: is_known_coding(coding). No more than `max_bytes` are ever
-// inflated. Errors: 413 where the inflated body is longer; 400 where the bytes are not of the coding, end early, or are
-// followed by others.
-ApiResult<std::string> decode_body(std::string body, std::string_view coding, std::size_t max_bytes);
+// inflated. `memory` holds both bodies while this runs, each piece before there is room for it. Errors: 413 where the
+// inflated body is longer; 400 where the bytes are not of the coding, end early, or are followed by others; those of
+// MemoryCharge::set.
+ApiResult<std::string> decode_body(std::string body, std::string_view coding, std::size_t max_bytes,
+                                   MemoryCharge& memory);
 
 }  // namespace tessera

@@ -16,6 +16,12 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLimit = 1 << 20;
 
+// Of no budget.
+ApiResult<std::string> decoded(std::string body, std::string_view coding, std::size_t max_bytes) {
+  MemoryCharge memory;
+  return decode_body(std::move(body), coding, max_bytes, memory);
+}
+
 std::string zlib_of(const std::string& text, bool gzip) {
   z_stream stream{};
   EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, gzip ? MAX_WBITS + 16 : MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -47,7 +53,7 @@ std::string some_text(std::size_t bytes) {
 }
 
 int status_of(std::string body, std::string_view coding) {
-  const ApiResult<std::string> made = decode_body(std::move(body), coding, kLimit);
+  const ApiResult<std::string> made = decoded(std::move(body), coding, kLimit);
   return made.ok() ? 200 : made.error().http_status;
 }
 
@@ -55,26 +61,26 @@ TEST(ContentCoding, InflatesWhatWasDeflated) {
   for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64 * 1024}, kLimit}) {
       const std::string text = some_text(bytes);
-      ApiResult<std::string> made = decode_body(coded(text, coding), coding, kLimit);
+      ApiResult<std::string> made = decoded(coded(text, coding), coding, kLimit);
       ASSERT_TRUE(made.ok()) << coding << " " << bytes << ": " << made.error().message;
       EXPECT_TRUE(*made == text) << coding << " " << bytes;
     }
   }
-  EXPECT_EQ(*decode_body(coded("text", "gzip"), "X-GZIP", kLimit), "text");
-  EXPECT_EQ(*decode_body("text", "", kLimit), "text");
-  EXPECT_EQ(*decode_body("text", "Identity", kLimit), "text");
+  EXPECT_EQ(*decoded(coded("text", "gzip"), "X-GZIP", kLimit), "text");
+  EXPECT_EQ(*decoded("text", "", kLimit), "text");
+  EXPECT_EQ(*decoded("text", "Identity", kLimit), "text");
 }
 
 TEST(ContentCoding, SeveralMembersAreOneBody) {
-  EXPECT_EQ(*decode_body(coded("one,", "gzip") + coded("two", "gzip"), "gzip", kLimit), "one,two");
-  EXPECT_EQ(*decode_body(coded("one,", "zstd") + coded("two", "zstd"), "zstd", kLimit), "one,two");
+  EXPECT_EQ(*decoded(coded("one,", "gzip") + coded("two", "gzip"), "gzip", kLimit), "one,two");
+  EXPECT_EQ(*decoded(coded("one,", "zstd") + coded("two", "zstd"), "zstd", kLimit), "one,two");
 }
 
 TEST(ContentCoding, TheLimitIsOfTheInflatedSize) {
   for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
     const std::string bomb = coded(std::string(64 << 20, 'a'), coding);
     EXPECT_LT(bomb.size(), kLimit) << coding;
-    const ApiResult<std::string> made = decode_body(bomb, coding, kLimit);
+    const ApiResult<std::string> made = decoded(bomb, coding, kLimit);
     ASSERT_FALSE(made.ok()) << coding;
     EXPECT_EQ(made.error().http_status, 413);
     EXPECT_THAT(made.error().message, HasSubstr("1048576 bytes"));
@@ -100,6 +106,22 @@ TEST(ContentCoding, KnowsWhatItTakes) {
   for (const char* known : {"", "identity", "gzip", "GZip", "x-gzip", "deflate", "zstd"})
     EXPECT_TRUE(is_known_coding(known)) << known;
   for (const char* unknown : {"br", "compress", "gzip, gzip", "gzipped"}) EXPECT_FALSE(is_known_coding(unknown));
+}
+
+TEST(ContentCoding, InflatedBytesAreChargedBeforeTheyAreThere) {
+  const std::string text(1'000'000, 'a');
+  for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
+    MemoryBudget budget(500'000);
+    MemoryCharge charge(&budget);
+    const ApiResult<std::string> refused = decode_body(coded(text, coding), coding, 2'000'000, charge);
+    ASSERT_FALSE(refused.ok()) << coding;
+    EXPECT_EQ(refused.error().http_status, 413) << refused.error().message;
+    EXPECT_LE(budget.used(), 500'000);
+    MemoryBudget enough(4'000'000);
+    MemoryCharge whole(&enough);
+    EXPECT_EQ(*decode_body(coded(text, coding), coding, 2'000'000, whole), text);
+    EXPECT_GE(enough.used(), 1'000'000) << coding;
+  }
 }
 
 }  // namespace

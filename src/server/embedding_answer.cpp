@@ -22,23 +22,28 @@ class EmbeddingAnswer : public Answer {
     vectors_[index] = std::move(end->pooled);
   }
 
-  std::string body() override {
-    JsonWriter json;
-    json.object().key("id").value(style_.id).key("object").value("list").key("created").value(unix_time());
-    json.key("model").value(style_.model).key("data").array();
-    for (std::size_t i = 0; i < vectors_.size(); ++i) {
+  std::string body() override { return parts().all(); }
+  std::optional<JsonParts> large_body() override { return parts(); }
+
+ private:
+  JsonParts parts() {
+    JsonParts parts;
+    parts.once([this](JsonWriter& json) {
+      json.object().key("id").value(style_.id).key("object").value("list").key("created").value(unix_time());
+      json.key("model").value(style_.model).key("data").array();
+    });
+    parts.each(vectors_.size(), [this](JsonWriter& json, std::size_t i) {
       json.object().key("object").value("embedding").key("index").value(i).key("embedding");
       write_vector(json, style_.embedding.finish(vectors_[i], style_.dimensions));
       json.end_object();
-    }
-    json.end_array().key("usage");
-    write_usage(json, {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
-    return json.end_object().take();
+    });
+    return parts.once([this](JsonWriter& json) {
+      json.end_array().key("usage");
+      write_usage(json, {.prompt_tokens = usage_.prompt_tokens, .cached_tokens = usage_.cached_tokens});
+      json.end_object();
+    });
   }
 
-  bool has_large_body() const override { return true; }
-
- private:
   void write_vector(JsonWriter& json, const std::vector<float>& values) const {
     if (style_.base64) {
       json.value(base64_of(values));

@@ -56,19 +56,12 @@ class GenerateAnswer : public Answer {
     append_server_sent_event(stream, json.text());
   }
 
-  std::string body() override {
-    JsonWriter json;
-    if (style_.list) json.array();
-    for (const Choice& choice : choices_) write(json, choice, -1);
-    if (style_.list) json.end_array();
-    return json.take();
-  }
-
-  bool has_large_body() const override {
-    for (const Choice& choice : choices_) {
-      if (choice.style.hidden_states || choice.style.input_logprobs) return true;
-    }
-    return false;
+  std::string body() override { return parts().all(); }
+  std::optional<JsonParts> large_body() override {
+    const bool is_large = std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+      return choice.style.hidden_states || choice.style.input_logprobs;
+    });
+    return is_large ? std::optional(parts()) : std::nullopt;
   }
 
  private:
@@ -93,35 +86,34 @@ class GenerateAnswer : public Answer {
   }
 
   // The first entry has no logprob, as with SGLang.
-  void write_input_logprobs(JsonWriter& json, const Choice& choice) const {
+  void write_input_logprob(JsonWriter& json, const Choice& choice, std::size_t i) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     const std::span<const TokenLogprobs> tokens = choice.end.prompt_logprobs;
-    json.key("input_token_logprobs").array();
+    if (i > 0) return write_token(json, tokens[i].token);
     write_token(json, {.id = tokens.empty() ? choice.style.last_prompt_id : tokens[0].token.id, .logprob = kNone});
-    for (std::size_t i = 1; i < tokens.size(); ++i) write_token(json, tokens[i].token);
-    json.end_array();
-    if (!choice.style.top_logprobs) return;
-    json.key("input_top_logprobs").array().null();
-    for (std::size_t i = 1; i < tokens.size(); ++i) write_tops(json, tokens[i]);
-    json.end_array();
+  }
+  void write_input_tops(JsonWriter& json, const Choice& choice, std::size_t i) const {
+    if (i > 0) return write_tops(json, choice.end.prompt_logprobs[i]);
+    json.null();
+  }
+  // The list of prompt tokens that are written: one at least.
+  static std::size_t input_count(const Choice& choice) {
+    return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
 
   // [[prompt's rows], row, row, …]
-  void write_hidden_states(JsonWriter& json, const Choice& choice) const {
+  void write_hidden_row(JsonWriter& json, const Choice& choice, std::size_t r) const {
     const auto width = static_cast<std::size_t>(style_.hidden_size);
-    const std::span<const float> states = choice.end.hidden_states;
-    const std::size_t rows = states.size() / width;
-    const std::size_t prompt_rows = std::min(rows, static_cast<std::size_t>(choice.style.prompt_tokens));
-    const auto write_row = [&](std::size_t r) {
-      json.array();
-      for (const float value : states.subspan(r * width, width)) json.value(value);
-      json.end_array();
-    };
-    json.key("hidden_states").array().array();
-    for (std::size_t r = 0; r < prompt_rows; ++r) write_row(r);
+    json.array();
+    for (const float value : std::span(choice.end.hidden_states).subspan(r * width, width)) json.value(value);
     json.end_array();
-    for (std::size_t r = prompt_rows; r < rows; ++r) write_row(r);
-    json.end_array();
+    if (r + 1 == prompt_rows(choice)) json.end_array();
+  }
+  std::size_t rows(const Choice& choice) const {
+    return choice.end.hidden_states.size() / static_cast<std::size_t>(style_.hidden_size);
+  }
+  std::size_t prompt_rows(const Choice& choice) const {
+    return std::min(rows(choice), static_cast<std::size_t>(choice.style.prompt_tokens));
   }
 
   static void write_finish(JsonWriter& json, const Choice& choice) {
@@ -141,8 +133,9 @@ class GenerateAnswer : public Answer {
     json.end_object();
   }
 
-  void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
-    const bool ended = choice.finish != FinishReason::kNone;
+  // Where a choice's object has its long lists, it is written in sections around them.
+
+  void write_begin(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     json.object();
     if (index >= 0) json.key("index").value(index);
     json.key("text").raw('"' + choice.text + '"').key("output_ids").raw('[' + choice.ids.text() + ']');
@@ -150,18 +143,65 @@ class GenerateAnswer : public Answer {
     write_finish(json, choice);
     json.key("prompt_tokens").value(choice.style.prompt_tokens).key("completion_tokens").value(choice.tokens);
     if (choice.style.image_tokens > 0) json.key("image_tokens").value(choice.style.image_tokens);
-    if (ended) {
-      json.key("cached_tokens").value(choice.end.cached_tokens);
-      json.key("e2e_latency").value(choice.end.total_ms * 1e-3);
-    }
-    if (choice.style.logprobs) {
-      if (ended) write_input_logprobs(json, choice);
-      json.key("output_token_logprobs").raw('[' + choice.output_logprobs.text() + ']');
-      if (choice.style.top_logprobs) json.key("output_top_logprobs").raw('[' + choice.output_tops.text() + ']');
-    }
-    if (ended && choice.style.hidden_states) write_hidden_states(json, choice);
-    if (ended && choice.style.graph_info) write_graph_info(json.key("graph_info"), GraphInfo::of(choice.end));
+    if (!has_ended(choice)) return;
+    json.key("cached_tokens").value(choice.end.cached_tokens);
+    json.key("e2e_latency").value(choice.end.total_ms * 1e-3);
+  }
+  static void write_output_logprobs(JsonWriter& json, const Choice& choice) {
+    json.key("output_token_logprobs").raw('[' + choice.output_logprobs.text() + ']');
+    if (choice.style.top_logprobs) json.key("output_top_logprobs").raw('[' + choice.output_tops.text() + ']');
+  }
+  static void write_end(JsonWriter& json, const Choice& choice) {
+    if (has_ended(choice) && choice.style.graph_info)
+      write_graph_info(json.key("graph_info"), GraphInfo::of(choice.end));
     json.end_object().end_object();
+  }
+  static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
+
+  // Of a stream.
+  void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
+    write_begin(json, choice, index);
+    if (!has_ended(choice)) {
+      if (choice.style.logprobs) write_output_logprobs(json, choice);
+      return write_end(json, choice);
+    }
+    JsonParts lists;
+    add_lists(lists, choice);
+    write_end(lists.write_all(json), choice);
+  }
+
+  // Of a choice that has ended.
+  void add_lists(JsonParts& parts, const Choice& choice) const {
+    if (choice.style.logprobs) {
+      parts.once([](JsonWriter& json) { json.key("input_token_logprobs").array(); });
+      parts.each(input_count(choice), [&](JsonWriter& json, std::size_t i) { write_input_logprob(json, choice, i); });
+      parts.once([](JsonWriter& json) { json.end_array(); });
+      if (choice.style.top_logprobs) {
+        parts.once([](JsonWriter& json) { json.key("input_top_logprobs").array(); });
+        parts.each(input_count(choice), [&](JsonWriter& json, std::size_t i) { write_input_tops(json, choice, i); });
+        parts.once([](JsonWriter& json) { json.end_array(); });
+      }
+      parts.once([&](JsonWriter& json) { write_output_logprobs(json, choice); });
+    }
+    if (!choice.style.hidden_states) return;
+    parts.once([&](JsonWriter& json) {
+      json.key("hidden_states").array().array();
+      if (prompt_rows(choice) == 0) json.end_array();
+    });
+    parts.each(rows(choice), [&](JsonWriter& json, std::size_t r) { write_hidden_row(json, choice, r); });
+    parts.once([](JsonWriter& json) { json.end_array(); });
+  }
+
+  JsonParts parts() {
+    JsonParts parts;
+    if (style_.list) parts.once([](JsonWriter& json) { json.array(); });
+    for (const Choice& choice : choices_) {
+      parts.once([&](JsonWriter& json) { write_begin(json, choice, -1); });
+      add_lists(parts, choice);
+      parts.once([&](JsonWriter& json) { write_end(json, choice); });
+    }
+    if (style_.list) parts.once([](JsonWriter& json) { json.end_array(); });
+    return parts;
   }
 
   GenerateStyle style_;

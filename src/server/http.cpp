@@ -270,15 +270,22 @@ std::string_view HttpRequest::header(std::string_view name) const {
 
 const HttpRequest& HttpExchange::request() const { return state_->request; }
 std::string HttpExchange::take_body() { return std::exchange(state_->request.body, {}); }
+MemoryCharge& HttpExchange::memory() const { return state_->memory; }
 
 void HttpExchange::respond(HttpResponse response) const {
-  if (state_->session != nullptr) state_->session->respond(response);
+  if (state_->session != nullptr) state_->session->respond(std::move(response));
 }
 void HttpExchange::start_stream(HttpResponse response) const {
   if (state_->session != nullptr) state_->session->start_stream(response);
 }
 void HttpExchange::write(std::string_view chunk) const {
   if (state_->session != nullptr) state_->session->write(chunk);
+}
+void HttpExchange::on_sent(std::function<void()> callback) const {
+  if (state_->session != nullptr) state_->session->on_sent(std::move(callback));
+}
+void HttpExchange::break_off() const {
+  if (state_->session != nullptr) state_->session->lose();
 }
 void HttpExchange::finish() const {
   if (state_->session != nullptr) state_->session->finish();

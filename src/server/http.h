@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,11 @@
 #include "tessera/base/status.h"
 
 namespace tessera {
+
+class MemoryBudget;
+class MemoryCharge;
+struct HttpRequest;
+struct HttpResponse;
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
@@ -42,6 +48,11 @@ struct HttpOptions {
   // 500 for a handler that failed, 503 for what was not answered in time, and answers to OPTIONS. Empty: not wanted. It
   // must not throw.
   std::function<void(int status)> on_own_answer{};
+  // Called on the I/O thread with each request's head, before anything of its body is read: the answer to a request
+  // that is refused by its head alone. Not called for OPTIONS. Empty: none is. It must not throw.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
+  // What bodies are charged to, as they arrive; outlives the server. Null: nothing.
+  MemoryBudget* memory = nullptr;
 };
 
 struct HttpRequest {
@@ -52,6 +63,7 @@ struct HttpRequest {
   std::string body;
   // The address that it came from; of IPv6 the network, "2001:db8::/64", as a client has all addresses of one.
   std::string peer{};
+  bool has_body = false;  // the head announces one
 
   // The header's value, whatever the case of its name; "" where it is not there.
   std::string_view header(std::string_view name) const;
@@ -70,13 +82,20 @@ class HttpExchange {
  public:
   const HttpRequest& request() const;
   std::string take_body();  // of the request, without a copy
+  // What the request holds of HttpOptions::memory, first of all its body. It ends with the last handle, and not before
+  // the answer was sent. Any thread, one at a time.
+  MemoryCharge& memory() const;
 
   void respond(HttpResponse response) const;
 
   // Sends the head of a chunked response; headers are `response`'s, and its body is the first chunk if not empty.
   void start_stream(HttpResponse response) const;
   void write(std::string_view chunk) const;
+  // Calls back once when all that was written has been sent; never where the client goes before.
+  void on_sent(std::function<void()> callback) const;
   void finish() const;
+  // Ends the connection before the answer's end, so that the client can tell.
+  void break_off() const;
 
   // Called once when the client goes away before the exchange is answered to its end; at once where it has already.
   void on_disconnect(std::function<void()> callback) const;

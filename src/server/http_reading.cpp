@@ -55,7 +55,7 @@ auto woken_by(net::cancellation_signal& signal) {
 }  // namespace
 
 struct HttpSession::Reader {
-  explicit Reader(const HttpOptions& options) {
+  explicit Reader(const HttpOptions& options) : memory(options.memory) {
     parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
     parser.body_limit(options.max_body_bytes);
   }
@@ -66,6 +66,7 @@ struct HttpSession::Reader {
   bool begun = false;           // the head's first byte has arrived
   HttpRequest request{};
   bool expects_continue = false;
+  MemoryCharge memory;  // of the body
 };
 
 HttpSession::Task<void> HttpSession::serve(bool refused) {
@@ -83,15 +84,16 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
 
 // One request and its answer. False: the connection ends.
 HttpSession::Task<bool> HttpSession::serve_one() {
-  const bool asked = co_await read_request();
-  if (!asked) co_return false;
-  call_handler();
+  const Asked asked = co_await read_request();
+  if (asked == Asked::kNothing) co_return false;
+  if (asked == Asked::kWhole) call_handler();
   while (!lost_ && (exchange_ != nullptr || unsent() > 0)) co_await watch();
   co_return keep_alive_ && !lost_;
 }
 
-// Reads a whole request into exchange_. False: there is none, or it was wrong and got an error.
-HttpSession::Task<bool> HttpSession::read_request() {
+// Reads a whole request into exchange_, or answers it by its head. kNothing: there is none, or it was wrong and got an
+// error.
+HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   head_lines_.clear();
   http_1_1_ = true;
   head_only_ = false;
@@ -102,21 +104,23 @@ HttpSession::Task<bool> HttpSession::read_request() {
 
   Reader reader(sessions_.options);
   const bool head = co_await parse(reader, false);
-  if (!head || !accept_head(reader)) co_return false;
+  if (!head || !accept_head(reader)) co_return Asked::kNothing;
+  if (answer_head(reader)) co_return Asked::kAnswered;
 
   set(read_deadline_, sessions_.options.body_timeout_s);
   if (reader.expects_continue && in_.empty() && !reader.parser.is_done()) send(kContinue);
   const bool whole = co_await parse(reader, true);
-  if (!whole) co_return false;
+  if (!whole || !charge_body(reader)) co_return Asked::kNothing;
   read_deadline_.at = Clock::time_point::max();
 
   exchange_ = std::make_shared<HttpExchange::State>();
   exchange_->request = std::move(reader.request);
   exchange_->request.body = std::move(reader.parser.get().body());
   exchange_->request.peer = peer_;
+  exchange_->memory = std::move(reader.memory);
   exchange_->session = this;
   ++sessions_.answering;
-  co_return true;
+  co_return Asked::kWhole;
 }
 
 // Reads and parses up to the head's end, or the request's. False: the connection ends.
@@ -136,6 +140,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
       if (!whole) reader.head_bytes += parsed;
       if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
+      if (whole && !charge_body(reader)) co_return false;
       if (!error) continue;
       if (error == http::error::need_more && whole && in_.size() > kMaxChunkHead) error = http::error::bad_chunk;
     }
@@ -270,11 +275,60 @@ bool HttpSession::accept_head(Reader& reader) {
       return refuse(417, fmt::format("'Expect: {}' cannot be met; '100-continue' can", expected));
     reader.expects_continue = http_1_1_;
   }
+  request.has_body = !coding.empty() || reader.parser.content_length().value_or(0) > 0;
   return true;
 }
 
+// Answers what the head alone decides: refusals, OPTIONS, and bodies for which there is no memory. False: the body is
+// to be read.
+bool HttpSession::answer_head(Reader& reader) {
+  const bool options = reader.request.method == "OPTIONS";
+  std::optional<HttpResponse> answer;
+  if (options) {
+    if (!head_lines_.empty() && is_preflight(reader.request)) head_lines_ += preflight_lines(reader.request);
+    answer = HttpResponse{.status = 204, .body = {}, .headers = {}};
+    answer->headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
+  } else if (sessions_.options.check_head) {
+    answer = sessions_.options.check_head(reader.request);
+  }
+  bool own = options;
+  if (!answer) {
+    const std::uint64_t announced = reader.parser.content_length().value_or(0);
+    if (announced > sessions_.options.max_body_bytes) return false;  // the parser refuses it
+    const ApiStatus fits = reader.memory.check(static_cast<std::int64_t>(announced));
+    if (fits.ok()) return false;
+    answer = fits.error().to_response();
+    own = true;
+  }
+  keep_alive_ = keep_alive_ && skip_body(reader);
+  if (own) tell_own_answer(answer->status);
+  send_answer(*std::move(answer));
+  return true;
+}
+
+// Removes the body of a request that is answered without it. False: it has not all arrived, and the connection has to
+// end.
+bool HttpSession::skip_body(Reader& reader) {
+  if (!reader.request.has_body) return true;
+  const std::uint64_t length = reader.parser.content_length().value_or(UINT64_MAX);
+  if (length > in_.size()) return false;
+  in_.erase(0, static_cast<std::size_t>(length));
+  return true;
+}
+
+// Charges what has arrived of the body. A length that is not announced makes the body's memory grow by doubling, and
+// the old half is there while it is copied. False: the request was refused.
+bool HttpSession::charge_body(Reader& reader) {
+  if (!reader.request.has_body) return true;
+  const std::string& body = reader.parser.get().body();
+  std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
+  // In steps, and with the buffer that it is received in.
+  if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
+  const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
+  return charged.ok() || refuse(charged.error());
+}
+
 void HttpSession::call_handler() {
-  if (exchange_->request.method == "OPTIONS") return answer_options();
   try {
     sessions_.handler(HttpExchange(exchange_));
     return;
@@ -284,13 +338,6 @@ void HttpSession::call_handler() {
     log_error("http", "a handler threw");
   }
   fail_exchange();
-}
-
-void HttpSession::answer_options() {
-  if (!head_lines_.empty() && is_preflight(exchange_->request)) head_lines_ += preflight_lines(exchange_->request);
-  HttpResponse response{.status = 204, .body = {}, .headers = {}};
-  response.headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
-  respond_instead(response);
 }
 
 }  // namespace tessera

@@ -58,7 +58,8 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
     : sessions_(sessions),
       socket_(std::move(socket)),
       read_deadline_{net::steady_timer(sessions.io), &HttpSession::read_deadline_passed},
-      write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose} {
+      write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose},
+      backlog_(sessions.options.memory) {
   peer_ = peer_of(socket_);
   sessions_.alive.insert(this);
 }
@@ -98,10 +99,13 @@ void HttpSession::lose() {
   read_deadline_.timer.cancel();
   write_deadline_.timer.cancel();
   wake_.emit(net::cancellation_type::total);
+  backlog_.release();
+  unsent_ = nullptr;
   if (exchange_ == nullptr) return;
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
   exchange->session = nullptr;
   exchange->lost = true;
+  exchange->on_sent = nullptr;
   --sessions_.answering;
   // Posted, because the handler may be in the middle of write().
   if (exchange->on_disconnect) {
@@ -146,16 +150,21 @@ bool HttpSession::refuse(const ApiError& error) {
   log_debug("http", "refused: {}", error.message);
   // A part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
-  const HttpResponse response = error.to_response();
-  const std::string head = head_of(response, {.length = response.body.size()});
+  HttpResponse response = error.to_response();
   tell_own_answer(response.status);
-  send(head_only_ ? head : head + response.body);
+  send_answer(std::move(response));
   return false;
 }
 
-void HttpSession::respond_instead(const HttpResponse& response) {
+void HttpSession::send_answer(HttpResponse response) {
+  std::string head = head_of(response, {.length = response.body.size()});
+  const bool bare = head_only_ || response.status == 204;
+  send_whole(std::move(head), bare ? std::string() : std::move(response.body));
+}
+
+void HttpSession::respond_instead(HttpResponse response) {
   tell_own_answer(response.status);
-  respond(response);
+  respond(std::move(response));
 }
 
 void HttpSession::tell_own_answer(int status) const {
@@ -177,12 +186,10 @@ void HttpSession::fail_exchange() {
   respond_instead(fault(500, "the server failed at this request").to_response());
 }
 
-void HttpSession::respond(const HttpResponse& response) {
+void HttpSession::respond(HttpResponse response) {
   if (exchange_->started) return;
   exchange_->started = true;
-  std::string message = head_of(response, {.length = response.body.size()});
-  if (!head_only_ && response.status != 204) message += response.body;
-  send(message);
+  send_answer(std::move(response));
   end_exchange();
 }
 
@@ -209,7 +216,24 @@ void HttpSession::write(std::string_view data) {
     lose();
   } else {
     send_body(data);
+    if (lost_ || unsent() <= kKeptBuffer) return;
+    // What an answer may take was charged ahead; what a slow client leaves beyond is charged here.
+    if (static_cast<std::int64_t>(out_.capacity()) <= exchange_->memory.bytes()) return;
+    if (backlog_.set(static_cast<std::int64_t>(out_.capacity())).ok()) return;
+    log_debug("http", "dropped a client with {} bytes unsent, for which no memory is left", unsent());
+    lose();
   }
+}
+
+void HttpSession::on_sent(std::function<void()> callback) {
+  exchange_->on_sent = std::move(callback);
+  if (unsent() == 0) call_on_sent();
+}
+
+// Posted, because the handler may be in the middle of write().
+void HttpSession::call_on_sent() {
+  if (exchange_ == nullptr || !exchange_->on_sent) return;
+  net::post(sessions_.io, [callback = std::exchange(exchange_->on_sent, nullptr)] { call_guarded(callback); });
 }
 
 void HttpSession::finish() {
@@ -224,7 +248,9 @@ void HttpSession::end_exchange() {
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
   exchange->session = nullptr;
   exchange->on_disconnect = nullptr;
+  exchange->on_sent = nullptr;
   --sessions_.answering;
+  if (unsent() > 0) unsent_ = exchange;
   if (unsent() == 0) wake_.emit(net::cancellation_type::total);
   if (sessions_.one_ended) sessions_.one_ended();
 }
@@ -242,6 +268,17 @@ void HttpSession::send_body(std::string_view data) {
   if (lost_) return;
   make_room();
   append_body_chunk(out_, data);
+  if (!socket_full_) flush();
+}
+
+// A large body becomes the buffer, without a copy, where nothing else is in it.
+void HttpSession::send_whole(std::string head, std::string body) {
+  if (body.size() <= kKeptBuffer) return send(head += body);
+  send(head);
+  if (lost_) return;
+  if (unsent() > 0) return send(body);
+  out_ = std::move(body);
+  sent_ = 0;
   if (!socket_full_) flush();
 }
 
@@ -265,6 +302,9 @@ void HttpSession::flush() {
   sent_ = 0;
   if (out_.capacity() > kKeptBuffer) out_.shrink_to_fit();
   write_deadline_.at = Clock::time_point::max();
+  backlog_.release();
+  unsent_ = nullptr;
+  call_on_sent();
   if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
 }
 

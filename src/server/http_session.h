@@ -21,6 +21,7 @@
 #include "tessera/server/api_error.h"
 #include "tessera/server/http.h"
 #include "tessera/server/http_message.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 
@@ -43,10 +44,12 @@ struct HttpSessions {
 class HttpExchange::State {
  public:
   HttpRequest request{};
+  MemoryCharge memory{};
   HttpSession* session = nullptr;  // null: the answer has ended, or the client has gone
   bool started = false;            // respond() or start_stream()
   bool lost = false;               // the client went before the answer's end
   std::function<void()> on_disconnect{};
+  std::function<void()> on_sent{};
 };
 
 // Runs a callback; an exception is logged.
@@ -73,14 +76,15 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void lose();
 
   // HttpExchange's. Precondition: the exchange has not ended.
-  void respond(const HttpResponse& response);
+  void respond(HttpResponse response);
   void start_stream(const HttpResponse& response);
   void write(std::string_view data);
+  void on_sent(std::function<void()> callback);
   void finish();
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Reader;  // the parser, and the fields of the head
+  struct Reader;  // the parser, the fields of the head, and the body's charge
 
   // A time that can be moved cheaply, and the function that is called when it passes.
   struct Deadline {
@@ -97,10 +101,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   template <class T>
   using Task = boost::asio::awaitable<T>;
   enum class Read { kData, kEnd, kWoken, kLost };
+  enum class Asked { kWhole, kAnswered, kNothing };
   void spawn(bool refused);
   Task<void> serve(bool refused);
   Task<bool> serve_one();
-  Task<bool> read_request();
+  Task<Asked> read_request();
   Task<bool> parse(Reader& reader, bool whole);
   Task<Read> read_some(std::size_t size);
   Task<void> watch();
@@ -111,12 +116,16 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool has_arrived();
   bool refuse_unparsed(boost::system::error_code error);
   bool accept_head(Reader& reader);
+  bool answer_head(Reader& reader);
+  bool skip_body(Reader& reader);
+  bool charge_body(Reader& reader);
   void call_handler();
-  void answer_options();
 
   // The writing side.
   // Answers the exchange in the handler's place.
-  void respond_instead(const HttpResponse& response);
+  void respond_instead(HttpResponse response);
+  // Answers a request that is no exchange.
+  void send_answer(HttpResponse response);
   void tell_own_answer(int status) const;
   // Answers a request that never became an exchange, and closes the connection. Returns false.
   bool refuse(const ApiError& error);
@@ -126,6 +135,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);
   void send_body(std::string_view data);
+  void send_whole(std::string head, std::string body);
+  void call_on_sent();
   void make_room();
   void flush();
   void wait_for_room();
@@ -155,6 +166,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::size_t sent_ = 0;
   bool socket_full_ = false;  // and a wait for room is under way
   Deadline write_deadline_;
+  std::shared_ptr<HttpExchange::State> unsent_;  // whose answer is complete and not sent to its end
+  MemoryCharge backlog_;                         // of a stream's events that the client has not taken
 };
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -88,23 +89,22 @@ ApiError too_many_tokens(const GivenImage& image, std::int32_t width, std::int32
   return error;
 }
 
-// Counts the memory until the last one who holds the image has let it go.
-ApiResult<std::shared_ptr<const Patches>> hold(const ImageInput& input, Patches patches) {
-  const auto bytes = static_cast<std::int64_t>(patches.values.size() * sizeof(float));
-  if (input.held_bytes->fetch_add(bytes) + bytes > input.most_held_bytes) {
-    input.held_bytes->fetch_sub(bytes);
-    return ApiError{.http_status = 503,
-                    .message = "too many images of other requests wait for the engine; come again",
-                    .type = "server_error",
-                    .param = {},
-                    .code = "service_unavailable",
-                    .retry_after_s = 1};
-  }
-  return std::shared_ptr<const Patches>(new Patches(std::move(patches)),
-                                        [held = input.held_bytes, bytes](const Patches* done) {
-                                          delete done;
-                                          held->fetch_sub(bytes);
-                                        });
+// Keeps the charge until the last one who holds the image has let it go.
+struct ChargedPatches {
+  Patches patches;
+  std::shared_ptr<MemoryBudget> budget;
+  MemoryCharge charge;
+};
+
+std::int64_t bytes_of(const Patches& patches) {
+  return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
+}
+
+// What make_patches takes: the patches, and resized pixels between the two passes and after them.
+std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig& config) {
+  constexpr std::int64_t kColours = 3;
+  const std::int64_t pixels = grid.patches() * config.patch_size * config.patch_size;
+  return pixels * kColours * (config.temporal_patch_size * static_cast<std::int64_t>(sizeof(float)) + 2);
 }
 
 // The images of one request. Threads take them in their order, so that those before one that fails are all looked at:
@@ -186,31 +186,59 @@ class Preparation {
   }
 
   // URLs one after another: how many are fetched at a time is the server's limit, which one request is not to take.
-  ApiResult<std::string> read(const GivenImage& image) {
-    std::unique_lock<std::mutex> lock(fetching_, std::defer_lock);
-    if (!has_scheme(image.text, kScheme)) lock.lock();
+  ApiResult<std::string> read(const GivenImage& image, MemoryCharge& memory) {
+    if (has_scheme(image.text, kScheme)) {
+      TRY(hold(memory, std::ssize(image.text)));
+      return read_bytes(input_, image);
+    }
+    const std::lock_guard<std::mutex> lock(fetching_);
+    TRY(hold(memory, std::max(input_.limits.most_bytes, static_cast<std::int64_t>(image.text.size()))));
     return read_bytes(input_, image);
+  }
+
+  ApiStatus hold(MemoryCharge& memory, std::int64_t bytes) const { return memory.set(bytes, held_); }
+
+  // The image within its limits. `memory` holds the file and what decoding takes.
+  ApiResult<Image> decode(const GivenImage& image, std::string_view bytes, MemoryCharge& memory) const {
+    std::optional<ApiError> refused;
+    const std::function<Status(std::int64_t)> take_memory = [&](std::int64_t pixels) {
+      ApiStatus held = hold(memory, std::ssize(bytes) + pixels);
+      if (held.ok()) return ok_status();
+      refused = std::move(held.error());
+      return resource_exhausted(refused->message);
+    };
+    DecodeLimits limits = input_.limits;
+    limits.take_memory = &take_memory;
+    Result<Image> pixels = decode_image(bytes_of(bytes), limits);
+    if (refused) return *std::move(refused);
+    if (!pixels.ok()) return wrong_image(image, pixels.status().message());
+    return *std::move(pixels);
   }
 
   ApiStatus prepare(const GivenImage& image, OneImage& result) {
     const auto named = [&](const Status& status) { return wrong_image(image, status.message()); };
-    const std::string bytes = TRY(read(image));
-    const Result<Image> pixels = decode_image(bytes_of(bytes), input_.limits);
-    if (!pixels.ok()) return named(pixels.status());
+    MemoryCharge memory(input_.memory.get());
+    const std::string bytes = TRY(read(image, memory));
+    const Image pixels = TRY(decode(image, bytes, memory));
     const ImageProcessorConfig config = processor_of(input_, image);
     // Before memory is taken for the resized pixels.
-    const Result<PatchGrid> grid = patch_grid(pixels->width, pixels->height, config);
+    const Result<PatchGrid> grid = patch_grid(pixels.width, pixels.height, config);
     if (!grid.ok()) return named(grid.status());
-    result.width = pixels->width;
-    result.height = pixels->height;
+    result.width = pixels.width;
+    result.height = pixels.height;
     result.tokens = grid->tokens(config.merge_size);
     if (tokens_.fetch_add(result.tokens) + result.tokens > most_tokens_) {
       stop_ = true;  // run() says which image was too much
       return api_ok();
     }
-    Result<Patches> patches = make_patches(*pixels, config);
+    TRY(hold(memory, std::ssize(bytes) + std::ssize(pixels.rgb) + bytes_of_patches(*grid, config)));
+    Result<Patches> patches = make_patches(pixels, config);
     if (!patches.ok()) return named(patches.status());
-    result.patches = TRY(hold(input_, *std::move(patches)));
+    TRY(hold(memory, bytes_of(*patches)));
+    held_ += bytes_of(*patches);
+    const auto charged = std::make_shared<ChargedPatches>(
+        ChargedPatches{.patches = *std::move(patches), .budget = input_.memory, .charge = std::move(memory)});
+    result.patches = std::shared_ptr<const Patches>(charged, &charged->patches);
     return api_ok();
   }
 
@@ -221,6 +249,7 @@ class Preparation {
   std::mutex fetching_;
   std::atomic<std::size_t> next_ = 0;
   std::atomic<std::int64_t> tokens_ = 0;
+  std::atomic<std::int64_t> held_ = 0;  // bytes of the images that are ready
   std::atomic<bool> stop_ = false;
 };
 

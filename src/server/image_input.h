@@ -19,6 +19,7 @@
 #include "tessera/image/patches.h"
 #include "tessera/image/processor_config.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/url_fetch.h"
 
 namespace tessera {
@@ -33,9 +34,9 @@ struct ImageInput {
   std::int64_t most_images = 16;                              // of a prompt
   DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // of one image
   std::shared_ptr<const UrlFetcher> fetcher{};                // null: URLs are refused
-  // Memory of prepared images that the engine has not done with, of all requests.
-  std::int64_t most_held_bytes = std::int64_t{8} << 30;
-  std::shared_ptr<std::atomic<std::int64_t>> held_bytes = std::make_shared<std::atomic<std::int64_t>>(0);
+  // What images are charged to: files and pixels while they are prepared, then the patches until the engine has done
+  // with them.
+  std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
   // Threads that requests of several images may take beside their own, of all requests: one a core.
   std::shared_ptr<std::atomic<int>> free_threads =
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
@@ -63,7 +64,7 @@ using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
 // Fetches, decodes, resizes; several images at once where threads are free. Slow: not for the I/O thread. Errors: 400
 // that names the image's field, for what is no image, beyond a limit, or comes to more than `most_tokens` together with
-// those before it; 429 and 503 where the server has too much to do with other requests' images.
+// those before it; 429 where too many are being fetched; those of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // The same of one file's content.

@@ -115,9 +115,9 @@ TEST(ImageRequests, MemoryIsGivenBackWithTheLastRequest) {
   const ServedModel model = vision_model();
   {
     const ApiJob job = prepared(prepare_chat, image_chat(image_part(data_url(ppm(56, 56)))), model);
-    EXPECT_EQ(model.images->held_bytes->load(), 16 * 3 * 2 * 14 * 14 * 4);
+    EXPECT_EQ(model.images->memory->used(), 16 * 3 * 2 * 14 * 14 * 4);
   }
-  EXPECT_EQ(model.images->held_bytes->load(), 0);
+  EXPECT_EQ(model.images->memory->used(), 0);
 }
 
 TEST(ImageRequests, TextsAloneStayAsTheyWere) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tessera/base/json.h"
 
@@ -45,6 +46,8 @@ class JsonWriter {
   const std::string& text() const { return out_; }
   // Returns the text and resets the writer.
   std::string take();
+  // Returns the text so far; what is written next continues it.
+  std::string take_part() { return std::exchange(out_, {}); }
   // Resets the writer, and keeps its memory.
   void clear();
 

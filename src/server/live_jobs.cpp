@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,10 @@
 
 namespace tessera {
 namespace {
+
+// Of a large body: below what a connection's buffer keeps.
+constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 
 ApiError error_of(const RequestEvent& event) {
   if (event.finish != FinishReason::kTimeout) return api_error(event.error);
@@ -95,6 +100,7 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     job.output_tokens += std::ssize(event.end->output_ids);
     job.most_output_tokens = std::max<std::int64_t>(job.most_output_tokens, std::ssize(event.end->output_ids));
   }
+  if (stream_.capacity() > kKeptStream) stream_ = {};
   stream_.clear();
   job.job.answer->on_event(place.index, event.event, event.end.get(), stream_);
   if (const Status failure = job.job.answer->failure(); !failure.ok()) {
@@ -140,18 +146,34 @@ void LiveJobs::send(Job& job, std::string_view data) const {
 void LiveJobs::end(const std::shared_ptr<Job>& job) {
   job->dropped = true;
   metrics_.call_ended(job->most_output_tokens);
-  const auto respond = [job](std::string body) {
-    job->call.respond_json(std::move(body), job->summary("done"), job->job.note);
-  };
   if (job->job.stream) {
     send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
     job->call.finish(job->summary("done"));
-  } else if (job->job.answer->has_large_body()) {
-    hooks_.build_elsewhere(
-        job->call, [job] { return job->job.answer->body(); }, respond);
+  } else if (std::optional<JsonParts> parts = job->job.answer->large_body()) {
+    build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
   } else {
-    respond(job->job.answer->body());
+    job->call.respond_json(job->job.answer->body(), job->summary("done"), job->job.note);
   }
+}
+
+void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const {
+  hooks_.build_elsewhere(
+      job->call, [parts] { return parts->next(kPartBytes); },
+      [this, job, parts](const std::string& part) { send_part(job, parts, part); });
+}
+
+// A body of one part is sent with its length.
+void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+                         const std::string& part) const {
+  const bool first = !std::exchange(job->streaming, true);
+  if (first && parts->done()) return job->call.respond_json(part, job->summary("done"), job->job.note);
+  if (first) {
+    job->call.start_json(part, job->job.note);
+  } else {
+    job->call.write(part);
+  }
+  if (parts->done()) return job->call.finish(job->summary("done"));
+  job->call.on_sent([this, job, parts] { build_part(job, parts); });
 }
 
 void LiveJobs::fail_all(const ApiError& error) {

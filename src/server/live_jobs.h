@@ -22,8 +22,8 @@ class LiveJobs {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
-    // Builds the body of the call's answer elsewhere, then calls `then` with it on the I/O thread. Where that fails it
-    // refuses the call instead.
+    // Builds a part of the body of the call's answer elsewhere, then calls `then` with it on the I/O thread. Where
+    // that fails it fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
   };
@@ -50,6 +50,10 @@ class LiveJobs {
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data) const;
   void end(const std::shared_ptr<Job>& job);
+  // Builds the next part of a large body, and sends it once the one before was sent.
+  void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const;
+  void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+                 const std::string& part) const;
   void fail(Job& job, const ApiError& error);
   // Forgets the job's tickets and cancels its requests that still run.
   void drop(Job& job);

@@ -31,7 +31,18 @@ class EchoAnswer : public Answer {
   }
   std::string last_events() override { return server_sent_event("last"); }
   std::string body() override { return text_; }
-  bool has_large_body() const override { return large_; }
+  std::optional<JsonParts> large_body() override {
+    if (!large_) return std::nullopt;
+    JsonParts parts;
+    return parts.each(parts_, [this](JsonWriter& json, std::size_t i) {
+      if (i == fails_at_) throw std::runtime_error("no memory");
+      json.raw(parts_ == 1 ? text_ : std::string(kPart, static_cast<char>('a' + i)));
+    });
+  }
+
+  static constexpr std::size_t kPart = 200'000;
+  std::size_t parts_ = 1;
+  std::size_t fails_at_ = SIZE_MAX;
 
  private:
   bool large_;
@@ -41,30 +52,43 @@ class EchoAnswer : public Answer {
 // Every call becomes a job of two requests; the test plays the engine.
 class Jobs {
  public:
-  explicit Jobs(bool stream, bool large = false)
-      : server_([this, stream, large](HttpExchange exchange) {
+  explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX)
+      : server_([this, stream, large, parts, fails_at](HttpExchange exchange) {
           ApiJob job{.id = "job", .requests = std::vector<Request>(2), .stream = stream};
-          job.answer = std::make_unique<EchoAnswer>(large);
+          auto answer = std::make_unique<EchoAnswer>(large);
+          answer->parts_ = parts;
+          answer->fails_at_ = fails_at;
+          job.answer = std::move(answer);
           jobs_->start(Call(std::move(exchange), "/test", metrics_, /*logged=*/false), std::move(job));
         }) {
-    LiveJobs::Hooks hooks{
-        .submit =
-            [this](Ticket ticket, const Request&) {
-              const std::lock_guard lock(mutex_);
-              submitted_.push_back(ticket);
-            },
-        .cancel =
-            [this](Ticket ticket) {
-              const std::lock_guard lock(mutex_);
-              cancelled_.push_back(ticket);
-            },
-        .build_elsewhere = [](const Call&, const std::function<std::string()>& build,
-                              const std::function<void(std::string)>& then) { then("elsewhere " + build()); }};
+    LiveJobs::Hooks hooks{.submit =
+                              [this](Ticket ticket, const Request&) {
+                                const std::lock_guard lock(mutex_);
+                                submitted_.push_back(ticket);
+                              },
+                          .cancel =
+                              [this](Ticket ticket) {
+                                const std::lock_guard lock(mutex_);
+                                cancelled_.push_back(ticket);
+                              },
+                          .build_elsewhere =
+                              [this, parts](const Call& call, const std::function<std::string()>& build,
+                                            const std::function<void(std::string)>& then) {
+                                ++built_;
+                                std::string part;
+                                try {
+                                  part = build();
+                                } catch (const std::exception& e) {
+                                  return call.fail(api_error(internal_error(e.what())));
+                                }
+                                then((parts == 1 ? "elsewhere " : "") + part);
+                              }};
     jobs_.emplace(std::move(hooks), metrics_);
     client.send(get("/test"));
     EXPECT_TRUE(eventually([this] { return submitted().size() == 2; }));
   }
 
+  int built() const { return built_; }
   std::vector<Ticket> submitted() const {
     const std::lock_guard lock(mutex_);
     return submitted_;
@@ -87,6 +111,7 @@ class Jobs {
   mutable std::mutex mutex_;
   std::vector<Ticket> submitted_;
   std::vector<Ticket> cancelled_;
+  std::atomic<int> built_ = 0;
   ServerMetrics metrics_{MetricsStyle::kSglang, "demo"};
   std::optional<LiveJobs> jobs_;
   testing::TestServer server_;
@@ -109,6 +134,37 @@ TEST(LiveJobs, LargeBodiesAreBuiltElsewhere) {
   jobs.event(0, "a", FinishReason::kStop);
   jobs.event(1, "b", FinishReason::kStop);
   EXPECT_EQ(jobs.client.read_reply().body, "elsewhere ab");
+}
+
+TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
+  Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_TRUE(reply.has_line("Transfer-Encoding: chunked")) << reply.head;
+  EXPECT_TRUE(reply.has_line("Content-Type: application/json")) << reply.head;
+  EXPECT_EQ(reply.body.size(), 3 * EchoAnswer::kPart + 2) << "with the commas between them";
+}
+
+// A client that reads nothing: its socket takes some parts, and the others are not built.
+TEST(LiveJobs, PartsWaitForASlowClient) {
+  constexpr std::size_t kParts = 400;
+  Jobs jobs(/*stream=*/false, /*large=*/true, kParts);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_TRUE(eventually([&] { return jobs.built() > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(jobs.built(), static_cast<int>(kParts) / 2);
+  EXPECT_EQ(jobs.client.read_reply().body.size(), kParts * (EchoAnswer::kPart + 1) - 1);
+}
+
+TEST(LiveJobs, PartsThatFailBreakTheAnswerOff) {
+  Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, /*fails_at=*/1);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  const std::string all = jobs.client.read_to_end();
+  EXPECT_THAT(all, ::testing::StartsWith("HTTP/1.1 200 "));
+  EXPECT_FALSE(all.ends_with("0\r\n\r\n")) << "the client can tell";
 }
 
 TEST(LiveJobs, StreamsEndWithDone) {

@@ -109,6 +109,7 @@ struct ServerMetrics::Impl {
   void add_own(Families& families, const EngineStats& stats) const;
   static void add_cache(Families& families, const EngineStats& stats);
   static void add_images(Families& families, const ImageStats& images);
+  static void add_memory(Families& families, const MemoryBudget& memory);
   static void add_replicas(Families& families, std::span<const EngineStats> each);
   void update_throughput(const EngineStats& stats, Clock::time_point now);
 
@@ -173,7 +174,8 @@ ServerLatencies ServerMetrics::latencies() const {
           .request = impl_->request_window.percentiles()};
 }
 
-std::string ServerMetrics::scrape(std::span<const EngineStats> engines, Clock::time_point now) {
+std::string ServerMetrics::scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
+                                  Clock::time_point now) {
   const EngineStats stats = sum_of(engines);
   impl_->update_throughput(stats, now);
   Families families;
@@ -183,6 +185,7 @@ std::string ServerMetrics::scrape(std::span<const EngineStats> engines, Clock::t
     impl_->add_vllm(families, stats);
   }
   impl_->add_own(families, stats);
+  Impl::add_memory(families, memory);
   if (engines.size() > 1) Impl::add_replicas(families, engines);
   return families.text();
 }
@@ -313,6 +316,17 @@ void ServerMetrics::Impl::add_replicas(Families& families, std::span<const Engin
                     of_each([](const EngineStats& stats) { return stats.prompt_tokens; }));
   families.counters("tessera:replica_cached_tokens_total", "Of those, found in its prefix cache.",
                     of_each([](const EngineStats& stats) { return stats.cached_tokens; }));
+}
+
+void ServerMetrics::Impl::add_memory(Families& families, const MemoryBudget& memory) {
+  families.gauge("tessera:request_memory_bytes", "Memory that requests hold: bodies, images, results.", {},
+                 static_cast<double>(memory.used()));
+  families.gauge("tessera:request_memory_limit_bytes", "Memory that they may hold together.", {},
+                 static_cast<double>(memory.limit()));
+  families.counters("tessera:request_memory_refused_total",
+                    "Requests refused because others hold it (503), or because they alone would hold more (413).",
+                    {{{{"status", "503"}}, static_cast<double>(memory.refused_for_now())},
+                     {{{"status", "413"}}, static_cast<double>(memory.refused_for_good())}});
 }
 
 void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {

@@ -15,6 +15,7 @@
 #include "tessera/engine/engine_stats.h"
 #include "tessera/engine/request.h"
 #include "tessera/server/latency_window.h"
+#include "tessera/server/memory_budget.h"
 
 namespace tessera {
 
@@ -56,8 +57,8 @@ class ServerMetrics {
   ServerLatencies latencies() const;
 
   // All metrics as of now, of the engines together and, where they are several, of each. One at least. The throughput
-  // is since the previous scrape.
-  std::string scrape(std::span<const EngineStats> engines,
+  // is since the previous scrape. `memory`: what requests hold.
+  std::string scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:

@@ -253,7 +253,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
 TEST(Metrics, SglangNames) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   observe_known(metrics);
-  const auto found = samples(metrics.scrape(std::array{some_stats()}));
+  const auto found = samples(metrics.scrape(std::array{some_stats()}, MemoryBudget(1000)));
   const auto at = [&](const std::string& name) { return found.at("sglang:" + name + R"({model_name="demo"})"); };
   EXPECT_EQ(at("num_running_reqs"), 3);
   EXPECT_EQ(at("num_queue_reqs"), 2);
@@ -296,7 +296,7 @@ TEST(Metrics, SglangNames) {
 TEST(Metrics, VllmNames) {
   ServerMetrics metrics(MetricsStyle::kVllm, "demo");
   observe_known(metrics);
-  const auto found = samples(metrics.scrape(std::array{some_stats()}));
+  const auto found = samples(metrics.scrape(std::array{some_stats()}, MemoryBudget(1000)));
   const std::string labels = R"(model_name="demo",engine="0")";
   const auto at = [&](const std::string& name) { return found.at("vllm:" + name + "{" + labels + "}"); };
   EXPECT_EQ(at("num_requests_running"), 3);
@@ -337,7 +337,8 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
   const auto start = steady_clock::now() + std::chrono::seconds(1);
   const auto scrape_at = [&](double seconds) {
     const auto now = start + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
-    return samples(metrics.scrape({&stats, 1}, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
+    return samples(metrics.scrape({&stats, 1}, MemoryBudget(1000), now))
+        .at(R"(sglang:gen_throughput{model_name="demo"})");
   };
   scrape_at(0);
   stats.output_tokens = 100;
@@ -350,7 +351,7 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
 
 TEST(Metrics, NamesOfModelsAreQuoted) {
   ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
-  const auto found = samples(metrics.scrape(std::array{idle_stats()}));
+  const auto found = samples(metrics.scrape(std::array{idle_stats()}, MemoryBudget(1000)));
   EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
   EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // there are no pages
 }

@@ -1,4 +1,5 @@
-// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs.
+// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. What that
+// takes is charged to the call's memory.
 //
 // A body of up to kSmallTextBytes begins in the pool of small texts, a larger or compressed one in that of large texts.
 // Where it comes to other work, it is read anew in that work's pool (text_work.h).
@@ -6,7 +7,6 @@
 // Threads: the I/O thread.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -18,6 +18,8 @@
 #include "tessera/server/api_result.h"
 #include "tessera/server/call.h"
 #include "tessera/server/http.h"
+#include "tessera/server/memory_budget.h"
+#include "tessera/server/request_memory.h"
 #include "tessera/server/served_model.h"
 #include "tessera/server/text_pools.h"
 
@@ -45,21 +47,24 @@ class RequestReader {
   void read(Call call, ApiResult<T> (*make)(const ServedModel& model, std::string_view body),
             std::function<void(Call call, ApiResult<T> made)> then) {
     start(std::move(call),
-          [this, make, then = std::move(then)](std::string_view body, const ApiStatus& whole) -> Finish {
+          [this, make, then = std::move(then)](MemoryCharge& memory, std::string_view body,
+                                               const ApiStatus& whole) -> Finish {
             auto made = std::make_shared<ApiResult<T>>(whole.ok() ? guarded<T>([&] { return make(model_, body); })
                                                                   : ApiResult<T>(whole.error()));
+            if (made->ok()) {
+              ApiStatus held = memory.set(held_bytes(**made, model_.vocab_size, model_.hidden_size));
+              if (!held.ok()) *made = std::move(held.error());
+            }
             return [then, made](Call done) { then(std::move(done), std::move(*made)); };
           });
   }
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes something of the body, or of the error that kept it from being inflated.
-  using Make = std::function<Finish(std::string_view body, const ApiStatus& whole)>;
+  // Makes something of the body, or of the error that kept it from being inflated or read. `memory` is the call's, and
+  // holds what was made then.
+  using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;
-
-  // Bodies of more than kSmallTextBytes that wait for a thread, or are being read.
-  static constexpr std::size_t kMaxLargeBytes = std::size_t{256} << 20;
 
   void start(Call call, Make make);
   void place(const std::shared_ptr<Reading>& reading, TextWork work);
@@ -69,7 +74,6 @@ class RequestReader {
   std::size_t max_body_bytes_;
   TextPools& pools_;
   HttpServer& http_;
-  std::shared_ptr<std::atomic<std::size_t>> large_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 }  // namespace tessera

@@ -65,7 +65,10 @@ class RerankAnswer : public Answer {
     return json.end_array().end_object().take();
   }
 
-  bool has_large_body() const override { return true; }
+  std::optional<JsonParts> large_body() override {
+    JsonParts whole;
+    return whole.once([this](JsonWriter& json) { json.raw(body()); });
+  }
 
  private:
   RerankStyle style_;

@@ -1,4 +1,5 @@
 #include "tessera/server/served_model.h"
+#include "tessera/server/request_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -97,6 +98,8 @@ ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool 
     return unsupported_field(param, "the model was loaded without a tokenizer; accepted: token ids");
   }
   TRY(take_on_text(text.size()));
+  MemoryCharge charge(memory.get());
+  TRY(charge.set(encoding_bytes(text.size())));
   Result<std::vector<TokenId>> ids = tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
   if (!ids.ok()) return invalid_field(param, ids.status().message());
   return *std::move(ids);

@@ -35,6 +35,7 @@ struct ServedModel {
   std::optional<EmbeddingConfig> embedding{};  // how it makes embeddings; none: it makes none
   std::int64_t num_labels = 0;                 // of a classifier; 0: none
   std::optional<ImageInput> images{};          // none: it reads no images
+  std::shared_ptr<MemoryBudget> memory{};      // what tokenising is charged to; null: nothing
   GenerationConfig generation{};               // defaults of what a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // for requests with tools, where the model has one of its own

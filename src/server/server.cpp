@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/replicas.h"
 #include "tessera/server/api_fields.h"
 #include "tessera/server/body_check.h"
@@ -18,10 +19,12 @@
 #include "tessera/server/embedding_request.h"
 #include "tessera/server/engine_state.h"
 #include "tessera/server/event_queue.h"
+#include "tessera/server/freed_memory.h"
 #include "tessera/server/generate_request.h"
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/health_probe.h"
 #include "tessera/server/live_jobs.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/page.h"
 #include "tessera/server/request_reader.h"
 #include "tessera/server/rerank_request.h"
@@ -71,6 +74,13 @@ struct Server::Impl {
   Status start() {
     const Timeline::Clock::time_point began = Timeline::Clock::now();
     model = TRY(ServedModel::create(options, engine));
+    const std::int64_t bytes = options.request_memory_bytes > 0
+                                   ? options.request_memory_bytes
+                                   : MemoryBudget::default_bytes(read_host_memory().available_bytes);
+    memory = std::make_shared<MemoryBudget>(bytes);
+    model.memory = memory;
+    if (model.images) model.images->memory = memory;
+    log_info("memory", "requests may hold {:.2f} GB", static_cast<double>(bytes) * 1e-9);
     model.requires_name = true;
     warn_of_tools();
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
@@ -80,6 +90,8 @@ struct Server::Impl {
     if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMaxImageBodyBytes);
     HttpOptions http_options = options.http;
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
+    http_options.check_head = [this](const HttpRequest& head) { return check_head(head); };
+    http_options.memory = memory.get();
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
@@ -92,6 +104,9 @@ struct Server::Impl {
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
                   options.api_keys);
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
+    freed.emplace(
+        *memory, [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
+        [this](std::function<void()> task) { pools->post(TextWork::kSmall, std::move(task)); });
     return ok_status();
   }
 
@@ -135,45 +150,54 @@ struct Server::Impl {
                               [this, call, build = std::move(build), then = std::move(then)]() mutable {
                                 auto built = guarded<std::string>([&]() -> ApiResult<std::string> { return build(); });
                                 http->post([call, built = std::move(built), then = std::move(then)]() mutable {
-                                  if (!built.ok()) return call.refuse(built.error());
+                                  if (!built.ok()) return call.fail(built.error());
                                   then(*std::move(built));
                                 });
                               });
                 }};
   }
 
-  void handle(HttpExchange exchange) {
-    const HttpRequest& request = exchange.request();
-    ApiResult<const Route*> route = router.find(request.method, request.path);
+  // All that the head decides: key, route, and the body's kind. What is refused here is counted and logged as a Call
+  // is.
+  std::optional<HttpResponse> check_head(const HttpRequest& head) {
+    ApiResult<const Route*> route = router.find(head.method, head.path);
     const std::string_view name = route.ok() ? std::string_view((*route)->path) : kNoRoute;
-    Call call(std::move(exchange), name, *metrics, options.log_requests);
-    const bool open = route.ok() && (*route)->open;
-    if (!open && !options.api_keys.empty() && !holds_key(call.request().header("Authorization"), options.api_keys)) {
-      refuse_key(call);
-    } else if (draining && name != "/health" && name != "/metrics") {
-      call.refuse(*refusal());
-    } else if (route.ok()) {
-      if (const std::optional<HttpResponse> refused = check_body(call.request())) {
-        call.respond(*refused);
-      } else {
-        (*route)->handler(std::move(call));
-      }
-    } else {
-      HttpResponse response = route.error().to_response();
-      if (response.status == 405) response.headers.emplace_back("Allow", router.methods(call.request().path));
-      call.respond(std::move(response), route.error().message);
-    }
+    std::optional<HttpResponse> refused = refuse_head(head, route, name);
+    if (!refused) return std::nullopt;
+    metrics->answered(name, refused->status);
+    if (options.log_requests) log_info("server", "{} {} {} by its head", head.method, name, refused->status);
+    return refused;
   }
 
-  static void refuse_key(const Call& call) {
-    const ApiError error{
-        .http_status = 401,
-        .message = "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\"",
-        .param = {},
-        .code = "invalid_api_key"};
-    HttpResponse response = error.to_response();
+  std::optional<HttpResponse> refuse_head(const HttpRequest& head, ApiResult<const Route*>& route,
+                                          std::string_view name) const {
+    const bool open = route.ok() && (*route)->open;
+    if (!open && !options.api_keys.empty() && !holds_key(head.header("Authorization"), options.api_keys))
+      return wrong_key();
+    if (draining && name != "/health" && name != "/metrics") return refusal()->to_response();
+    if (route.ok()) return check_body(head);
+    HttpResponse response = route.error().to_response();
+    if (response.status == 405) response.headers.emplace_back("Allow", router.methods(head.path));
+    return response;
+  }
+
+  static HttpResponse wrong_key() {
+    HttpResponse response =
+        ApiError{.http_status = 401,
+                 .message = "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\"",
+                 .param = {},
+                 .code = "invalid_api_key"}
+            .to_response();
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    call.respond(std::move(response), error.message);
+    return response;
+  }
+
+  // Of a request whose head was let through: it has a route.
+  void handle(HttpExchange exchange) {
+    const Route& route = **router.find(exchange.request().method, exchange.request().path);
+    Call call(std::move(exchange), route.path, *metrics, options.log_requests);
+    freed->request_came();
+    route.handler(std::move(call));
   }
 
   std::optional<ApiError> refusal() const {
@@ -286,7 +310,7 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(replicas->each_stats()) + pool_metrics(*pools);
+    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools);
     call.respond(std::move(response));
   }
 
@@ -301,6 +325,7 @@ struct Server::Impl {
   std::vector<Engine*> engines;
   Engine& engine;  // the first, for what all have alike
   ServedModel model;
+  std::shared_ptr<MemoryBudget> memory;  // images that an engine still has keep it
   Router router;
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
@@ -311,6 +336,7 @@ struct Server::Impl {
   std::optional<Replicas> replicas;
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;
+  std::optional<FreedMemory> freed;
   std::optional<TextPools> pools;
 };
 

@@ -55,11 +55,15 @@ void TextPools::post(TextWork work, const Call& call, std::function<void()> run)
   const TextPool::Id id = pool.post({.client = client_of(call.request(), api_keys_),
                                      .run = std::move(run),
                                      .not_run = [call, &pool](TextPool::NotRun why) {
-                                       if (why == TextPool::NotRun::kFull)
-                                         return call.refuse(pool_is_full(pool.name()));
+                                       if (why == TextPool::NotRun::kFull) return call.fail(pool_is_full(pool.name()));
                                        call.log(499, "the client has left");
                                      }});
   call.on_disconnect([&pool, id] { pool.cancel(id); });
+}
+
+void TextPools::post(TextWork work, std::function<void()> run) {
+  pools_[static_cast<std::size_t>(work)]->post(
+      {.client = "", .run = std::move(run), .not_run = [](TextPool::NotRun) {}});
 }
 
 std::string pool_metrics(const TextPools& pools) {

@@ -21,26 +21,29 @@ void write_entry(JsonWriter& json, const TokenLogprob& token, std::int64_t rank,
   json.key("decoded_token").value(token_text(tokenizer, token.id)).end_object();
 }
 
+void write_alternatives(JsonWriter& json, const TokenLogprobs& token, const Tokenizer* tokenizer) {
+  const auto own = std::find_if(token.top.begin(), token.top.end(),
+                                [&](const TokenLogprob& top) { return top.id == token.token.id; });
+  json.object();
+  write_entry(json, token.token, own != token.top.end() ? own - token.top.begin() + 1 : kNoRank, tokenizer);
+  for (const TokenLogprob& top : token.top) {
+    if (top.id != token.token.id) write_entry(json, top, &top - token.top.data() + 1, tokenizer);
+  }
+  json.end_object();
+}
+
 }  // namespace
 
-void write_prompt_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer) {
-  json.array();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
+void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer) {
+  parts.once([](JsonWriter& json) { json.array(); });
+  parts.each(tokens.size(), [tokens, tokenizer](JsonWriter& json, std::size_t i) {
     if (i == 0) {
       json.null();
-      continue;
+    } else {
+      write_alternatives(json, tokens[i], tokenizer);
     }
-    const TokenLogprobs& token = tokens[i];
-    const auto own = std::find_if(token.top.begin(), token.top.end(),
-                                  [&](const TokenLogprob& top) { return top.id == token.token.id; });
-    json.object();
-    write_entry(json, token.token, own != token.top.end() ? own - token.top.begin() + 1 : kNoRank, tokenizer);
-    for (const TokenLogprob& top : token.top) {
-      if (top.id != token.token.id) write_entry(json, top, &top - token.top.data() + 1, tokenizer);
-    }
-    json.end_object();
-  }
-  json.end_array();
+  });
+  parts.once([](JsonWriter& json) { json.end_array(); });
 }
 
 void write_last_hidden_state(JsonWriter& json, std::span<const float> states, std::int64_t hidden_size) {

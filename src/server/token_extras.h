@@ -6,15 +6,16 @@
 #include <span>
 
 #include "tessera/engine/request.h"
+#include "tessera/server/json_parts.h"
 #include "tessera/server/json_writer.h"
 #include "tessera/text/tokenizer.h"
 
 namespace tessera {
 
-// Writes a list with one entry for each token of the prompt: null for the first one; for others an object with the
+// Adds a list with one entry for each token of the prompt: null for the first one; for others an object with the
 // token and its most probable alternatives, {"<id>": {"logprob", "rank", "decoded_token"}, …}. "rank" counts from 1,
-// and is null for a token that is not among those.
-void write_prompt_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer);
+// and is null for a token that is not among those. Borrows `tokens` and `tokenizer`.
+void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer);
 
 // Writes the last row of `states`, [rows × hidden_size], as a list of numbers: the one that the last token was chosen
 // by.
