@@ -8,8 +8,8 @@
 //     (Pillow clips 16-bit grey, which turns it white);
 //   - CMYK and YCCK in a JPEG are read as Adobe writes them, inverted;
 //   - colour profiles and gamma are ignored.
-// An animated PNG is read as the still image that it has for viewers without animation, a GIF as its first frame, a TIFF
-// as its first picture. An animated WebP is refused.
+// An animated PNG is read as the still image that it has for viewers without animation, a GIF as its first frame, a
+// TIFF as its first picture. An animated WebP is refused.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace tessera::plugin {
 // kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64 bits.
 Result<tessera_plugin_type> to_c(const ir::Type& type);
 // kInvalidArgument for what is no type: an unknown dtype, a rank out of range, a divisor below 1.
-Result<ir::Type> from_c(const tessera_plugin_type& type);
+Result<ir::Type> from_c(const tessera_plugin_type& c);
 // Numbers in the place of symbols.
 tessera_plugin_type type_of(const TensorView& view);
 

@@ -25,8 +25,8 @@ class Answer {
   virtual std::string last_events() { return ""; }
   // After the last event of all requests, of no stream: the body.
   virtual std::string body() = 0;
-  // The same in parts, of an answer whose body may be large or take long enough to hold others' streams up; none of
-  // others. The parts borrow from the answer, which is asked for nothing else then.
+  // Gives the body in parts where it may be large, or take long enough to hold others' streams up; else nothing.
+  // The parts borrow from the answer, which is asked for nothing else then.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
 };
 

@@ -103,7 +103,7 @@ class ChatAnswer : public Answer {
   std::string body() override { return parts().all(); }
 
  private:
-  // Of no stream.
+  // Gives the body of an answer that is not streamed.
   JsonParts parts() {
     JsonParts parts;
     parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });

@@ -156,7 +156,7 @@ class CompletionAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // Of no stream.
+  // Gives the body of an answer that is not streamed.
   JsonParts parts() {
     JsonParts parts;
     parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLimit = 1 << 20;
 
-// Of no budget.
+// Decodes without a memory budget.
 ApiResult<std::string> decoded(std::string body, std::string_view coding, std::size_t max_bytes) {
   MemoryCharge memory;
   return decode_body(std::move(body), coding, max_bytes, memory);

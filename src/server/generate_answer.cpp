@@ -158,7 +158,7 @@ class GenerateAnswer : public Answer {
   }
   static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
 
-  // Of a stream.
+  // Writes one event of a stream.
   void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {
@@ -170,7 +170,7 @@ class GenerateAnswer : public Answer {
     write_end(lists.write_all(json), choice);
   }
 
-  // Of a choice that has ended.
+  // Adds the lists of a choice that has ended.
   void add_lists(JsonParts& parts, const Choice& choice) const {
     if (choice.style.logprobs) {
       parts.once([](JsonWriter& json) { json.key("input_token_logprobs").array(); });

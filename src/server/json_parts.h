@@ -36,7 +36,7 @@ class JsonParts {
     return json_.take_part();
   }
   std::string all() { return next(static_cast<std::size_t>(-1)); }
-  // The same to another writer.
+  // Writes all parts to another writer.
   JsonWriter& write_all(JsonWriter& json) {
     while (!done()) write_next(json);
     return json;

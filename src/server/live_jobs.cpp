@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Of a large body: below what a connection's buffer keeps.
+// A part of a large body is smaller than what a connection's buffer keeps.
 constexpr std::size_t kPartBytes = std::size_t{128} << 10;
 constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 

@@ -52,7 +52,7 @@ class MemoryBudget {
 // What one holder has of a budget. Moved from, it holds nothing and has no budget.
 class MemoryCharge {
  public:
-  // Of no budget: nothing is counted or refused.
+  // Belongs to no budget: nothing is counted or refused.
   MemoryCharge() = default;
   // `budget` outlives it; null: none.
   explicit MemoryCharge(MemoryBudget* budget) : budget_(budget) {}

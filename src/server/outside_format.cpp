@@ -24,7 +24,7 @@ Result<ReasoningText> OutsideReasoning::push(std::string_view text) { return sor
 
 Result<ReasoningText> OutsideReasoning::finish() { return sort(TRY(parser_->finish())); }
 
-ReasoningText OutsideReasoning::sort(std::vector<ChatPiece> pieces) {
+ReasoningText OutsideReasoning::sort(const std::vector<ChatPiece>& pieces) {
   ReasoningText out;
   for (const ChatPiece& piece : pieces) {
     in_reasoning_ = piece.kind == Kind::kReasoning;

@@ -30,7 +30,7 @@ class OutsideReasoning {
  private:
   OutsideReasoning(std::shared_ptr<const ChatFormat> format, std::unique_ptr<ChatParser> parser, bool opened)
       : format_(std::move(format)), parser_(std::move(parser)), in_reasoning_(opened) {}
-  ReasoningText sort(std::vector<ChatPiece> pieces);
+  ReasoningText sort(const std::vector<ChatPiece>& pieces);
 
   std::shared_ptr<const ChatFormat> format_;  // goes behind its parser
   std::unique_ptr<ChatParser> parser_;

@@ -25,7 +25,7 @@ std::int64_t ids_bytes(const List& list) {
   return std::ssize(list) * static_cast<std::int64_t>(sizeof(*list.data()));
 }
 
-// Of one token and its alternatives, as the engine hands it out.
+// Bytes of one token and its alternatives, as the engine hands them out.
 std::int64_t logprobs_bytes(std::int64_t top) {
   return static_cast<std::int64_t>(sizeof(TokenLogprobs)) + 16 + top * static_cast<std::int64_t>(sizeof(TokenLogprob));
 }

@@ -20,7 +20,7 @@ std::int64_t encoding_bytes(std::size_t text_bytes);
 // own. `vocab_size`, `hidden_size`: the model's.
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size);
 
-// The same of an answer that is made already.
+// Bytes of an answer that is made already.
 inline std::int64_t held_bytes(const std::string& answer, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(answer.capacity());
 }

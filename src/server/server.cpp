@@ -192,7 +192,7 @@ struct Server::Impl {
     return response;
   }
 
-  // Of a request whose head was let through: it has a route.
+  // Handles a request whose head was let through, so that it has a route.
   void handle(HttpExchange exchange) {
     const Route& route = **router.find(exchange.request().method, exchange.request().path);
     Call call(std::move(exchange), route.path, *metrics, options.log_requests);

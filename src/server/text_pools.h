@@ -39,7 +39,7 @@ class TextPools {
   // most jobs in it is answered 503 with Retry-After. Where the client leaves before its turn, the job is dropped.
   void post(TextWork work, const Call& call, std::function<void()> run);
 
-  // The same of work that is no call's, and is left out where the pool is full.
+  // Posts work that belongs to no call. It is left out where the pool is full.
   void post(TextWork work, std::function<void()> run);
 
   // [kNumTextWorks]
