@@ -216,7 +216,7 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
 }
 
-// Not invented ones: what an engine captured, dropped and replayed.
+// Checks counters of a real engine: what it captured, dropped and replayed.
 TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = "cpu"};
   options.load_format = LoadFormat::kDummy;
@@ -227,7 +227,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   Engine& engine = **made;
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
-  const auto scrape = [&] { return samples(metrics.scrape(std::array{engine.stats()})); };
+  const auto scrape = [&] { return samples(metrics.scrape(std::array{engine.stats()}, MemoryBudget(1000))); };
   std::map<std::string, double> found = scrape();
   const GraphRunner& prefill = engine.runner().prefill();
   EXPECT_EQ(found.at(R"(tessera:captured_sizes{runner="prefill"})"), 2);
