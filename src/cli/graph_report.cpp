@@ -36,14 +36,16 @@ Json runner_json(const GraphRunner& runner, bool enabled, const std::vector<std:
 }
 
 Json tower_json(const VisionRunner& tower) {
-  Json json = runner_json(tower.runner(), tower.options().graphs);
   Json forwards = Json::array();
+  std::set<std::int64_t> replayed;
   for (const auto& [key, count] : tower.counters().forwards.by_key()) {
+    if (is_replay(key.reason)) replayed.insert(key.size);
     Json entry = Json::object();
     entry.set("size", key.size).set("reason", vision_reason_name(key.reason)).set("count", count.forwards);
     entry.set("images", count.images).set("patches", count.patches).set("padding", count.padding);
     forwards.push_back(std::move(entry));
   }
+  Json json = runner_json(tower.runner(), tower.options().graphs, {replayed.begin(), replayed.end()});
   json.set("forwards", std::move(forwards));
   return json;
 }
