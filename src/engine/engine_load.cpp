@@ -110,8 +110,9 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   texts_ = std::move(read.texts);
   const std::vector<TokenId>& ends = texts_.generation.eos_token_ids;
   end_ids_ = ends.empty() ? config_.eos_token_ids : ends;
-  TRY(check_end_ids(options_.model_path, end_ids_, config_.vocab_size));
-  if (!texts_.tokenizer) {
+  if (texts_.tokenizer) {
+    TRY(check_end_ids(options_.model_path, end_ids_, config_.vocab_size));
+  } else {
     notes_.push_back(without_tokenizer(options_.model_path));
     log_warn("engine", "{}", notes_.back());
   }
