@@ -114,7 +114,6 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
     TRY(check_end_ids(options_.model_path, end_ids_, config_.vocab_size));
   } else {
     notes_.push_back(without_tokenizer(options_.model_path));
-    log_warn("engine", "{}", notes_.back());
   }
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();

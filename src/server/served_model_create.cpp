@@ -8,6 +8,7 @@
 
 #include "tessera/base/hash.h"
 #include "tessera/base/log.h"
+#include "tessera/engine/model_texts.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/reasoning_parser.h"
@@ -126,6 +127,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;
   model.tokenizer = engine.tokenizer();
+  if (model.tokenizer == nullptr) log_warn("server", "{}", without_tokenizer(model.path));
   model.vocab_size = engine.config().vocab_size;
   model.context_length = engine.max_request_tokens();
   model.hidden_size = engine.config().hidden_size;

@@ -188,10 +188,11 @@ class Cache(CliTest):
         self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "tune", "--model-path", LLAMA)
 
     def wait_for_costs(self):
-        """The file of measured costs, once there is one that is JSON."""
+        """The file of measured costs, once it has those of prefill sizes: it is written while they are measured."""
         for _ in range(1200):
             for file in (self.cache / "profiles" / "v1").glob("costs-*.json"):
-                if file.read_text() != "{":
+                text = file.read_text()
+                if text != "{" and json.loads(text)["value"]["prefill"]:
                     return file
             time.sleep(0.1)
         self.fail("no costs were measured")

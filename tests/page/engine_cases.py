@@ -62,7 +62,7 @@ class EngineCases(PageCase):
         page.wait_for("engine.history.length")
         page.evaluate("setConnection = () => {}; showState = () => {}")  # what is drawn now is not drawn over
         page.evaluate(f"ladders.decode.show({{sizes: {SIZES}, to_come: [], dropped: [], enabled: true}})")
-        chart = ".ladder:last-child"
+        chart = ".ladder:nth-child(2)"
         heights = page.evaluate(f"[...document.querySelectorAll('{chart} .pad')].map((bar) => bar.height.baseVal.value)")
         assert len(heights) == 5 and min(heights[1:]) > heights[0] / 6, heights
         assert heights[1] > heights[2] > heights[3] > heights[4], heights

@@ -153,7 +153,7 @@ class Probe:
 
 def measure(port, seconds):
     """Probes by name, after `seconds` beside all loads."""
-    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    chat = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
     probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6})),
               "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1})),
               "health checks": (1, Probe(port, 200, "GET", "/health_generate"))}
