@@ -189,7 +189,7 @@ def main():
                        check=True, stdout=subprocess.DEVNULL)
         (model / "preprocessor_config.json").write_text(json.dumps(
             {"patch_size": 14, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 3136, "max_pixels": 200704}))
-        flags = ["--log-level", "warn", "--context-length", "8192", "--device", "cpu"]
+        flags = ["--log-level", "warn", "--served-model-name", "demo", "--context-length", "8192", "--device", "cpu"]
         with Served(options.tessera, flags, model) as server:
             loads = subprocess.Popen([sys.executable, __file__, options.tessera, "--loads", str(server.port)],
                                      stdout=subprocess.PIPE, text=True)
