@@ -1,4 +1,4 @@
-# Constrained output (src/engine/grammar.h): xgrammar's C++ sources from PyPI (tools/xgrammar.txt), as a static library.
+# Constrained output (src/engine/grammar/grammar.h): xgrammar's C++ sources from PyPI (tools/xgrammar.txt), as a static library.
 # Without them, where pip does not reach PyPI or TESSERA_GRAMMAR is OFF, the engine is built all the same and refuses
 # every grammar; ON makes their absence an error.
 set(TESSERA_GRAMMAR AUTO CACHE STRING "Build constrained output: AUTO (where xgrammar can be fetched), ON or OFF")

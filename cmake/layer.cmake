@@ -10,16 +10,16 @@ set(TESSERA_GPU_TESTS
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
-# tessera_layer(NAME SRCS … [ALONE …] TESTS … DEPS … [PRIVATE_DEPS …])
+# tessera_layer(NAME [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …])
 #
 # One folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
+# ROOMS are its sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
 # ALONE are sources that never share a translation unit with others: kernels, whose machine code must not depend on their
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
 function(tessera_layer NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;DEPS;PRIVATE_DEPS" ${ARGN})
-  add_library(tessera_${NAME} STATIC ${ARG_SRCS} ${ARG_ALONE})
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(tessera_${NAME} STATIC)
   tessera_share_units(tessera_${NAME} 8)
   target_include_directories(tessera_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/include)
   foreach(dep IN LISTS ARG_DEPS)
@@ -29,9 +29,26 @@ function(tessera_layer NAME)
   tessera_compile_options(tessera_${NAME})
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
-  if(TESSERA_BUILD_TESTS AND ARG_TESTS)
-    tessera_test(${NAME}_test SRCS ${ARG_TESTS} DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
+  if(TESSERA_BUILD_TESTS)
+    tessera_test(${NAME}_test DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
   endif()
+  tessera_room(${NAME} SRCS ${ARG_SRCS} ALONE ${ARG_ALONE} TESTS ${ARG_TESTS})
+  foreach(room IN LISTS ARG_ROOMS)
+    add_subdirectory(${room})
+  endforeach()
+endfunction()
+
+# tessera_room(LAYER [SRCS …] [ALONE …] [TESTS …] [CUDA …]): adds sources of the current folder to the layer's library, its
+# test program and the CUDA backend.
+function(tessera_room LAYER)
+  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;CUDA" ${ARGN})
+  target_sources(tessera_${LAYER} PRIVATE ${ARG_SRCS} ${ARG_ALONE})
+  set_source_files_properties(${ARG_ALONE} TARGET_DIRECTORY tessera_${LAYER} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(TESSERA_BUILD_TESTS)
+    target_sources(${LAYER}_test PRIVATE ${ARG_TESTS})
+  endif()
+  list(TRANSFORM ARG_CUDA PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL APPEND PROPERTY TESSERA_CUDA_SOURCES ${ARG_CUDA})
 endfunction()
 
 # Compiles COUNT sources of the target as one translation unit, so that their headers and templates are compiled once.

@@ -1,6 +1,6 @@
 // Catches: crashes, endless work and memory beyond the limit where a compressed body is inflated, a body that is taken
 // where the whole of it was not inflated, and one that inflates otherwise under another limit.
-#include "tessera/server/content_coding.h"
+#include "tessera/server/http/content_coding.h"
 
 #include <zlib.h>
 #include <zstd.h>

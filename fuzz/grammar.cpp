@@ -1,6 +1,6 @@
 // Catches: crashes, escaped exceptions and endless work on a client's JSON schema, regex or EBNF; masks whose tokens
 // accept() then refuses.
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 
 #include <vector>
 

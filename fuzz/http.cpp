@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "fuzz.h"
-#include "tessera/server/http.h"
+#include "tessera/server/http/http.h"
 
 using namespace tessera;
 

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "fuzz.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/config/generation_config.h"
 #include "tessera/model/family.h"
-#include "tessera/model/generation_config.h"
 #include "tessera/text/tokenizer_config.h"
 
 using namespace tessera;

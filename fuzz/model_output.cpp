@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "fuzz.h"
-#include "tessera/server/reasoning_parser.h"
-#include "tessera/server/tool_call_parser.h"
+#include "tessera/server/reasoning/reasoning_parser.h"
+#include "tessera/server/tools/tool_call_parser.h"
 
 using namespace tessera;
 

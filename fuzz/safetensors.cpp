@@ -1,6 +1,6 @@
 // Catches: crashes on a safetensors file, and tensors whose bytes lie outside of it or are not as many as their shape
 // says.
-#include "tessera/model/safetensors.h"
+#include "tessera/model/weights/safetensors.h"
 
 #include <functional>
 

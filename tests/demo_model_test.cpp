@@ -10,7 +10,7 @@
 #include "golden.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/verify.h"
 #include "tessera/text/chat_template.h"
 
 namespace tessera {

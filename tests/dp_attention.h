@@ -15,7 +15,7 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
-#include "tessera/engine/lockstep.h"
+#include "tessera/engine/ranks/lockstep.h"
 #include "tessera/ops/testing/nodes.h"
 
 namespace tessera::testing {

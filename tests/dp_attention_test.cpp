@@ -10,8 +10,8 @@
 #include "golden.h"
 #include "golden_cases.h"
 #include "rank_golden.h"
-#include "tessera/runner/soak.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/soak.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {

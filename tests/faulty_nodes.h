@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "faulty_ranks.h"
-#include "tessera/engine/engine_node.h"
+#include "tessera/engine/ranks/engine_node.h"
 #include "tessera/net/testing/free_port.h"
 
 namespace tessera::testing {

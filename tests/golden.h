@@ -13,7 +13,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/model/safetensors.h"
+#include "tessera/model/weights/safetensors.h"
 
 namespace tessera::testing {
 

@@ -11,7 +11,7 @@
 
 #include "golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/engine/image_encoder.h"
+#include "tessera/engine/images/image_encoder.h"
 #include "tessera/image/patches.h"
 #include "tessera/runner/host_floats.h"
 

@@ -9,8 +9,8 @@
 #include "golden_cases.h"
 #include "image_golden.h"
 #include "image_ways.h"
-#include "tessera/runner/soak.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/soak.h"
+#include "tessera/runner/verify/verify.h"
 #include "tessera/text/temporary_directory.h"
 
 namespace tessera {

@@ -12,8 +12,8 @@
 
 #include "faulty_nodes.h"
 #include "tessera/net/testing/free_port.h"
-#include "tessera/runner/rank_order.h"
-#include "tessera/runner/rank_wire.h"
+#include "tessera/runner/ranks/rank_order.h"
+#include "tessera/runner/ranks/rank_wire.h"
 
 namespace tessera {
 namespace {

@@ -12,12 +12,12 @@
 #include <set>
 
 #include "tessera/engine/engine.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mlp.h"
 #include "tessera/model/layers/norm.h"
-#include "tessera/model/sliding_windows.h"
-#include "tessera/ops/cpu_op.h"
-#include "tessera/ops/forward_states.h"
+#include "tessera/ops/contract/forward_states.h"
+#include "tessera/ops/cpu/cpu_op.h"
 
 namespace tessera {
 namespace {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "faulty_ranks.h"
-#include "tessera/ops/cpu_op.h"
-#include "tessera/runner/rank_group.h"
+#include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {
 namespace {

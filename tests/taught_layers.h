@@ -15,13 +15,13 @@
 
 #include "golden.h"
 #include "tessera/compile/pass.h"
-#include "tessera/model/checkpoint.h"
-#include "tessera/ops/shape_rule.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/ops/contract/shape_rule.h"
 #include "tessera/piecewise/split_ops.h"
-#include "tessera/runner/group_pages.h"
+#include "tessera/runner/capture/registry.h"
 #include "tessera/runner/host_floats.h"
+#include "tessera/runner/memory/group_pages.h"
 #include "tessera/runner/model_runner.h"
-#include "tessera/runner/registry.h"
 
 namespace tessera::testing {
 

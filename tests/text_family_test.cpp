@@ -17,7 +17,7 @@
 #include "tessera/model/model.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/plugin/load.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {

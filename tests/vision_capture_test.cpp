@@ -9,10 +9,10 @@
 
 #include "golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/ops/op_test_util.h"
-#include "tessera/runner/capture_plan.h"
-#include "tessera/runner/verify_vision.h"
-#include "tessera/runner/vision_runner.h"
+#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/runner/capture/capture_plan.h"
+#include "tessera/runner/verify/verify_vision.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 namespace {

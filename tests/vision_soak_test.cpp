@@ -9,9 +9,9 @@
 #include "golden.h"
 #include "golden_cases.h"
 #include "tessera/engine/engine_plan.h"
-#include "tessera/model/checkpoint.h"
-#include "tessera/ops/op_test_util.h"
-#include "tessera/runner/soak.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/runner/verify/soak.h"
 
 namespace tessera {
 namespace {

@@ -17,14 +17,14 @@
 
 #include "golden.h"
 #include "golden_cases.h"
-#include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
-#include "tessera/model/weights.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/weights.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/op_test_util.h"
+#include "tessera/ops/contract/op_test_util.h"
 #include "tessera/runner/host_floats.h"
-#include "tessera/runner/verify_vision.h"
-#include "tessera/runner/vision_runner.h"
+#include "tessera/runner/verify/verify_vision.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 namespace {

@@ -20,7 +20,7 @@ SCRIPTS = {".py", ".sh"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"tessera/([^/"]+)/[^"]*"')
 LAYER_CALL = re.compile(r"tessera_layer\s*\(\s*(\w+)(.*?)\)", re.DOTALL)
-KEYWORDS = {"SRCS", "TESTS", "DEPS", "PRIVATE_DEPS"}
+KEYWORDS = {"SRCS", "ALONE", "TESTS", "ROOMS", "DEPS", "PRIVATE_DEPS"}
 
 
 def read_deps(cmake_file):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fields of requests: src/server/request_fields.json against the sources that they come from, and its table in the
+"""The fields of requests: src/server/fields/request_fields.json against the sources that they come from, and its table in the
 documents.
 
   tools/request_fields.py docs            writes the table into docs/serving.md
@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA = ROOT / "src/server/request_fields.json"
+DATA = ROOT / "src/server/fields/request_fields.json"
 DOCS = ROOT / "docs/serving.md"
 BEGIN = "<!-- request fields: made by tools/request_fields.py docs -->"
 END = "<!-- end of request fields -->"

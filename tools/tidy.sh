@@ -50,7 +50,7 @@ fi
 # command in build-tidy where there is no nvcc.
 kept=()
 for file in "${files[@]}"; do
-  if [[ -z "$file" ]] || grep -q 'ops/cpu_vector.h' "$file"; then
+  if [[ -z "$file" ]] || grep -q 'ops/cpu/cpu_vector.h' "$file"; then
     continue
   elif grep -qF "\"$PWD/$file\"" build-tidy/compile_commands.json; then
     kept+=("$file")

@@ -50,12 +50,12 @@ class CheckLayers(unittest.TestCase):
         self.assertTrue(output.endswith("0 passed, 1 failed\n"))
 
     def test_upward_include_of_a_test_fails(self):
-        self.assertEqual(self.run_on({"device/cpu/a_test.cpp": '#include "tessera/ops/op.h"\n'})[0], 1)
+        self.assertEqual(self.run_on({"device/cpu/a_test.cpp": '#include "tessera/ops/contract/op.h"\n'})[0], 1)
 
     def test_missing_dep_fails(self):
         status, output = self.run_on({
             "ops/CMakeLists.txt": "tessera_layer(ops SRCS op.cpp DEPS base  # not device\n PRIVATE_DEPS ir)\n",
-            "ops/op.cpp": '#include "tessera/base/a.h"\n#include "tessera/device/d.h"\n#include "tessera/ir/g.h"\n',
+            "ops/contract/op.cpp": '#include "tessera/base/a.h"\n#include "tessera/device/d.h"\n#include "tessera/ir/g.h"\n',
         })
         self.assertEqual(status, 1)
         self.assertIn("op.cpp:2: layer ops includes device: add it to DEPS", output)

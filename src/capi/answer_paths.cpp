@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "tessera/server/chat_request.h"
-#include "tessera/server/completion_request.h"
-#include "tessera/server/embedding_request.h"
-#include "tessera/server/generate_request.h"
-#include "tessera/server/rerank_request.h"
-#include "tessera/server/score_request.h"
+#include "tessera/server/openai/chat_request.h"
+#include "tessera/server/openai/completion_request.h"
+#include "tessera/server/openai/embedding_request.h"
+#include "tessera/server/openai/generate_request.h"
+#include "tessera/server/openai/rerank_request.h"
+#include "tessera/server/openai/score_request.h"
 
 namespace tessera::capi {
 namespace {

@@ -13,8 +13,8 @@
 #include "tessera/options/explanation.h"
 #include "tessera/options/option_words.h"
 #include "tessera/plugin/load.h"
-#include "tessera/server/server_info.h"
-#include "tessera/server/text_routes.h"
+#include "tessera/server/openai/text_routes.h"
+#include "tessera/server/report/server_info.h"
 
 namespace tessera::capi {
 namespace {

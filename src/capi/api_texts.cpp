@@ -9,7 +9,7 @@
 
 #include "tessera/capi/errors.h"
 #include "tessera/capi/handles.h"
-#include "tessera/server/chat_request.h"
+#include "tessera/server/openai/chat_request.h"
 
 namespace tessera::capi {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tessera/base/status.h"
-#include "tessera/server/api_error.h"
+#include "tessera/server/http/api_error.h"
 
 struct tessera_error {
   tessera_code code = TESSERA_OK;

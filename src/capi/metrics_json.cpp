@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "tessera/server/forwards_json.h"
-#include "tessera/server/json_writer.h"
+#include "tessera/server/fields/json_writer.h"
+#include "tessera/server/report/forwards_json.h"
 
 namespace tessera::capi {
 std::string metrics_json(const EngineStats& stats) {

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "tessera/engine/engine_stats.h"
+#include "tessera/engine/report/engine_stats.h"
 
 namespace tessera::capi {
 
 // {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
-//  "forwards" (server/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]};
+//  "forwards" (server/report/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]};
 // counters are since the start.
 std::string metrics_json(const EngineStats& stats);
 

@@ -10,7 +10,7 @@
 #include "tessera/engine/engine_plan.h"
 #include "tessera/options/flags.h"
 #include "tessera/options/model_source.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 #include "tessera/server/server_options.h"
 
 namespace tessera::capi {

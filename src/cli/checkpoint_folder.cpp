@@ -8,7 +8,7 @@
 
 #include "tessera/base/write_file.h"
 #include "tessera/cli/table.h"
-#include "tessera/model/weight_map.h"
+#include "tessera/model/weights/weight_map.h"
 
 namespace tessera::cli {
 namespace {

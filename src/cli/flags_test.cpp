@@ -9,7 +9,7 @@
 #include <set>
 
 #include "tessera/cli/documented_flags.h"
-#include "tessera/cli/effective_config.h"
+#include "tessera/cli/inspect/effective_config.h"
 #include "tessera/cli/parse.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"

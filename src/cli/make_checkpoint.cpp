@@ -13,12 +13,12 @@
 #include "tessera/cli/checkpoint_folder.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/session.h"
-#include "tessera/cli/stop_signal.h"
+#include "tessera/cli/serve/session.h"
+#include "tessera/cli/serve/stop_signal.h"
 #include "tessera/cli/table.h"
 #include "tessera/model/model.h"
-#include "tessera/model/model_path.h"
-#include "tessera/model/random_checkpoint.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/model/weights/random_checkpoint.h"
 
 namespace tessera::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
-#include "tessera/model/hub_settings.h"
+#include "tessera/model/hub/hub_settings.h"
 
 namespace tessera::cli {
 

@@ -12,8 +12,8 @@
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
 #include "tessera/load/load.h"
-#include "tessera/model/hub_cache.h"
-#include "tessera/model/random_checkpoint.h"
+#include "tessera/model/hub/hub_cache.h"
+#include "tessera/model/weights/random_checkpoint.h"
 #include "tessera/options/flags.h"
 #include "tessera/options/model_source.h"
 #include "tessera/server/server_options.h"
@@ -93,7 +93,7 @@ struct ExplainOptions {
   EngineOptions engine;
   std::optional<std::int64_t> num_tokens;  // also says what dispatch does with as many
   ExplainFormat format = ExplainFormat::kText;
-  std::string graph;          // by name, instead of the plan; engine/graph_export.h
+  std::string graph;          // by name, instead of the plan; engine/report/graph_export.h
   std::string export_folder;  // also writes all graphs there; empty: nowhere
   std::string output;         // a file; empty: standard output
   // A trace or metrics: instead, the prefill sizes that would fit it. Empty: none.

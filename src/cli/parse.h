@@ -8,7 +8,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 
 namespace tessera::cli {
 

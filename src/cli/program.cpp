@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/cli/api_keys.h"
 #include "tessera/cli/run.h"
-#include "tessera/runner/registry.h"
+#include "tessera/cli/serve/api_keys.h"
+#include "tessera/runner/capture/registry.h"
 
 int tessera_main(int argc, char** argv) {
   if (argc < 1 || argv == nullptr) return 2;

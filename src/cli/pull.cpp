@@ -1,8 +1,8 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/session.h"
-#include "tessera/model/hub_download.h"
+#include "tessera/cli/serve/session.h"
+#include "tessera/model/hub/hub_download.h"
 
 namespace tessera::cli {
 

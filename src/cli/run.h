@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 
 namespace tessera::cli {
 

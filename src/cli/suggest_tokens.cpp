@@ -11,11 +11,11 @@
 #include <numeric>
 #include <utility>
 
-#include "tessera/cli/metrics_text.h"
+#include "tessera/cli/serve/metrics_text.h"
 #include "tessera/cli/table.h"
 #include "tessera/engine/plan_ladders.h"
-#include "tessera/engine/profile_store.h"
-#include "tessera/engine/simulation.h"
+#include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/schedule/simulation.h"
 #include "tessera/load/load.h"
 
 namespace tessera::cli {

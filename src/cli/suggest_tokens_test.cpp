@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tessera/cli/metrics_text.h"
+#include "tessera/cli/serve/metrics_text.h"
 #include "tessera/device/testing/environment.h"
 
 namespace tessera::cli {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tessera/base/hash.h"
-#include "tessera/ops/collective.h"
-#include "tessera/ops/row_exchange.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/comm/row_exchange.h"
 
 namespace tessera {
 namespace {

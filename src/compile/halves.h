@@ -16,7 +16,7 @@
 
 #include "tessera/compile/call_binding.h"
 #include "tessera/compile/program.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 

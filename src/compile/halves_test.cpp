@@ -14,11 +14,11 @@
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/errors.h"
-#include "tessera/ops/activation.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/collective.h"
-#include "tessera/ops/elementwise.h"
-#include "tessera/ops/linear.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/linear/linear.h"
+#include "tessera/ops/rows/activation.h"
+#include "tessera/ops/rows/elementwise.h"
 
 namespace tessera {
 namespace {

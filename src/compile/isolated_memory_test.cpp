@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "tessera/device/testing/fake_device.h"
-#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu/cpu_math.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <set>
 
-#include "tessera/ops/decoder_layer_ops.h"
+#include "tessera/ops/layers/decoder_layer_ops.h"
 
 namespace tessera {
 namespace {

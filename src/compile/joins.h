@@ -1,11 +1,11 @@
-// Where a program's neighbouring instructions may run as one kernel (JoinedKernelDef, ops/op.h).
+// Where a program's neighbouring instructions may run as one kernel (JoinedKernelDef, ops/contract/op.h).
 #pragma once
 
 #include <span>
 
 #include "tessera/compile/program.h"
 #include "tessera/ir/graph.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 

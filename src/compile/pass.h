@@ -36,7 +36,7 @@ struct Pass {
   std::function<PassResult(const ir::Graph& graph, const ir::OpTable& ops)> run{};
 };
 
-// The built-in passes, in the order in which they run. A registry may have more (runner/registry.h).
+// The built-in passes, in the order in which they run. A registry may have more (runner/capture/registry.h).
 std::span<const Pass> pass_list();
 
 // What one pass did to one graph.

@@ -17,7 +17,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 
@@ -39,7 +39,7 @@ struct InstructionKernel {
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};  // empty: no scratch
 };
 
-// A kernel that may run an instruction and those after it at once (JoinedKernelDef, ops/op.h).
+// A kernel that may run an instruction and those after it at once (JoinedKernelDef, ops/contract/op.h).
 struct Join {
   std::string name;
   std::size_t instructions = 0;  // with the first

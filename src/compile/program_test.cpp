@@ -9,9 +9,9 @@
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/cpu_op.h"
-#include "tessera/ops/elementwise.h"
-#include "tessera/ops/view.h"
+#include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/rows/elementwise.h"
+#include "tessera/ops/rows/view.h"
 
 namespace tessera {
 namespace {

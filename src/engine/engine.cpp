@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "tessera/base/log.h"
-#include "tessera/engine/lockstep.h"
-#include "tessera/runner/rank_group.h"
-#include "tessera/runner/vision_runner.h"
+#include "tessera/engine/ranks/lockstep.h"
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 namespace {

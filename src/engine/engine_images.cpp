@@ -7,7 +7,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/image/patches.h"
 #include "tessera/runner/host_floats.h"
-#include "tessera/runner/rank_group.h"
+#include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {
 namespace {

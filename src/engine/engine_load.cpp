@@ -5,14 +5,14 @@
 #include <random>
 
 #include "tessera/base/log.h"
+#include "tessera/engine/cache/memory_shares.h"
 #include "tessera/engine/engine.h"
-#include "tessera/engine/engine_rank.h"
-#include "tessera/engine/graph_export.h"
-#include "tessera/engine/lockstep.h"
-#include "tessera/engine/memory_shares.h"
-#include "tessera/engine/tower_encoder.h"
+#include "tessera/engine/images/tower_encoder.h"
+#include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/ranks/lockstep.h"
+#include "tessera/engine/report/graph_export.h"
 #include "tessera/engine/weight_load.h"
-#include "tessera/runner/graph_failure.h"
+#include "tessera/runner/capture/graph_failure.h"
 
 namespace tessera {
 namespace {

@@ -7,15 +7,15 @@
 
 #include "tessera/base/log.h"
 #include "tessera/compile/halves.h"
-#include "tessera/engine/engine_node.h"
-#include "tessera/engine/memory_shares.h"
+#include "tessera/engine/cache/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
-#include "tessera/model/checkpoint.h"
-#include "tessera/model/model_path.h"
-#include "tessera/model/unread_tensors.h"
+#include "tessera/engine/ranks/engine_node.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/model/weights/unread_tensors.h"
 #include "tessera/piecewise/split_ops.h"
-#include "tessera/runner/layer_caches.h"
-#include "tessera/runner/make_executable.h"
+#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/memory/layer_caches.h"
 #include "tessera/runner/wanted_rows.h"
 
 namespace tessera {

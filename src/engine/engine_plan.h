@@ -13,14 +13,14 @@
 #include "tessera/base/status.h"
 #include "tessera/base/timeline.h"
 #include "tessera/compile/pass.h"
-#include "tessera/engine/cache_pool.h"
-#include "tessera/model/config.h"
-#include "tessera/model/embedding_config.h"
+#include "tessera/engine/cache/cache_pool.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/config/embedding_config.h"
 #include "tessera/model/model.h"
-#include "tessera/model/weights.h"
+#include "tessera/model/weights/weights.h"
 #include "tessera/piecewise/ladder.h"
+#include "tessera/runner/dispatch/rules.h"
 #include "tessera/runner/model_runner.h"
-#include "tessera/runner/rules.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 
 namespace tessera {
 namespace {

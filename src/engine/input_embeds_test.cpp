@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/engine/scheduler_test_util.h"
-#include "tessera/model/checkpoint.h"
+#include "tessera/engine/schedule/scheduler_test_util.h"
+#include "tessera/model/weights/checkpoint.h"
 
 namespace tessera {
 namespace {

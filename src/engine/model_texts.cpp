@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tessera/model/model_path.h"
+#include "tessera/model/weights/model_path.h"
 
 namespace tessera {
 namespace {

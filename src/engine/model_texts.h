@@ -10,7 +10,7 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/weight_load.h"
-#include "tessera/model/generation_config.h"
+#include "tessera/model/config/generation_config.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"
 

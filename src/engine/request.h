@@ -12,10 +12,10 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/engine/graph_use.h"
-#include "tessera/model/embedding_config.h"
-#include "tessera/ops/top_logprobs.h"
-#include "tessera/runner/tower_use.h"
+#include "tessera/engine/report/graph_use.h"
+#include "tessera/model/config/embedding_config.h"
+#include "tessera/ops/sampling/top_logprobs.h"
+#include "tessera/runner/vision/tower_use.h"
 
 namespace tessera {
 
@@ -26,7 +26,8 @@ using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
 // How the next token is chosen. Random numbers depend on (seed, choice, position) alone.
 // In this order: repetition, frequency and presence penalties, logit bias, bad words, the mask of allowed tokens or of
-// the grammar; temperature; top_k; top_p of what is left; min_p; the draw (ops/sample.h, ops/logit_edits.h).
+// the grammar; temperature; top_k; top_p of what is left; min_p; the draw (ops/sampling/sample.h,
+// ops/sampling/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;         // 0: the most probable token
   std::int64_t top_k = 0;         // keep the k most probable; 0: all

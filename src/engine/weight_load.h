@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/model/weights.h"
+#include "tessera/model/weights/weights.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-// The declaration of an operator: all that a graph needs. Kernels are declared in ops/op.h, so that
+// The declaration of an operator: all that a graph needs. Kernels are declared in ops/contract/op.h, so that
 // graphs can be built, checked, split and printed without a device.
 #pragma once
 

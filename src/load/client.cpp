@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "tessera/load/stream_record.h"
-#include "tessera/model/curl_url.h"
+#include "tessera/model/hub/curl_url.h"
 
 namespace tessera {
 namespace {

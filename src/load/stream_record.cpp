@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tessera/base/json.h"
-#include "tessera/model/fields.h"
+#include "tessera/model/config/fields.h"
 
 namespace tessera {
 namespace {

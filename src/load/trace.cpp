@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "tessera/base/json.h"
-#include "tessera/model/fields.h"
+#include "tessera/model/config/fields.h"
 
 namespace tessera {
 namespace {

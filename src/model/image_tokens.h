@@ -6,7 +6,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/model/fields.h"
+#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // Catches: layers that take the per-layer embeddings of another one where one split has too few results for all.
 #include <map>
 
-#include "tessera/model/config_test_util.h"
+#include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/model/test_support.h"
 #include "tessera/ops/built_in_ops.h"

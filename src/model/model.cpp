@@ -6,10 +6,10 @@
 #include <iterator>
 
 #include "tessera/model/family.h"
-#include "tessera/model/join_weights.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/sampler.h"
+#include "tessera/model/weights/join_weights.h"
 
 namespace tessera {
 namespace {

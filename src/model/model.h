@@ -22,10 +22,10 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/stages.h"
-#include "tessera/model/weights.h"
-#include "tessera/ops/layer_info.h"
+#include "tessera/model/weights/weights.h"
+#include "tessera/ops/contract/layer_info.h"
 
 namespace tessera {
 
@@ -46,7 +46,7 @@ struct ModelOptions {
   // Ranks that each have tokens of their own (DP attention), where tp_size is 1: all weights but the experts' are whole
   // on each. The body is that of a rank's own tokens, of which all ranks' forwards have equally many, padding included;
   // before a layer's experts their rows come together, and behind them each rank takes back its own
-  // (ops/row_exchange.h).
+  // (ops/comm/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
   // Of a pipeline: the stage that is built, of neighbouring layers (model/stages.h).

@@ -7,11 +7,11 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/family.h"
-#include "tessera/model/join_weights.h"
 #include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/layers/mla.h"
 #include "tessera/model/test_support.h"
+#include "tessera/model/weights/join_weights.h"
 #include "tessera/ops/built_in_ops.h"
 
 namespace tessera {

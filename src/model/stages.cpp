@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tessera/ir/builder.h"
-#include "tessera/ops/pipeline.h"
-#include "tessera/ops/view.h"
+#include "tessera/ops/comm/pipeline.h"
+#include "tessera/ops/rows/view.h"
 
 namespace tessera {
 namespace {

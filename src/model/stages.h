@@ -1,5 +1,5 @@
 // The part of a body that one stage of a pipeline runs: neighbouring layers, what they need of the layers before them
-// as values that are received, and what later layers need as values that are sent (ops/pipeline.h).
+// as values that are received, and what later layers need as values that are sent (ops/comm/pipeline.h).
 //
 //   stage 0    %h = embedding(…)  layers 0 …                     send_to_next(mut %h)
 //   stage 1    %h = empty  receive_from_previous(mut %h)  layers … → %hidden

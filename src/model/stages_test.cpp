@@ -10,7 +10,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
-#include "tessera/model/config_test_util.h"
+#include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/ops/built_in_ops.h"
 

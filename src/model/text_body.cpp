@@ -10,7 +10,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
-#include "tessera/model/padded_part.h"
+#include "tessera/model/weights/padded_part.h"
 
 namespace tessera {
 namespace {

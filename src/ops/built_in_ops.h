@@ -1,9 +1,9 @@
 // The operators of this engine, as an explicit list: declarations for graphs, and the CPU's kernels. What a program
-// works with is its registry (runner/registry.h), which begins with these.
+// works with is its registry (runner/capture/registry.h), which begins with these.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 

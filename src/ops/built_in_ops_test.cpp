@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tessera/ops/op_test_util.h"
+#include "tessera/ops/contract/op_test_util.h"
 
 namespace tessera {
 namespace {

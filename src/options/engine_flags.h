@@ -10,7 +10,7 @@
 #include "tessera/options/flags.h"
 #include "tessera/options/foreign_flags.h"
 #include "tessera/options/model_source.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 
 namespace tessera {
 

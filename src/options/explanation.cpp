@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/engine/engine_rank.h"
-#include "tessera/engine/profile_store.h"
+#include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/report/profile_store.h"
 #include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"
 

@@ -13,9 +13,9 @@
 #include "tessera/options/explained_schedules.h"
 #include "tessera/options/flags.h"
 #include "tessera/piecewise/stitching.h"
-#include "tessera/runner/dispatch.h"
-#include "tessera/runner/prediction.h"
-#include "tessera/runner/vision_choice.h"
+#include "tessera/runner/dispatch/dispatch.h"
+#include "tessera/runner/memory/prediction.h"
+#include "tessera/runner/vision/vision_choice.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/model/hub_download.h"
+#include "tessera/model/hub/hub_download.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tessera/base/status.h"
-#include "tessera/model/hub_cache.h"
-#include "tessera/model/hub_settings.h"
+#include "tessera/model/hub/hub_cache.h"
+#include "tessera/model/hub/hub_settings.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "tessera/runner/rules.h"
+#include "tessera/runner/dispatch/rules.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "tessera/engine/schema/compile.h"
 #include "tessera/options/values.h"
-#include "tessera/server/reasoning_parser.h"
-#include "tessera/server/tool_call_parser.h"
+#include "tessera/server/reasoning/reasoning_parser.h"
+#include "tessera/server/tools/tool_call_parser.h"
 
 namespace tessera {
 namespace {

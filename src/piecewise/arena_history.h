@@ -9,7 +9,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tessera/base/log.h"
-#include "tessera/ops/forward_states.h"
+#include "tessera/ops/contract/forward_states.h"
 
 namespace tessera {
 

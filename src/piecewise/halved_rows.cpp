@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tessera/ops/row_exchange.h"
+#include "tessera/ops/comm/row_exchange.h"
 
 namespace tessera {
 namespace {

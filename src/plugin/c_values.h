@@ -9,7 +9,7 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {

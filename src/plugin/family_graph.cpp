@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/model/rope.h"
+#include "tessera/model/config/rope.h"
 #include "tessera/model/text_body.h"
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"

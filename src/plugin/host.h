@@ -6,7 +6,7 @@
 
 #include "tessera/plugin/kernel.h"
 #include "tessera/plugin/operator.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "tessera/base/status.h"
-#include "tessera/ops/device_registry.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/contract/op.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 
 namespace tessera::plugin {
 

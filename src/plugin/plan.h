@@ -8,7 +8,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
-#include "tessera/ops/op_plan.h"
+#include "tessera/ops/contract/op_plan.h"
 #include "tessera/plugin/kernel.h"
 #include "tessera_plugin.h"
 

@@ -1,7 +1,7 @@
 // Embeddings that prompts bring in place of ids: rows in device memory at a fixed address, from which the forward's
 // operator takes the row that each token names (ForwardBatch::embedding_rows). Addresses are set aside at the start and
 // memory is taken by reserve(): a model that never gets embeddings pays nothing. Which rows are whose is the engine's
-// affair (engine/row_ranges.h).
+// affair (engine/schedule/row_ranges.h).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ir/graph.h"
-#include "tessera/ops/forward_batch.h"
+#include "tessera/ops/contract/forward_batch.h"
 #include "tessera/piecewise/external_values.h"
 
 namespace tessera {

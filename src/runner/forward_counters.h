@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/runner/dispatch.h"
+#include "tessera/runner/dispatch/dispatch.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tessera/ops/top_logprobs.h"
+#include "tessera/ops/sampling/top_logprobs.h"
 
 namespace tessera {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/ops/forward_batch.h"
-#include "tessera/runner/input_buffers.h"
+#include "tessera/ops/contract/forward_batch.h"
 #include "tessera/runner/logit_edits.h"
+#include "tessera/runner/memory/input_buffers.h"
 
 namespace tessera {
 
@@ -41,7 +41,8 @@ struct ForwardInputs {
 // What a forward came to. Valid until RunnerOptions::max_in_flight forwards were submitted after it.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // Where targets were given, of the model's own distribution: before edits and temperature; ops/top_logprobs.h.
+  // Where targets were given, of the model's own distribution: before edits and temperature;
+  // ops/sampling/top_logprobs.h.
   std::span<const float> logprobs;      // [wanted rows]
   std::span<const TokenId> top_ids;     // [wanted rows × top_logprobs]: descending, equal ones by id; -1: no more
   std::span<const float> top_logprobs;  // [wanted rows × top_logprobs]

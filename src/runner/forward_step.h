@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/runner/chooser.h"
-#include "tessera/runner/dispatch.h"
+#include "tessera/runner/dispatch/chooser.h"
+#include "tessera/runner/dispatch/dispatch.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/step_results.h"

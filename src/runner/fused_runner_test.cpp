@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "tessera/runner/runner_test_util.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {

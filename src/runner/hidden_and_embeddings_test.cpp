@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/testing/paths.h"
-#include "tessera/model/tensor_copy.h"
+#include "tessera/model/weights/tensor_copy.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {

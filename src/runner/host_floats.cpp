@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu/cpu_math.h"
 
 namespace tessera {
 

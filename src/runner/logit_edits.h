@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Rows are the sampled ones of a forward, by number. ops/logit_edits.h has the arithmetic.
+// Rows are the sampled ones of a forward, by number. ops/sampling/logit_edits.h has the arithmetic.
 struct LogitEdits {
   std::vector<std::int32_t> starts;       // [sampled rows + 1]: row r has the edits starts[r] … starts[r + 1] - 1
   std::vector<TokenId> ids;               // [starts.back()]; within a row each id at most once

@@ -4,12 +4,12 @@
 
 #include <utility>
 
-#include "tessera/ops/collective.h"
-#include "tessera/runner/agreed_shape.h"
-#include "tessera/runner/measure_memory.h"
-#include "tessera/runner/rank_group.h"
-#include "tessera/runner/step_digest.h"
-#include "tessera/runner/vision_runner.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/dispatch/agreed_shape.h"
+#include "tessera/runner/memory/measure_memory.h"
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/verify/step_digest.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 

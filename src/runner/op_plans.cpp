@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,5 @@
-// The plans of a model's planned operators (ops/op_plan.h): one for each operator and cache group of its graphs.
+// The plans of a model's planned operators (ops/contract/op_plan.h): one for each operator and cache group of its
+// graphs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/ops/op_plan.h"
+#include "tessera/ops/contract/op_plan.h"
 
 namespace tessera {
 

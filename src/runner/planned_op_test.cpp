@@ -6,7 +6,7 @@
 
 #include "tessera/base/testing/paths.h"
 #include "tessera/device/alignment.h"
-#include "tessera/ops/cpu_op.h"
+#include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_test_util.h"
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "tessera/base/timeline.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 #include "tessera/piecewise/executable.h"
-#include "tessera/runner/registry.h"
-#include "tessera/runner/rules.h"
-#include "tessera/runner/vision_options.h"
+#include "tessera/runner/capture/registry.h"
+#include "tessera/runner/dispatch/rules.h"
+#include "tessera/runner/vision/vision_options.h"
 
 namespace tessera {
 
@@ -33,7 +33,7 @@ struct RunnerOptions {
   bool measure_costs = true;  // in idle moments, for dispatch; never where deterministic
   // Prefill sizes whose forward was measured to be faster as one graph have that graph too, beside the pieces'.
   bool choose_full = false;
-  bool debug = false;            // runner/debug_mode.h; slow
+  bool debug = false;            // runner/verify/debug_mode.h; slow
   std::int64_t halves_from = 0;  // prefill forwards of so many tokens run in halves (compile/halves.h); 0: none
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole

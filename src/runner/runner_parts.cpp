@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "tessera/base/progress.h"
-#include "tessera/ops/collective.h"
-#include "tessera/runner/dummy_batch.h"
-#include "tessera/runner/graph_failure.h"
-#include "tessera/runner/make_executable.h"
-#include "tessera/runner/prediction.h"
-#include "tessera/runner/rank_group.h"
-#include "tessera/runner/vision_runner.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/capture/graph_failure.h"
+#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/memory/prediction.h"
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/verify/dummy_batch.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 namespace {

@@ -21,7 +21,7 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/model/model.h"
-#include "tessera/ops/forward_batch.h"
+#include "tessera/ops/contract/forward_batch.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {

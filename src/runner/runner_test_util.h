@@ -19,8 +19,8 @@
 
 #include "tessera/base/testing/paths.h"
 #include "tessera/device/testing/fake_device.h"
-#include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
+#include "tessera/model/weights/checkpoint.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"

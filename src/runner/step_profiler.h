@@ -15,7 +15,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/runner/dispatch.h"
+#include "tessera/runner/dispatch/dispatch.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
-#include "tessera/ops/top_logprobs.h"
+#include "tessera/ops/sampling/top_logprobs.h"
 
 namespace tessera {
 

@@ -14,8 +14,8 @@
 #include "tessera/compile/passes/graph_facts.h"
 #include "tessera/compile/passes/rewrite.h"
 #include "tessera/ir/builder.h"
-#include "tessera/ops/attention.h"
-#include "tessera/ops/view.h"
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/rows/view.h"
 
 namespace tessera {
 namespace {

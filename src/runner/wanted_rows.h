@@ -14,7 +14,7 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/model.h"
-#include "tessera/ops/op.h"
+#include "tessera/ops/contract/op.h"
 
 namespace tessera {
 

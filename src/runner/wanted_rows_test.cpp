@@ -10,7 +10,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
-#include "tessera/ops/attention.h"
+#include "tessera/ops/attention/attention.h"
 #include "tessera/ops/built_in_ops.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/engine/request.h"
-#include "tessera/server/json_parts.h"
+#include "tessera/server/fields/json_parts.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "tessera/base/status.h"
-#include "tessera/server/api_error.h"
+#include "tessera/server/http/api_error.h"
 
 namespace tessera {
 

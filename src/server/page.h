@@ -2,7 +2,7 @@
 // engine. Its parts are in page/; the build puts them together.
 #pragma once
 
-#include "tessera/server/http.h"
+#include "tessera/server/http/http.h"
 
 namespace tessera {
 

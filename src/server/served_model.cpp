@@ -1,13 +1,13 @@
 #include "tessera/server/served_model.h"
-#include "tessera/server/request_memory.h"
+#include "tessera/server/work/request_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "tessera/server/api_fields.h"
-#include "tessera/server/text_work.h"
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/work/text_work.h"
 
 namespace tessera {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "tessera/engine/engine.h"
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/request.h"
-#include "tessera/model/embedding_config.h"
-#include "tessera/model/generation_config.h"
+#include "tessera/model/config/embedding_config.h"
+#include "tessera/model/config/generation_config.h"
 #include "tessera/server/api_result.h"
-#include "tessera/server/image_input.h"
+#include "tessera/server/images/image_input.h"
 #include "tessera/server/server_options.h"
 #include "tessera/text/chat_format.h"
 #include "tessera/text/chat_template.h"
@@ -43,7 +43,7 @@ struct ServedModel {
   bool knows_developer = false;             // whether the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
-  std::string tool_call_parser{};  // "generic": server/generic_tools.h; "": tools are refused
+  std::string tool_call_parser{};  // "generic": server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": none
   // Of these names, where they are those of formats from outside.
   std::shared_ptr<const ChatFormat> call_format{};

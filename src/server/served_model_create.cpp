@@ -10,11 +10,11 @@
 #include "tessera/base/log.h"
 #include "tessera/engine/model_texts.h"
 #include "tessera/server/api_job.h"
-#include "tessera/server/generic_tools.h"
-#include "tessera/server/reasoning_parser.h"
+#include "tessera/server/reasoning/reasoning_parser.h"
+#include "tessera/server/report/server_info.h"
 #include "tessera/server/served_model.h"
-#include "tessera/server/server_info.h"
-#include "tessera/server/tool_call_parser.h"
+#include "tessera/server/tools/generic_tools.h"
+#include "tessera/server/tools/tool_call_parser.h"
 
 namespace tessera {
 namespace {

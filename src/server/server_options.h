@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/server/http.h"
+#include "tessera/server/http/http.h"
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/server/http_test_util.h"
+#include "tessera/server/http/http_test_util.h"
 #include "tessera/server/server.h"
 
 namespace tessera::testing {

@@ -1,5 +1,6 @@
 // Forms of chats from outside: how a model writes reasoning and tool calls in its text. The server has forms of its own
-// (server/tool_call_parser.h, server/reasoning_parser.h), and looks here for the names that are not among them.
+// (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h), and looks here for the names that are not
+// among them.
 #pragma once
 
 #include <cstdint>

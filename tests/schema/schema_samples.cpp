@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tessera/base/json.h"
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 #include "tessera/text/tokenizer.h"
 
 using namespace tessera;

@@ -1,7 +1,7 @@
 // Paged attention with its plan, against a reference in double. Bugs caught: a page table read past what the plan
 // wrote, a row that sees a key too many, a window or softcap left out, a replay that keeps the plan of its recording.
 #include "plugin_under_test.h"
-#include "tessera/ops/attention_test_util.h"
+#include "tessera/ops/attention/attention_test_util.h"
 
 namespace opencl_test {
 namespace {

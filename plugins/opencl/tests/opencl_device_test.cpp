@@ -3,8 +3,8 @@
 // recording.
 #include "opened.h"
 #include "tessera/device/testing/conformance.h"
-#include "tessera/ops/activation.h"
-#include "tessera/ops/op_test_util.h"
+#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/rows/activation.h"
 
 namespace tessera {
 

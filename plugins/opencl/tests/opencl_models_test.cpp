@@ -7,7 +7,7 @@
 #include "opened.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
-#include "tessera/runner/verify.h"
+#include "tessera/runner/verify/verify.h"
 
 namespace opencl_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/plugin/load.h"
-#include "tessera/runner/registry.h"
+#include "tessera/runner/capture/registry.h"
 
 namespace opencl_test {
 

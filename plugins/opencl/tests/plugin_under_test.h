@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/ops/op_test_util.h"
+#include "tessera/ops/contract/op_test_util.h"
 #include "tessera_plugin.h"
 
 namespace opencl_test {

@@ -3,10 +3,10 @@
 #include <random>
 
 #include "plugin_under_test.h"
-#include "tessera/ops/logit_edits.h"
-#include "tessera/ops/sample.h"
-#include "tessera/ops/softmax.h"
-#include "tessera/ops/top_logprobs.h"
+#include "tessera/ops/sampling/logit_edits.h"
+#include "tessera/ops/sampling/sample.h"
+#include "tessera/ops/sampling/softmax.h"
+#include "tessera/ops/sampling/top_logprobs.h"
 
 namespace opencl_test {
 namespace {

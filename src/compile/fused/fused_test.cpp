@@ -17,9 +17,9 @@
 #include "tessera/compile/eager.h"
 #include "tessera/compile/fused/fused_test_util.h"
 #include "tessera/compile/random_graph_test_util.h"
-#include "tessera/ops/activation.h"
-#include "tessera/ops/linear.h"
-#include "tessera/ops/norm.h"
+#include "tessera/ops/linear/linear.h"
+#include "tessera/ops/rows/activation.h"
+#include "tessera/ops/rows/norm.h"
 
 namespace tessera {
 namespace {

@@ -13,11 +13,11 @@
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/device/testing/fake_device.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/family.h"
 #include "tessera/model/model.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/op_plan.h"
+#include "tessera/ops/contract/op_plan.h"
 
 namespace tessera::testing {
 

@@ -18,7 +18,7 @@ struct CudaLaunchShape {
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
   // The blocks may be placed before the kernels ahead have ended; the kernel waits for them itself
-  // (ops/cuda_launch.cuh).
+  // (ops/cuda/cuda_launch.cuh).
   bool early = false;
 };
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tessera/base/json.h"
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/schema/ebnf.h"
 #include "tessera/engine/schema/grammar_writer.h"
 #include "tessera/engine/schema/regex.h"

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 
 namespace tessera::schema {
 namespace {

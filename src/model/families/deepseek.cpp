@@ -2,14 +2,14 @@
 
 #include <string>
 
+#include "tessera/model/config/mla_fields.h"
+#include "tessera/model/config/moe_fields.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mla.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
-#include "tessera/model/mla_fields.h"
-#include "tessera/model/moe_fields.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

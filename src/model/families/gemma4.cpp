@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/families/gemma_fields.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/head.h"
@@ -12,7 +13,6 @@
 #include "tessera/model/layers/mlp.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/model/sliding_windows.h"
-#include "tessera/ops/moe_route.h"
+#include "tessera/model/config/sliding_windows.h"
+#include "tessera/ops/moe/moe_route.h"
 
 namespace tessera {
 namespace {

@@ -1,8 +1,8 @@
 // What config.json says of Gemma's models beyond the fields of all families.
 #pragma once
 
-#include "tessera/model/config.h"
-#include "tessera/model/fields.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/config/fields.h"
 
 namespace tessera {
 

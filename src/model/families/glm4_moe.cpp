@@ -2,9 +2,9 @@
 // layers, experts chosen by DeepSeek-V3's router beside an expert that every token goes through.
 #include "tessera/model/families/glm4_moe.h"
 
+#include "tessera/model/config/moe_fields.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/families/qwen3_moe.h"
-#include "tessera/model/moe_fields.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

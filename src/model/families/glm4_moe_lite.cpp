@@ -1,9 +1,9 @@
 // GLM-4.7-Flash: DeepSeek-V3's layers in other sizes (transformers' modular_glm4_moe_lite.py).
 #include "tessera/model/families/glm4_moe_lite.h"
 
+#include "tessera/model/config/mla_fields.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/families/deepseek.h"
-#include "tessera/model/mla_fields.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/model/config/moe_fields.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/moe.h"
-#include "tessera/model/moe_fields.h"
-#include "tessera/model/sliding_windows.h"
-#include "tessera/ops/moe_experts.h"
+#include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <iterator>
 
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/mlp.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
 #include "tessera/model/families/olmo2.h"
 
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mlp.h"
 #include "tessera/model/layers/norm.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

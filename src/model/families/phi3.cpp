@@ -1,9 +1,9 @@
 #include "tessera/model/families/phi3.h"
 
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/mlp.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
 #include "tessera/model/families/qwen3_moe.h"
 
+#include "tessera/model/config/moe_fields.h"
+#include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/moe.h"
-#include "tessera/model/moe_fields.h"
-#include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "tessera/model/config/moe_fields.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/delta_net.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
-#include "tessera/model/moe_fields.h"
 #include "tessera/model/vision/towers.h"
-#include "tessera/ops/causal_conv.h"
+#include "tessera/ops/recurrent/causal_conv.h"
 
 namespace tessera {
 namespace {

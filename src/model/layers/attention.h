@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/cache.h"
 #include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"
@@ -32,7 +32,7 @@ struct AttentionInputs {
 };
 
 // softmax(scale · q kᵀ) v over the layer's cache: q [T, heads · head_dim] → the same shape. The scale is the config's,
-// else 1/√head_dim, and so is the scores' soft cap. `sinks`: f32[heads], see ops/attention.h.
+// else 1/√head_dim, and so is the scores' soft cap. `sinks`: f32[heads], see ops/attention/attention.h.
 ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q,
                    std::optional<ir::ValueId> sinks = std::nullopt);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/ir/graph.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"
 

@@ -1,12 +1,12 @@
-// Gated delta nets in place of attention (ops/gated_delta_net.h), between the norm before them and the residual stream
-// after them.
+// Gated delta nets in place of attention (ops/recurrent/gated_delta_net.h), between the norm before them and the
+// residual stream after them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/ops/moe_experts.h"
+#include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/model.h"
-#include "tessera/model/weight_spec.h"
+#include "tessera/model/weights/weight_spec.h"
 
 namespace tessera {
 

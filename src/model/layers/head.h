@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"
 
@@ -14,7 +14,7 @@ namespace tessera {
 // [T, hidden]: the embeddings of the tokens' ids, times the config's scale, or those that are given.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
 // The same in two steps, for models that look up the ids twice, or others in place of some: i32[T], those that the last
-// step sampled among them. `attributes`: of the operator, ops/embedding.h.
+// step sampled among them. `attributes`: of the operator, ops/rows/embedding.h.
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/ir/builder.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {

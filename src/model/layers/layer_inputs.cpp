@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tessera/model/layers/head.h"
-#include "tessera/ops/view.h"
+#include "tessera/ops/rows/view.h"
 
 namespace tessera {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tessera/ir/graph.h"
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"

@@ -7,7 +7,7 @@
 
 #include "tessera/model/layers/expert_parts.h"
 #include "tessera/model/layers/mlp.h"
-#include "tessera/ops/moe_experts.h"
+#include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {

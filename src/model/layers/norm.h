@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tessera/model/config.h"
+#include "tessera/model/config/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {

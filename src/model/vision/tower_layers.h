@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/model/config/vision_config.h"
 #include "tessera/model/layers/layer_builder.h"
-#include "tessera/model/vision_config.h"
 
 namespace tessera {
 

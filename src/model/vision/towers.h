@@ -6,8 +6,8 @@
 
 #include <string_view>
 
+#include "tessera/model/config/vision_config.h"
 #include "tessera/model/layers/layer_builder.h"
-#include "tessera/model/vision_config.h"
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/cuda_stream.h"
-#include "tessera/ops/cuda_attention_planner.h"
+#include "tessera/ops/attention/cuda_attention_planner.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // where the frontend looks cuDNN's functions up

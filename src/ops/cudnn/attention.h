@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/ops/cuda_attention.h"
+#include "tessera/ops/attention/cuda_attention.h"
 
 namespace tessera {
 

@@ -10,10 +10,10 @@
 #include <flashinfer/attention/prefill.cuh>
 #include <flashinfer/attention/variants.cuh>
 
-#include "tessera/ops/attention_merge.cuh"
-#include "tessera/ops/cuda_attention_planner.h"
-#include "tessera/ops/cuda_launch.cuh"
-#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/attention/attention_merge.cuh"
+#include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera::flashinfer {

@@ -7,8 +7,8 @@
 #include <flashinfer/attention/hopper/variants.cuh>
 #include <type_traits>
 
-#include "tessera/ops/cuda_attention_planner.h"
-#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/flashinfer/fa3_epilogue.cuh"
 #include "tessera/ops/flashinfer/kernels.h"
 

@@ -1,5 +1,5 @@
 // What every generated CUDA kernel begins with: storage types, their conversions, packs and sums. It mirrors
-// ops/cuda_math.cuh, which NVRTC could compile only with the toolkit's headers.
+// ops/cuda/cuda_math.cuh, which NVRTC could compile only with the toolkit's headers.
 #pragma once
 
 namespace tessera {

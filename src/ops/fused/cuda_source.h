@@ -3,7 +3,7 @@
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
 // of as many words of eight bytes as cuda_arguments() gives. On compute capability 9.0 and newer it may be launched
-// early (ops/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but weights.
+// early (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but weights.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/fused/row_cpu_loops.h"
 #include "tessera/ops/fused/row_kernel_builder.h"
-#include "tessera/ops/row_loop.h"
+#include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "tessera/ops/cpu_activation.h"
-#include "tessera/ops/cpu_norm.h"
+#include "tessera/ops/cpu/cpu_activation.h"
+#include "tessera/ops/cpu/cpu_norm.h"
 
 namespace tessera::row_loops {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/ops/contract/op.h"
 #include "tessera/ops/fused/row_kernel.h"
-#include "tessera/ops/op.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/fused/row_kernel_builder.h"
-#include "tessera/ops/op_test_util.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "tessera/ops/nccl_library.h"
+#include "tessera/ops/comm/nccl_library.h"
 
 using tessera::NcclId;
 using tessera::testing::FakeNccl;

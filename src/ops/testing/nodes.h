@@ -10,7 +10,7 @@
 
 #include "tessera/net/node_group.h"
 #include "tessera/net/testing/free_port.h"
-#include "tessera/ops/collective.h"
+#include "tessera/ops/comm/collective.h"
 
 namespace tessera::testing {
 

@@ -3,8 +3,8 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/ops/collective.h"
-#include "tessera/ops/device_registry.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/contract/device_registry.h"
 
 namespace tessera::testing {
 

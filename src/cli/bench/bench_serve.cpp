@@ -1,0 +1,244 @@
+// A server under load, measured from its clients' side.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/log.h"
+#include "tessera/base/progress.h"
+#include "tessera/base/write_file.h"
+#include "tessera/cli/bench/chrome_trace.h"
+#include "tessera/cli/bench/latency_tables.h"
+#include "tessera/cli/bench/serve_comparison.h"
+#include "tessera/cli/bench/serve_profile.h"
+#include "tessera/cli/commands.h"
+#include "tessera/cli/output.h"
+#include "tessera/cli/serve/local_server.h"
+#include "tessera/cli/serve/open_files.h"
+#include "tessera/cli/serve/session.h"
+#include "tessera/cli/table.h"
+#include "tessera/load/run.h"
+
+namespace tessera::cli {
+namespace {
+
+// Above this share of a core the client's own work shows in what it measures.
+constexpr double kBusyClient = 0.7;
+constexpr std::size_t kFurtherConnections = 64;  // beside the load's
+
+using Clock = std::chrono::steady_clock;
+
+struct Run {
+  std::string label;
+  std::optional<double> rate;  // none: as recorded
+  std::optional<bool> graphs;
+  LoadRun done{};
+  Clock::time_point began{};  // of the requests that count, as is the end
+  Clock::time_point ended{};
+  std::optional<ServeTimes> times{};  // where the engine was profiled
+};
+
+std::string rate_text(std::optional<double> rate) {
+  return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
+}
+
+// The differences of the runs with graphs from those without.
+std::vector<RateComparison> compare(const std::vector<Run>& runs) {
+  std::vector<GraphsRun> compared;
+  for (const Run& run : runs)
+    if (run.graphs)
+      compared.push_back({.rate = rate_text(run.rate), .graphs = *run.graphs, .result = &run.done.result});
+  return compare_graphs(compared);
+}
+
+class LoadBench {
+ public:
+  LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
+
+  // Runs all rates, one after the other.
+  Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
+    if (options_.request_rates.empty()) {
+      const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
+      runs.push_back(TRY(run_one(target, rate, graphs, 0)));
+    }
+    for (std::size_t i = 0; i < options_.request_rates.size(); ++i)
+      runs.push_back(TRY(run_one(target, options_.request_rates[i], graphs, i)));
+    return ok_status();
+  }
+
+ private:
+  Result<Run> run_one(const LoadTarget& target, std::optional<double> rate, std::optional<bool> graphs,
+                      std::size_t number) const {
+    Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs};
+    std::optional<Progress> progress;
+    run.done = TRY(run_load(target, load_,
+                            {.rate = rate,
+                             .seed = options_.load.seed,
+                             .number = number,
+                             .warmup = options_.warmup,
+                             .max_concurrency = options_.max_concurrency,
+                             .on_start =
+                                 [&](std::int64_t requests) {
+                                   run.began = Clock::now();
+                                   progress.emplace(run.label, requests, "requests", progress_wanted());
+                                 },
+                             .on_end = [&] { progress->advance(1); }}));
+    run.ended = Clock::now();
+    return run;
+  }
+
+  static std::string label(std::optional<double> rate, std::optional<bool> graphs) {
+    std::string text = rate_text(rate);
+    if (graphs) text += *graphs ? ", graphs on" : ", graphs off";
+    return text;
+  }
+
+  const BenchServeOptions& options_;
+  Load load_;
+};
+
+Json rate_json(double rate) { return std::isinf(rate) ? Json("inf") : Json(rate); }
+
+Json options_json(const BenchServeOptions& options) {
+  Json json = Json::object();
+  const LoadOptions& load = options.load;
+  json.set("num_prompts", load.num_prompts).set("seed", load.seed);
+  if (load.trace.empty()) {
+    json.set("arrivals", load.arrivals == Arrivals::kPoisson ? "poisson" : "uniform");
+    json.set("input_len", load.input_tokens).set("output_len", load.output_tokens);
+    json.set("random_range_ratio", load.range_ratio);
+  } else {
+    json.set("trace", load.trace);
+  }
+  Json::Array rates;
+  for (const double rate : options.request_rates) rates.push_back(rate_json(rate));
+  json.set("request_rate", std::move(rates)).set("max_concurrency", options.max_concurrency);
+  return std::move(json.set("warmup", options.warmup));
+}
+
+Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
+  Json json = Json::object();
+  json.set("bench", "serve").set("model", options.url.empty() ? Json(options.engine.model_path) : Json());
+  json.set("url", options.url.empty() ? Json() : Json(options.url));
+  json.set("device", options.url.empty() ? Json(options.engine.device) : Json()).set("options", options_json(options));
+  Json list = Json::array();
+  for (const Run& run : runs) {
+    Json entry = Json::object();
+    entry.set("request_rate", run.rate ? rate_json(*run.rate) : Json());
+    entry.set("graphs", run.graphs ? Json(*run.graphs) : Json()).set("clipped", run.done.clipped);
+    entry.set("client_cpu_share", run.done.cpu_share);
+    const Json measured = to_json(run.done.result);
+    for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
+    if (run.times) entry.set("profile", to_json(*run.times));
+    list.push_back(std::move(entry));
+  }
+  json.set("runs", std::move(list));
+  return std::move(json.set("comparison", to_json(compare(runs))));
+}
+
+std::string title(const BenchServeOptions& options) {
+  const LoadOptions& load = options.load;
+  const std::string requests =
+      load.trace.empty() ? fmt::format("{} tokens in and {} out", load.input_tokens, load.output_tokens) : load.trace;
+  const std::string server =
+      options.url.empty() ? fmt::format("{}, on {}", options.engine.model_path, options.engine.device) : options.url;
+  return fmt::format("serve of {}: {} of {}\n\n", server, plural(load.num_prompts, "request"), requests);
+}
+
+std::string to_text(const std::vector<Run>& runs) {
+  std::vector<LabelledResult> rows;
+  std::string notes;
+  for (const Run& run : runs) {
+    rows.push_back({run.label, run.done.result});
+    if (run.done.clipped > 0)
+      notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.done.clipped, "request"));
+    for (const auto& [reason, count] : run.done.result.failures)
+      notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
+  }
+  std::string text = throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
+  const std::string comparison = to_text(compare(runs));
+  if (!comparison.empty()) text += "\n" + comparison;
+  for (const Run& run : runs)
+    if (run.times) text += fmt::format("\n{}\n\n{}", run.label, serve_times_text(*run.times));
+  return text;
+}
+
+Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
+  const std::unique_ptr<LoadClient> client =
+      TRY(LoadClient::create(options.url, options.api_key).with_context("--url"));
+  const LoadTarget target = TRY(ask_target(*client, options.served_model_name, options.vocab_size));
+  return bench.run(target, std::nullopt, runs);
+}
+
+// What the profile says of the engine in these runs.
+void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
+  const auto since = [&](Clock::time_point t) {
+    return std::chrono::duration<double, std::milli>(t - profile.origin).count();
+  };
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const TimeSpan during{since(runs[i].began), since(runs[i].ended)};
+    runs[i].times = sum_up(profile, during);
+    add_serve_timeline(profile, during, runs[i].label, first_process + static_cast<std::int64_t>(i), trace);
+  }
+}
+
+// Runs engines one after another, so that each has the machine.
+Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
+  if (!options.profile.empty()) TRY(write_file(options.profile, ""));  // what cannot be written is told before
+  ChromeTrace trace;
+  std::vector<std::optional<bool>> kinds(options.graphs.begin(), options.graphs.end());
+  if (kinds.empty()) kinds.emplace_back();
+  for (const std::optional<bool> graphs : kinds) {
+    EngineOptions engine = options.engine;
+    engine.show_progress = progress_wanted();
+    if (graphs) engine.graphs.disable_cuda_graph = !*graphs;
+    std::unique_ptr<LocalServer> server =
+        TRY(LocalServer::start({.engine = engine,
+                                .model_name = options.served_model_name,
+                                .connections = static_cast<std::size_t>(options.load.num_prompts) + kFurtherConnections,
+                                .profile = !options.profile.empty()}));
+    const std::size_t first = runs.size();
+    const std::unique_ptr<LoadClient> client = TRY(LoadClient::create(server->url(), ""));
+    const LoadTarget target = TRY(ask_target(*client, options.served_model_name, server->config().vocab_size));
+    TRY(bench.run(target, graphs, runs));
+    if (options.profile.empty()) continue;
+    add_profile(LocalServer::end_profile(std::move(server)), std::span(runs).subspan(first),
+                static_cast<std::int64_t>(first) + 1, trace);
+  }
+  if (options.profile.empty()) return ok_status();
+  return write_file(options.profile, std::move(trace).finish(options_json(options)).dump() + "\n");
+}
+
+}  // namespace
+
+Status run_bench_serve(const BenchServeOptions& options) {
+  allow_open_files();
+  std::signal(SIGPIPE, SIG_IGN);
+  Load load = TRY(make_load(options.load).with_context("--trace"));
+  if (std::ssize(load.requests) < options.load.num_prompts)
+    log_warn("bench", "the trace has {} requests, fewer than --num-prompts", load.requests.size());
+  for (const double rate : options.request_rates) TRY(arrivals_at(load, rate).with_context("--request-rate"));
+  const LoadBench bench(options, std::move(load));
+  std::vector<Run> runs;
+  TRY(options.url.empty() ? bench_here(options, bench, runs) : bench_elsewhere(options, bench, runs));
+
+  TRY(write_output(options.json ? to_json(options, runs).dump() + "\n" : title(options) + to_text(runs)));
+  for (const Run& run : runs) {
+    if (run.done.cpu_share > kBusyClient)
+      log_warn("bench", "{}: the client used {:.0f} % of a core, which shows in its times", run.label,
+               100 * run.done.cpu_share);
+    if (run.done.result.completed == 0)
+      return internal_error(
+          fmt::format("{}: no request succeeded: {}", run.label, run.done.result.failures.begin()->first));
+  }
+  return ok_status();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,28 @@
+// Catches: a figure in another one's column or under another one's name.
+#include "tessera/cli/bench/latency_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LatencyTables, EachFigureStandsUnderItsName) {
+  const LoadResult result{.completed = 4,
+                          .failed = 1,
+                          .seconds = 2,
+                          .input_tokens = 60,
+                          .output_tokens = 10,
+                          .ttft = {.mean = 1, .p50 = 2, .p90 = 3, .p99 = 4},
+                          .e2e = {.mean = 1375, .p50 = 1400, .p90 = 1500, .p99 = 1600}};
+  const std::vector<LabelledResult> runs = {{"2/s", result}};
+  EXPECT_THAT(latency_table(runs), HasSubstr("TTFT        2/s   1.00   2.00   3.00   4.00"));
+  EXPECT_THAT(latency_table(runs), HasSubstr("end to end  2/s  1,375  1,400  1,500  1,600"));
+  EXPECT_THAT(throughput_table(runs),
+              HasSubstr("2/s     4       1     2.00        2.00            30.0             5.00"));
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,146 @@
+#include "tessera/cli/bench/parse_bench_serve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::int64_t kMost = 1 << 24;  // of tokens, of requests
+
+// Calls `take` with each item of "a,b,c".
+Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    TRY(take(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return ok_status();
+}
+
+Status take_rate(const std::string& flag, const std::string& item, std::vector<double>& rates) {
+  const Result<double> rate = item == "inf" ? Result<double>(INFINITY) : parse_number(flag, item);
+  if (!rate.ok() || *rate <= 0)
+    return invalid_argument(
+        fmt::format("{}: \"{}\" is not accepted; numbers above 0 and inf are, like 2,4,inf", flag, item));
+  rates.push_back(*rate);
+  return ok_status();
+}
+
+}  // namespace
+
+CommandFlags::Take BenchServeFlags::noting(Goes goes, CommandFlags::Take take) {
+  return [this, goes, take = std::move(take)](const std::string& flag, const std::string& text) {
+    given_.emplace_back(goes, flag);
+    return take(flag, text);
+  };
+}
+
+std::string BenchServeFlags::given(Goes goes) const {
+  const auto found = std::find_if(given_.begin(), given_.end(), [&](const auto& flag) { return flag.first == goes; });
+  return found == given_.end() ? "" : found->second;
+}
+
+void BenchServeFlags::add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes,
+                                  std::int64_t& to, std::int64_t least) {
+  add.value(name, "N", help, noting(goes, [&to, least](const std::string& flag, const std::string& text) {
+              to = TRY(parse_integer(flag, text, {least, kMost}));
+              return ok_status();
+            }));
+}
+
+void BenchServeFlags::add_text(CommandFlags& add, const std::string& name, const std::string& type,
+                               const std::string& help, Goes goes, std::string& to) {
+  add.value(name, type, help, noting(goes, [&to](const std::string& flag, const std::string& text) {
+              if (text.empty()) return invalid_argument(fmt::format("{}: the value is empty", flag));
+              to = text;
+              return ok_status();
+            }));
+}
+
+void BenchServeFlags::add(CommandFlags& add) {
+  add.group("Load of bench serve");
+  add_load_flags(add);
+  add.group("Server of bench serve (without --url: of this process, with the model below)");
+  add_server_flags(add);
+}
+
+void BenchServeFlags::add_load_flags(CommandFlags& add) {
+  LoadOptions& load = options_.load;
+  add_integer(add, "--num-prompts", "requests of a run (100)", Goes::kAlways, load.num_prompts);
+  add.value("--request-rate", "LIST", "arrivals a second on average, a run each: 2,4,inf (inf; a trace's own)",
+            noting(Goes::kAlways, [this](const std::string& flag, const std::string& text) {
+              return for_each_item(
+                  text, [&](const std::string& item) { return take_rate(flag, item, options_.request_rates); });
+            }));
+  add.value("--arrivals", "poisson|uniform", "how random requests come (poisson)",
+            noting(Goes::kWithRandom, [&load](const std::string& flag, const std::string& text) {
+              static constexpr std::array<std::string_view, 2> kNames = {"poisson", "uniform"};
+              load.arrivals = static_cast<Arrivals>(TRY(parse_choice(flag, text, kNames)));
+              return ok_status();
+            }));
+  add_integer(add, "--input-len", "tokens of a random prompt (512)", Goes::kWithRandom, load.input_tokens);
+  add_integer(add, "--output-len", "tokens of its output (128)", Goes::kWithRandom, load.output_tokens);
+  add.value("--random-range-ratio", "X", "lengths from X times those on, 0 to 1 (1)",
+            noting(Goes::kWithRandom, [&load](const std::string& flag, const std::string& text) {
+              load.range_ratio = TRY(parse_number(flag, text));
+              if (load.range_ratio >= 0 && load.range_ratio <= 1) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0 to 1 is", flag, text));
+            }));
+  add_text(add, "--trace", "FILE", "instead: arrivals and lengths of Azure's CSV or Mooncake's JSON lines",
+           Goes::kAlways, load.trace);
+  add_integer(add, "--max-concurrency", "most requests under way (any number)", Goes::kAlways,
+              options_.max_concurrency);
+  add_integer(add, "--warmup", "requests before each run that do not count (4)", Goes::kAlways, options_.warmup, 0);
+  add.value("--seed", "N", "of arrivals, lengths and prompts (0)",
+            noting(Goes::kAlways, [&load](const std::string& flag, const std::string& text) {
+              load.seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
+              return ok_status();
+            }));
+}
+
+void BenchServeFlags::add_server_flags(CommandFlags& add) {
+  add_text(add, "--url", "URL", "of a server of OpenAI's protocol, like http://127.0.0.1:30000", Goes::kAlways,
+           options_.url);
+  add_text(add, "--api-key", "KEY", "its key", Goes::kWithUrl, options_.api_key);
+  add.keep_secret("the command line");
+  add_text(add, "--served-model-name", "NAME", "its model (the first that it names)", Goes::kWithUrl,
+           options_.served_model_name);
+  add_integer(add, "--vocab-size", "its token ids are below (32000)", Goes::kWithUrl, options_.vocab_size);
+  add.value("--graphs", "LIST",
+            "an engine each, without graphs and with: off,on,off,on; from two of each on they are compared",
+            noting(Goes::kWithModel, [this](const std::string& flag, const std::string& text) {
+              return for_each_item(text, [&](const std::string& item) {
+                static constexpr std::array<std::string_view, 2> kNames = {"off", "on"};
+                options_.graphs.push_back(TRY(parse_choice(flag, item, kNames)) == 1);
+                return ok_status();
+              });
+            }));
+  add_text(add, "--profile", "FILE", "where the engine's time goes: tables, and a timeline in FILE", Goes::kWithModel,
+           options_.profile);
+}
+
+Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, bool json) {
+  const auto misplaced = [](const std::string& flag, std::string_view with) {
+    return invalid_argument(fmt::format("{} does not go with {}", flag, with));
+  };
+  if (const std::string flag = given(Goes::kWithRandom); !flag.empty() && !options_.load.trace.empty())
+    return misplaced(flag, "--trace, whose requests have their own");
+  if (has_url()) {
+    if (const std::string flag = given(Goes::kWithModel); !flag.empty()) return misplaced(flag, "--url");
+    if (!engine.model_path.empty()) return misplaced("--model-path", "--url, whose server has its model");
+  } else if (const std::string flag = given(Goes::kWithUrl); !flag.empty()) {
+    return misplaced(flag, "a server of this process; --url names another");
+  }
+  if (options_.api_key.find_first_of("\r\n") != std::string::npos)
+    return invalid_argument("--api-key: a line break is not accepted; one line is");
+  options_.engine = engine;
+  options_.json = json;
+  return options_;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,43 @@
+// Runs of `bench serve` with graphs against runs without: differences of pairs of runs, with what they may be worth.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/cli/bench/statistics.h"
+#include "tessera/load/latency.h"
+
+namespace tessera::cli {
+
+struct GraphsRun {
+  std::string rate;  // as tables have it: "4/s"
+  bool graphs = false;
+  const LoadResult* result = nullptr;
+};
+
+// One number of runs, in milliseconds.
+struct RunDifference {
+  std::string_view name;  // "ttft_p50_ms"
+  double without = 0;     // mean of the runs without graphs
+  double with = 0;
+  Interval difference;  // of with - without, 95 %; by Student's t over the pairs
+};
+
+struct RateComparison {
+  std::string rate;
+  std::size_t pairs = 0;
+  std::vector<RunDifference> differences;  // of p50 and p99 of the time to the first token
+};
+
+// The first run of a rate with graphs is paired with its first without, and so on. Rates with fewer than two pairs are
+// left out.
+std::vector<RateComparison> compare_graphs(std::span<const GraphsRun> runs);
+
+std::string to_text(std::span<const RateComparison> comparisons);  // "" of none
+Json to_json(std::span<const RateComparison> comparisons);
+
+}  // namespace tessera::cli

@@ -1,0 +1,54 @@
+// Where the time of a server under load went: summed up by kind of forward, as tables and JSON, and as a timeline.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/cli/bench/chrome_trace.h"
+#include "tessera/engine/report/engine_profile.h"
+
+namespace tessera::cli {
+
+// Milliseconds of a profile.
+struct TimeSpan {
+  double begin_ms = 0;
+  double end_ms = 0;
+};
+
+// Sums over the forwards of one phase.
+struct PhaseTimes {
+  ForwardPhase phase = ForwardPhase::kPrefill;
+  std::int64_t forwards = 0;
+  std::int64_t requests = 0;
+  std::int64_t decoding = 0;
+  std::int64_t tokens = 0;
+  std::int64_t padding = 0;
+  double device_ms = 0;
+  double waited_ms = 0;  // of the device for the host, before them; not for requests to come
+  std::vector<DevicePart> parts{};
+  std::array<double, kNumHostWorks> host_ms{};  // by HostWork; nothing idle
+};
+
+struct ServeTimes {
+  double total_ms = 0;
+  double device_ms = 0;
+  std::vector<PhaseTimes> phases{};             // those that ran: prefill, mixed, decode
+  std::array<double, kNumHostWorks> host_ms{};  // by HostWork
+  // What the engine's thread does beside every named HostWork.
+  double other_ms() const;
+};
+
+// Sums up the forwards that began on the device within `during`, and the host's work within it.
+ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
+std::string serve_times_text(const ServeTimes& times);
+Json to_json(const ServeTimes& times);
+
+// A track of forwards and one of the engine's thread.
+void add_serve_timeline(const EngineProfile& profile, const TimeSpan& during, const std::string& name,
+                        std::int64_t process, ChromeTrace& trace);
+
+}  // namespace tessera::cli

@@ -1,0 +1,97 @@
+#include "tessera/cli/bench/step_bytes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tessera/engine/engine_plan.h"
+
+namespace tessera::cli {
+namespace {
+
+// The bytes of one page, or one slot, of a layer's state.
+Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
+  ir::Bucket one;
+  one[ir::page_symbol(group)] = 1;
+  return ir::size_bytes(state, one);
+}
+
+// Bytes of the experts' weights that a step of so many tokens does not read, if the router chooses all experts equally
+// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out. Of all ranks of a stage together.
+std::int64_t unread_expert_bytes(const ModelConfig& config, const ir::Graph& body, std::int64_t tokens,
+                                 double element) {
+  if (!config.moe) return 0;
+  const MoeConfig& moe = *config.moe;
+  constexpr double kMxfp4Bytes = 17.0 / 32;  // of a weight
+  const auto experts = static_cast<double>(moe.num_experts);
+  const double expert =
+      3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
+  const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
+  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(body.nodes, "moe_experts", &ir::Node::op)) *
+                                   left_out * expert);
+}
+
+}  // namespace
+
+Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step) {
+  std::int64_t bytes = 0;
+  for (const ir::Node& node : body.nodes)
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const ir::Value& value = body.value(node.operands[i]);
+      if (value.kind != ir::ValueKind::kState) continue;
+      const std::optional<std::size_t> index = ir::cache_group_of(value.type);
+      if (!index) return internal_error("the state " + value.name + " belongs to no cache group");
+      const ir::CacheGroup& group = body.cache_groups[*index];
+      const std::int64_t page = TRY(page_bytes(value.type, *index));
+      if (group.kind == ir::CacheGroup::Kind::kState) {
+        bytes += step.requests * page * (node.mutates[i] ? 2 : 1);
+      } else if (!node.mutates[i]) {
+        const std::int64_t seen = group.window == 0 ? step.context : std::min(step.context, group.window);
+        bytes += step.requests * seen * (page / page_size);
+      }
+    }
+  return bytes;
+}
+
+Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head) {
+  std::set<std::string> tables;
+  for (const ir::Node& node : body.nodes)
+    if (node.op == "embedding")
+      for (const ir::ValueId operand : node.operands)
+        if (body.value(operand).kind == ir::ValueKind::kWeight) tables.insert(body.value(operand).name);
+  std::int64_t bytes = 0;
+  for (const std::string& table : tables)
+    if (head.find_value(table) == nullptr) bytes += TRY(ir::size_bytes(body.find_value(table)->type, {}));
+  return bytes;
+}
+
+Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
+  const std::unique_ptr<Device> device = TRY(open_device(options));
+  const RankLayout layout = layout_of(options);
+  std::vector<StagePart> parts;
+  for (int stage = 0; stage < layout.pp_size; ++stage) {
+    EnginePlan plan = TRY(plan_engine(options, *device, layout.rank_at(stage, 0)));
+    // A table that another stage's head multiplies by is only looked up here.
+    const std::int64_t looked_up =
+        TRY(looked_up_bytes(plan.graphs.body, plan.graphs.has_head ? plan.graphs.head : ir::Graph()));
+    parts.push_back({.body = std::move(plan.graphs.body), .weights = plan.memory.weights, .looked_up = looked_up});
+  }
+  return parts;
+}
+
+Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step) {
+  std::int64_t bytes = 0;
+  for (const StagePart& stage : stages) {
+    const auto element = static_cast<double>(ir::dtype_size(stage.body.value(stage.body.outputs[0]).type.dtype));
+    // Ranks have equal parts of the experts' weights, whole experts or slices.
+    bytes += stage.weights - stage.looked_up -
+             unread_expert_bytes(engine.config(), stage.body, step.requests, element) / engine.options().tp_size +
+             TRY(cache_bytes(stage.body, engine.runner().options().page_size, step));
+  }
+  return bytes;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,101 @@
+// Catches: a choice of earlier starts that explain does not show, or shows where it is not taken.
+#include "tessera/cli/inspect/explanation_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "tessera/compile/compiler.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+EngineOptions options_with_choice() {
+  EngineOptions options{.model_path = testing::data_path("goldens/llama")};
+  options.graphs.piecewise_tokens = {8, 32};
+  options.known_costs.emplace().add_full(32, {.ratio = 0.5, .equal = true});
+  options.known_costs->add_full(8, {.ratio = 1.5, .equal = true});
+  return options;
+}
+
+TEST(Explanation, TellsWhichSizesAreReplayedAsOneGraph) {
+  const Result<Explanation> e = explain(options_with_choice(), 30, {});
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  EXPECT_THAT(e->full_sizes, ElementsAre(32));
+  const std::string text = to_text(*e);
+  EXPECT_THAT(text, HasSubstr("as one graph      32\n"));
+  EXPECT_THAT(text, HasSubstr("one graph with attention inside was measured to be faster than pieces"));
+  const std::string json = to_json(*e).dump();
+  EXPECT_THAT(json, HasSubstr(R"("full_sizes": [32])"));
+  EXPECT_THAT(json, HasSubstr(R"("reason": "full_costs_less")"));
+  EXPECT_THAT(to_text(*explain(options_with_choice(), 8, {})), HasSubstr("a graph of this size"));
+}
+
+TEST(Explanation, SaysWhereNothingWasChosenOrMayBe) {
+  EngineOptions options = options_with_choice();
+  options.graphs.mode = GraphMode::kPiecewise;
+  EXPECT_THAT(explain(options, 30, {})->full_sizes, IsEmpty());
+  options = options_with_choice();
+  options.known_costs.reset();
+  EXPECT_THAT(to_text(*explain(options, 30, {})), Not(HasSubstr("as one graph")));
+}
+
+TEST(Explanation, TellsWhichScheduleWasChosenAgainstWhich) {
+  Explanation e = *explain({.model_path = testing::data_path("goldens/llama")}, std::nullopt, {});
+  EXPECT_THAT(to_text(e), Not(HasSubstr("Schedules of generated kernels")));
+  e.schedules = {{.rows = 64, .measured = {.name = "add, rms_norm", .chosen = 64, .us = {{128, 4}, {64, 3}}}},
+                 {.rows = 8, .measured = {.name = "silu, mul", .chosen = 128, .us = {{128, 2}, {64, 2}}}}};
+  const std::string text = to_text(e);
+  EXPECT_THAT(text, HasSubstr("1 of 2 are the device's own"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("add, rms_norm +64 +64 +3[.0]* +128 +4"));
+  EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
+}
+
+// What an earlier start measured is found by the model's own kernels.
+TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
+  std::string folder = ::testing::TempDir() + "/explained_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};
+  options.cache_dir = folder;
+  options.context_length = 64;
+  options.max_total_tokens = 256;
+  options.graphs.piecewise_tokens = {8, 32};
+  options.graphs.decode_batches = {1};
+  options.graphs.compiler = kFusedCompiler;
+  {
+    const auto engine = Engine::create(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    while (*(*engine)->idle_work()) {
+    }
+  }
+  const Result<Explanation> fused = explain(options, std::nullopt, {});
+  ASSERT_TRUE(fused.ok()) << fused.status().to_string();
+  EXPECT_FALSE(fused->schedules.empty());
+  options.graphs.compiler = "eager";
+  EXPECT_THAT(explain(options, std::nullopt, {})->schedules, IsEmpty());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Explanation, AModelThatSeesHasItsTowersBudgets) {
+  if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
+  const Result<Explanation> e = explain({.model_path = testing::shared_path("goldens/qwen3-vl")}, 20, {});
+  ASSERT_TRUE(e.ok()) << e.status().to_string();
+  ASSERT_TRUE(e->image.has_value());
+  EXPECT_EQ(e->image->patches, 80);
+  EXPECT_THAT(to_text(*e), ::testing::AllOf(HasSubstr("vision, patches    64 128 "), HasSubstr("vision 128")));
+  EXPECT_THAT(to_json(*e).dump(), ::testing::AllOf(HasSubstr(R"("batch": "image")"), HasSubstr(R"("vision": {)")));
+  EXPECT_FALSE(explain({.model_path = testing::data_path("goldens/llama")}, 20, {})->image.has_value());
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,29 @@
+// What the graphs of a run were and did: as JSON and as a table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/cli/serve/session.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera::cli {
+
+// Forwards of one kind, dispatched alike.
+struct ForwardGroup {
+  ForwardRecord each;  // tokens, padding and ms are sums
+  std::int64_t count = 0;
+};
+// The kinds of forwards that ran, in the order of their first forward.
+std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
+
+// {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …}, "decode",
+// "forwards": [{"phase", "runner", "size", "reason", "count", "tokens", "padding", "ms"}], "reasons", "tokens",
+// "padding", "memory"}
+Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);
+
+// The model, its graphs and what each kind of forward used.
+std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& forwards);
+
+}  // namespace tessera::cli

@@ -1,0 +1,68 @@
+#include "tessera/cli/serve/api_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "tessera/base/json.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kFlag = "--api-key";
+
+// What a header's value may hold beside blanks.
+Status check_key(std::string_view key, const std::string& where) {
+  if (key.empty()) return invalid_argument(where + ": the key is empty");
+  if (std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; })) return ok_status();
+  return invalid_argument(where +
+                          ": the key has a blank or another character that is not accepted; letters, digits and "
+                          "punctuation of ASCII are");
+}
+
+Status read_file(const std::string& path, std::vector<std::string>& keys) {
+  const std::string text = TRY(read_text_file(path).with_context("--api-key-file"));
+  int number = 0;
+  const std::size_t before = keys.size();
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || line.starts_with('#')) continue;
+    TRY(check_key(line, fmt::format("--api-key-file: {}:{}", path, number)));
+    keys.push_back(std::move(line));
+  }
+  if (keys.size() == before) return invalid_argument(fmt::format("--api-key-file: {} has no key", path));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> read_api_keys(const std::vector<std::string>& given, const std::string& file,
+                                               const std::function<const char*(const char*)>& get) {
+  std::vector<std::string> keys = given;
+  for (const std::string& key : keys) TRY(check_key(key, std::string(kFlag)));
+  if (!file.empty()) TRY(read_file(file, keys));
+  if (!keys.empty()) return keys;
+  if (const char* const variable = get(kApiKeyVariable); variable != nullptr) {
+    TRY(check_key(variable, std::string(kApiKeyVariable) + " in the environment"));
+    keys.emplace_back(variable);
+  }
+  return keys;
+}
+
+void hide_api_keys(std::span<char*> arguments) {
+  bool is_key = false;
+  for (char* const argument : arguments) {
+    const std::string_view word = argument;
+    const bool joined = word.starts_with(kFlag) && word.substr(kFlag.size()).starts_with('=');
+    const std::size_t shown = is_key ? 0 : joined ? kFlag.size() + 1 : word.size();
+    is_key = word == kFlag;
+    std::fill(argument + shown, argument + word.size(), '*');
+  }
+}
+
+}  // namespace tessera::cli

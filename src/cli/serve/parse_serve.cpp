@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "tessera/cli/command_parser.h"
+#include "tessera/engine/ranks/replica_choice.h"
+#include "tessera/options/protocol_flags.h"
+#include "tessera/options/values.h"
+#include "tessera/server/http/http_guard.h"
+
+namespace tessera::cli {
+namespace {
+
+class ServeParser final : public CommandParser {
+ public:
+  ServeParser(CommandFlags& add, CommonFlags& common) {
+    HttpOptions& http = options_.server.http;
+    add.group("Server");
+    add.text("--host", "ADDRESS", "to listen on (127.0.0.1: this machine alone; 0.0.0.0: all)", http.host);
+    add.value(
+        "--port", "N", "to listen on (30000); 0: a free one",
+        [&http](const auto& flag, const auto& text) {
+          http.port = static_cast<std::uint16_t>(TRY(parse_integer(flag, text, {0, 65535})));
+          return ok_status();
+        },
+        static_cast<int>(http.port));
+    add.values("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY; repeatable (TESSERA_API_KEY)",
+               [this](const std::string& flag, const std::string& text) {
+                 if (text.empty()) return invalid_argument(flag + ": the value is empty");
+                 options_.server.api_keys.push_back(text);
+                 return ok_status();
+               });
+    add.keep_secret("--api-key-file or TESSERA_API_KEY");
+    add.text("--api-key-file", "FILE", "keys, one a line; # begins a comment", options_.api_key_file);
+    add.names("--allowed-hosts", "names in Host headers, beside localhost; *.NAME is all below it, * is all",
+              http.allowed_hosts);
+    add.values("--cors-allow-origins,--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all",
+               [&http](const std::string& flag, const std::string& text) -> Status {
+                 TRY(check_origin(text).with_context(flag));
+                 http.cors_origins.push_back(text);
+                 return ok_status();
+               });
+    add_protocol_flags(add, options_.server, options_.engine, protocol_);
+    add.integer("--stream-interval", "tokens from one event of a stream to the next; the first comes at once (1)",
+                {1, 1 << 20}, options_.server.stream_interval);
+    add.value(
+        "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
+        [this](const std::string& flag, const std::string& text) {
+          static constexpr std::array<std::string_view, 2> kNames = {"sglang", "vllm"};
+          options_.server.metrics_style = kNames[TRY(parse_choice(flag, text, kNames))];
+          return ok_status();
+        },
+        options_.server.metrics_style);
+    add.integer("--dp-size,--data-parallel-size,--dp",
+                "engines that share the requests, each on a GPU of its own from --device on (1)",
+                {1, ReplicaChoice::kMostReplicas}, options_.replicas);
+    add.flag("--enable-dp-attention",
+             "each rank of --tp-size has requests of its own, and they share the experts; --dp-size is as many",
+             dp_attention_);
+    add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
+                drain_s_);
+    add.integer("--drain-notice", "seconds that it then goes on answering 503 at least, for balancers to notice (0)",
+                {0, 86400}, notice_s_);
+    add.integer("--timeout-keep-alive", "seconds that a connection may wait for its next request (75)", {1, 86400},
+                keep_alive_s_);
+    add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
+                max_connections_);
+    add.value(
+        "--request-memory-budget", "BYTES",
+        "that requests may hold together: bodies, images, results; further ones are refused with 503 (a quarter of the "
+        "machine's, or its container's, that is left)",
+        [this](const std::string& flag, const std::string& text) {
+          options_.server.request_memory_bytes = TRY(parse_bytes(flag, text));
+          return ok_status();
+        });
+    add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
+    add.group("");
+    add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
+    add.flag("--disable-log-requests,--no-enable-log-requests", "accepted: they are not logged unless asked for",
+             disable_log_requests_);
+    common.serves = true;
+    add_engine_flags(add, options_.engine, common);
+    common.serves = false;  // the other commands share it
+  }
+
+  EngineOptions* engine() override { return &options_.engine; }
+  Result<Command> finish() override {
+    for (const std::string& host : options_.server.http.allowed_hosts)
+      TRY(check_allowed_host(host).with_context("--allowed-hosts"));
+    if (dp_attention_) TRY(make_ranks_replicas());
+    TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
+    if (disable_log_requests_ && options_.server.log_requests)
+      return invalid_argument("--disable-log-requests and --log-requests ask for opposites; accepted: one of them");
+    if (notice_s_ > drain_s_) {
+      return invalid_argument(fmt::format(
+          "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
+          drain_s_, drain_s_));
+    }
+    options_.drain_s = static_cast<double>(drain_s_);
+    options_.notice_s = static_cast<double>(notice_s_);
+    options_.server.http.keep_alive_timeout_s = static_cast<double>(keep_alive_s_);
+    options_.server.http.max_connections = static_cast<std::size_t>(max_connections_);
+    return Command(options_);
+  }
+  std::vector<std::string> warnings() const override {
+    if (!dp_attention_ || options_.engine.dp_attention) return {};
+    return {"--enable-dp-attention has no effect with --tp-size 1: there are no ranks to share experts with"};
+  }
+
+ private:
+  // Turns N ranks that each have requests of their own into N engines. Each has a model of its own, and all share the
+  // experts.
+  Status make_ranks_replicas() {
+    EngineOptions& engine = options_.engine;
+    if (options_.replicas != 1 && options_.replicas != engine.tp_size)
+      return unimplemented(
+          fmt::format("--enable-dp-attention: --dp-size {} with --tp-size {} is not supported yet; accepted is {}, as "
+                      "every rank has requests of its own",
+                      options_.replicas, engine.tp_size, engine.tp_size));
+    if (engine.pp_size > 1)
+      return unimplemented(
+          fmt::format("--enable-dp-attention with --pp-size {} is not supported yet; 1 is accepted", engine.pp_size));
+    options_.replicas = engine.tp_size;
+    engine.replicas = engine.tp_size;
+    engine.dp_attention = engine.tp_size > 1;
+    engine.tp_size = 1;
+    return ok_status();
+  }
+
+  bool dp_attention_ = false;
+  ServeOptions options_;
+  std::int64_t drain_s_ = 30;
+  std::int64_t notice_s_ = 0;
+  std::int64_t keep_alive_s_ = 75;
+  std::int64_t max_connections_ = 4096;
+  bool enable_metrics_ = false;
+  bool disable_log_requests_ = false;
+  ProtocolFlags protocol_;
+};
+
+}  // namespace
+
+std::unique_ptr<CommandParser> make_serve_parser(CommandFlags& add, CommonFlags& common) {
+  return std::make_unique<ServeParser>(add, common);
+}
+
+}  // namespace tessera::cli

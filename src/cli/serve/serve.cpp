@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tessera/cli/commands.h"
+#include "tessera/cli/output.h"
+#include "tessera/cli/serve/api_keys.h"
+#include "tessera/cli/serve/end_within.h"
+#include "tessera/cli/serve/open_files.h"
+#include "tessera/cli/serve/start_replicas.h"
+#include "tessera/cli/serve/stop_signal.h"
+#include "tessera/server/server.h"
+#include "tessera/server/work/freed_memory.h"
+
+namespace tessera::cli {
+namespace {
+
+// The time that engines which have failed get to be taken down.
+constexpr std::chrono::seconds kTakingDown{2};
+
+// Fails on an address that is taken before the model is loaded.
+Status check_address(const HttpOptions& options) {
+  const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
+  return probe.ok() ? ok_status() : probe.status();
+}
+
+// The server of a node among several ends with theirs: where one is told to stop all are.
+class StopWithOthers {
+ public:
+  // `others` null: there are none. The server outlives it.
+  StopWithOthers(CommonEnd* others, Server& server, const ServeOptions& options)
+      : others_(others), server_(server), options_(options) {}
+  ~StopWithOthers() {
+    if (others_ != nullptr) others_->when_told(nullptr);
+  }
+  StopWithOthers(const StopWithOthers&) = delete;
+  StopWithOthers& operator=(const StopWithOthers&) = delete;
+
+  // Begins to listen to the other nodes: where one is told to stop, this one stops.
+  void listen() {
+    if (others_ == nullptr) return;
+    others_->when_told([this](int node) {
+      if (stopping_.exchange(true)) return;
+      write_error(fmt::format("Stopping with node {}: requests under way have {} s.\n", node, options_.drain_s));
+      server_.stop(options_.drain_s, options_.notice_s);
+    });
+  }
+  // Handles a signal, the `count`th one.
+  void stop(int count) {
+    stopping_ = true;
+    write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",
+                                         options_.drain_s)
+                           : std::string("\nStopping at once.\n"));
+    server_.stop(count == 1 ? options_.drain_s : 0, options_.notice_s);
+    if (others_ == nullptr) return;
+    if (count == 1) {
+      others_->tell();
+    } else {
+      others_->give_up();
+    }
+  }
+  // The ranks of this node stay for those of the others, which have as long for their requests as this one had.
+  void leave() {
+    if (others_ == nullptr) return;
+    const auto limit = std::chrono::duration<double>(options_.drain_s) + kTakingDown;
+    if (!others_->leave_together(std::chrono::duration_cast<std::chrono::milliseconds>(limit)))
+      write_error("Ended before the other nodes, whose requests fail.\n");
+  }
+
+ private:
+  CommonEnd* const others_;
+  Server& server_;
+  const ServeOptions& options_;
+  std::atomic<bool> stopping_ = false;
+};
+
+Status serve(const ServeOptions& options, Server& server, const Timeline& start, CommonEnd* others) {
+  StopWithOthers end(others, server, options);
+  const std::unique_ptr<StopSignal> stop =
+      TRY(StopSignal::watch({SIGINT, SIGTERM}, [&end](int count) { end.stop(count); }));
+  end.listen();
+  write_error(fmt::format("Ready after {}\n", start.line()));
+  TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
+  const Status ended = server.run();
+  // A rank or a driver may hang when it is taken down, and a supervisor waits for the end.
+  if (!ended.ok()) end_within(kTakingDown, ended);
+  if (ended.ok()) end.leave();
+  return ended;
+}
+
+}  // namespace
+
+Status run_serve(const ServeOptions& options) {
+  ServerOptions server_options = options.server;
+  server_options.api_keys = TRY(read_api_keys(options.server.api_keys, options.api_key_file,
+                                              [](const char* name) -> const char* { return std::getenv(name); }));
+  TRY(check_address(server_options.http));
+  allow_open_files();
+  limit_free_ends();
+  std::signal(SIGPIPE, SIG_IGN);
+  EngineOptions engine_options = options.engine;
+  engine_options.show_progress = true;
+  const StartedReplicas started = TRY(start_replicas(engine_options, static_cast<int>(options.replicas)));
+  CommonEnd* const others = started.lockstep == nullptr ? nullptr : started.lockstep->common_end();
+  std::vector<Engine*> served;
+  for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
+  const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
+  Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
+  if (!ended.ok() && others != nullptr) others->leave(ended);  // before the engines end, which says less
+  return ended;
+}
+
+}  // namespace tessera::cli

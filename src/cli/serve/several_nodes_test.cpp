@@ -1,0 +1,32 @@
+// Catches: NVLink's multicast that NCCL uses without being asked to, and an environment that is changed where no NCCL
+// takes part or against what the user has set.
+#include "tessera/cli/serve/several_nodes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kMulticast = "NCCL_NVLS_ENABLE";
+
+std::string multicast_after(const EngineOptions& options) {
+  prepare_nodes(options);
+  const char* const value = ::getenv(kMulticast);
+  return value == nullptr ? "not set" : value;
+}
+
+TEST(SeveralNodes, MulticastIsOffUnlessItIsAskedFor) {
+  ::unsetenv(kMulticast);
+  EXPECT_EQ(multicast_after({.device = "cuda", .nnodes = 1}), "not set");
+  EXPECT_EQ(multicast_after({.device = "cpu", .nnodes = 2}), "not set");
+  EXPECT_EQ(multicast_after({.device = "cuda:1", .nnodes = 2}), "0");
+  ::setenv(kMulticast, "1", 1);
+  EXPECT_EQ(multicast_after({.device = "cuda:1", .nnodes = 2}), "1");
+  ::unsetenv(kMulticast);
+}
+
+}  // namespace
+}  // namespace tessera::cli

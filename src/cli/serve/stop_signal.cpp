@@ -1,0 +1,75 @@
+#include "tessera/cli/serve/stop_signal.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::uint64_t kEnd = std::uint64_t{1} << 32;  // above any number of signals
+
+// What a handler may use: a descriptor, and write().
+std::atomic<int> signal_fd{-1};
+
+void on_stop_signal(int) {
+  const int saved = errno;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(signal_fd.load(), &one, sizeof one);
+  errno = saved;
+}
+
+}  // namespace
+
+struct StopSignal::Impl {
+  ~Impl() {
+    for (const auto& [signal, action] : before) sigaction(signal, &action, nullptr);
+    [[maybe_unused]] const auto written = write(fd, &kEnd, sizeof kEnd);
+    if (thread.joinable()) thread.join();
+    signal_fd.store(-1);
+    close(fd);
+  }
+
+  void run() {
+    std::uint64_t arrived = 0;
+    for (int count = 0; read(fd, &arrived, sizeof arrived) == sizeof arrived || errno == EINTR;) {
+      if (arrived >= kEnd) return;
+      for (; arrived > 0; --arrived) on_signal(++count);
+    }
+  }
+
+  int fd = -1;
+  std::vector<std::pair<int, struct sigaction>> before;
+  std::function<void(int)> on_signal;
+  std::thread thread;
+};
+
+StopSignal::StopSignal(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StopSignal::~StopSignal() = default;
+
+Result<std::unique_ptr<StopSignal>> StopSignal::watch(const std::vector<int>& signals,
+                                                      std::function<void(int)> on_signal) {
+  auto impl = std::make_unique<Impl>();
+  impl->on_signal = std::move(on_signal);
+  impl->fd = eventfd(0, EFD_CLOEXEC);
+  if (impl->fd < 0) return internal_error(std::string("eventfd: ") + std::strerror(errno));
+  signal_fd.store(impl->fd);
+  impl->thread = std::thread([watching = impl.get()] { watching->run(); });
+  struct sigaction action = {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : signals) {
+    struct sigaction before = {};
+    if (sigaction(signal, &action, &before) == 0) impl->before.emplace_back(signal, before);
+  }
+  return std::unique_ptr<StopSignal>(new StopSignal(std::move(impl)));
+}
+
+}  // namespace tessera::cli

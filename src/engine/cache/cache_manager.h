@@ -1,0 +1,143 @@
+// Which pages of the KV cache belong to whom: a pool for each cache group, the prefix cache over all of them, and what
+// every sequence holds.
+//
+//   cache.find(own, tokens);                       // what the prefix cache has of them; locked
+//   … cache.needed(group, own, n) <= cache.available(group) for every group …
+//   cache.admit(own, n, most);                     // pages of paged groups for all n tokens, a slot of state groups
+//   for each forward:
+//     count = cache.fitting(own, computed, count);
+//     cache.take_pages(own, n, computed + count);  // pages of window groups for the forward's tokens
+//     … the forward is enqueued; computed += count …
+//     cache.keep(own, tokens);
+//     cache.leave_window(own, computed);
+//   cache.release(own);
+//
+// What a sequence of n tokens holds of a group, with p tokens in a page:
+//   paged, latent   ⌈n / p⌉ pages
+//   window          the pages that the next token's window lies in: ⌈(window - 1) / p⌉ + 1 at most; while a chunk of
+//   its
+//                   prompt is computed, that chunk's too
+//   state           one slot
+//
+// A state group's slots are copied where a sequence goes on from a checkpoint, or leaves one behind. The copies belong
+// to the next forward, before anything else of it, in the order in which they were asked for: so whoever takes a slot
+// that a copy still reads writes it after that copy.
+//
+// A pure bookkeeper on one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/engine/cache/cache_pool.h"
+#include "tessera/engine/cache/prefix_cache.h"
+#include "tessera/ops/contract/forward_batch.h"
+
+namespace tessera {
+
+struct CacheOptions {
+  std::vector<CacheGroupOptions> groups;  // as the model's; at most ir::kMaxCacheGroups
+  std::int64_t page_size = 16;            // tokens
+};
+
+// One paged group with so many pages, page 0 included.
+CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
+
+// What one sequence holds.
+struct SequenceCache {
+  std::array<GroupPages, ir::kMaxCacheGroups> groups;
+  PrefixCache::Path path;  // of the first pages, which belong to the prefix cache
+  // Where its tokens leave those of other sequences, and no state was kept: pages from the start, 0 for nowhere. Who
+  // begins alike will leave them there too, so that the state there is worth keeping.
+  std::int64_t branch_pages = 0;
+
+  std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
+};
+
+// Pages of one group, or slots of a state group; page 0 is not counted.
+struct CacheGroupStats {
+  std::int64_t used_pages = 0;    // by running requests
+  std::int64_t cached_pages = 0;  // by the prefix cache alone; freed as soon as they are needed
+  std::int64_t usable_pages = 0;
+  std::int64_t page_bytes = 0;
+  double usage() const {
+    return usable_pages == 0 ? 0 : static_cast<double>(used_pages) / static_cast<double>(usable_pages);
+  }
+};
+
+class CacheManager {
+ public:
+  explicit CacheManager(CacheOptions options);
+  CacheManager(const CacheManager&) = delete;
+  CacheManager& operator=(const CacheManager&) = delete;
+
+  std::size_t num_groups() const { return pools_.size(); }
+  const CacheGroupOptions& group(std::size_t g) const { return pools_[g].options(); }
+  std::int64_t page_size() const { return page_size_; }
+  std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
+  bool has_states() const { return has_states_; }
+  // Tokens of the longest sequence that could run alone; kUnbounded where no group's memory grows with it.
+  static constexpr std::int64_t kUnbounded = INT32_MAX;
+  std::int64_t max_tokens() const;
+  CacheGroupStats stats(std::size_t g) const;
+
+  // Pages that are free, or free as soon as they are needed.
+  std::int64_t available(std::size_t g) const { return pools_[g].num_free() + prefixes_.num_evictable(g); }
+  // Pages that a sequence of so many tokens must find beside what it holds in order to be admitted.
+  std::int64_t needed(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
+  // Pages that a running sequence is expected to take soon.
+  std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
+
+  // A branch point nearer than this to what can be reused is not worth a forward that ends there, nor a checkpoint.
+  static constexpr std::int64_t kLeastBranchTokens = 64;
+  // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused, and its branch point.
+  void find(SequenceCache& own, const PrefixTokens& tokens);
+  std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
+  // PrefixCache's.
+  void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
+  bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
+    return prefixes_.finds_all_of(first, tokens);
+  }
+  // `most`: tokens that it may come to. Precondition: needed() pages of every group are available.
+  void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
+
+  // Whether pages are available for all `tokens` in paged groups, and those before `window_end` in window groups.
+  bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
+  // Takes them. Precondition: can_take().
+  void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
+  // How many of the `count` tokens behind the `computed` ones find pages in all window groups.
+  std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
+  // Gives back the pages that no token from `computed` on sees.
+  void leave_window(SequenceCache& own, std::int64_t computed);
+
+  // Enters the full pages of `tokens`, which are computed, into the prefix cache.
+  void keep(SequenceCache& own, const PrefixTokens& tokens);
+  // Copies the slots' content to checkpoints after the path's last node, where slots are available. Precondition: the
+  // states are those after the path's tokens.
+  void add_checkpoint(const SequenceCache& own);
+  // The same at a sequence's end: its slots themselves become the checkpoints.
+  void leave_checkpoint(SequenceCache& own);
+  void release(SequenceCache& own);
+
+  // Copies asked for since the last call, added to `copies`.
+  void take_copies(std::vector<SlotCopy>& copies);
+  // The copies may not have happened: no checkpoint is trusted any more.
+  void forget_checkpoints();
+  // Forgets what no sequence uses of the prefix cache.
+  void flush_prefixes() { prefixes_.flush(); }
+
+ private:
+  std::int64_t missing(std::size_t g, const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
+  PageId take(std::size_t g);
+
+  std::int64_t page_size_;
+  std::vector<CachePool> pools_;
+  PrefixCache prefixes_;
+  bool has_states_ = false;
+  bool has_windows_ = false;
+  std::vector<SlotCopy> copies_;
+};
+
+}  // namespace tessera

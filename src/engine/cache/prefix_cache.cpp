@@ -1,0 +1,288 @@
+#include "tessera/engine/cache/prefix_cache.h"
+
+#include <algorithm>
+#include <cassert>
+#include <compare>
+#include <map>
+
+#include "tessera/ops/contract/forward_batch.h"
+
+namespace tessera {
+namespace {
+
+constexpr PageId kNone{0};
+
+// The tokens of one page, and as whose digit of the tree they are kept.
+struct PageView {
+  std::span<const TokenId> ids;
+  std::span<const PageImage> images;
+};
+struct Page {
+  std::vector<TokenId> ids;
+  std::vector<PageImage> images;
+  operator PageView() const { return {ids, images}; }  // NOLINT(google-explicit-constructor)
+};
+
+struct SpellsBefore {
+  using is_transparent = void;
+  bool operator()(const PageView& a, const PageView& b) const {
+    const auto by_id = std::lexicographical_compare_three_way(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
+    if (by_id != 0) return by_id < 0;
+    return std::ranges::lexicographical_compare(a.images, b.images);
+  }
+};
+
+}  // namespace
+
+class PrefixCache::Node {
+ public:
+  // Of one cache group. Locks and time of a window group's page or a checkpoint; paged groups follow the node's.
+  struct Kept {
+    PageId page = kNone;
+    std::int32_t locks = 0;
+    std::uint64_t last_used = 0;
+  };
+
+  Node* parent = nullptr;
+  Page page;
+  std::array<Kept, ir::kMaxCacheGroups> groups;
+  std::map<Page, std::unique_ptr<Node>, SpellsBefore> children;
+  std::int64_t locks = 0;
+  std::uint64_t last_used = 0;
+
+  bool has_pages() const {
+    return std::any_of(groups.begin(), groups.end(), [](const Kept& kept) { return kept.page != kNone; });
+  }
+};
+
+PrefixCache::PrefixCache(std::span<CachePool> pools, std::int64_t page_size)
+    : pools_(pools), page_size_(page_size), root_(std::make_unique<Node>()) {
+  root_->locks = 1;  // never a leaf to evict
+}
+
+PrefixCache::~PrefixCache() = default;
+
+PageId PrefixCache::page_of(const Node& node, std::size_t group) { return node.groups[group].page; }
+
+std::span<const TokenId> PrefixCache::ids_of(const PrefixTokens& tokens, std::size_t page) const {
+  const auto size = static_cast<std::size_t>(page_size_);
+  return tokens.ids.subspan(page * size, size);
+}
+
+std::vector<PageImage> PrefixCache::images_of(const PrefixTokens& tokens, std::size_t page) const {
+  return images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
+}
+
+PrefixCache::Node* PrefixCache::child(const Node& node, const PrefixTokens& tokens, std::size_t page) const {
+  const std::vector<PageImage> images = images_of(tokens, page);
+  const auto it = node.children.find(PageView{ids_of(tokens, page), images});
+  return it == node.children.end() ? nullptr : it->second.get();
+}
+
+void PrefixCache::lock(Node& node) {
+  if (node.locks++ > 0) return;
+  --num_unlocked_;
+  leaves_.erase({node.last_used, &node});
+}
+
+void PrefixCache::unlock(Node& node) {
+  if (--node.locks > 0) return;
+  ++num_unlocked_;
+  node.last_used = ++clock_;
+  if (node.children.empty()) leaves_.insert({node.last_used, &node});
+}
+
+void PrefixCache::lock_page(Node& node, std::size_t group) {
+  Node::Kept& kept = node.groups[group];
+  if (kept.locks++ == 0) loose_[group].erase({kept.last_used, &node});
+}
+
+void PrefixCache::unlock_page(Node& node, std::size_t group) {
+  Node::Kept& kept = node.groups[group];
+  if (--kept.locks > 0) return;
+  kept.last_used = ++clock_;
+  loose_[group].insert({kept.last_used, &node});
+}
+
+void PrefixCache::add_checkpoint(Node& node, std::size_t group, PageId slot) {
+  assert(node.groups[group].page == kNone);
+  node.groups[group] = {.page = slot, .locks = 0, .last_used = ++clock_};
+  loose_[group].insert({node.groups[group].last_used, &node});
+}
+
+void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
+  lock_page(node, group);
+  unlock_page(node, group);
+}
+
+// How many pages of `tokens` can be reused. `path`, where given, becomes all nodes that spell `tokens`.
+std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // of window groups: no page is missing from here on
+  std::size_t usable = 0;
+  Node* at = root_.get();
+  for (std::size_t i = 0; i < full; ++i) {
+    at = child(*at, tokens, i);
+    if (at == nullptr) break;
+    if (path != nullptr) path->push_back(at);
+    const auto next = static_cast<std::int64_t>(i) + 1;
+    bool can_end = true;
+    for (std::size_t g = 0; g < pools_.size(); ++g) {
+      const CacheGroupOptions& group = pools_[g].options();
+      const bool missing = at->groups[g].page == kNone;
+      if (group.is_window()) {
+        if (missing) kept_from[g] = next;
+        can_end = can_end && kept_from[g] <= first_page_seen(next * page_size_, group.window, page_size_);
+      } else if (group.is_state()) {
+        can_end = can_end && !missing;
+      }
+    }
+    if (can_end) usable = i + 1;
+  }
+  return usable;
+}
+
+std::int64_t PrefixCache::count_known(const PrefixTokens& tokens) const {
+  return static_cast<std::int64_t>(match(tokens, nullptr));
+}
+
+std::int64_t PrefixCache::count_matching(const PrefixTokens& tokens) const {
+  Path path;
+  match(tokens, &path);
+  return static_cast<std::int64_t>(path.size());
+}
+
+void PrefixCache::follow(Path& path, const PrefixTokens& tokens) const {
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  const Node* at = path.empty() ? root_.get() : path.back();
+  while (path.size() < full) {
+    Node* const next = child(*at, tokens, path.size());
+    if (next == nullptr) return;
+    path.push_back(next);
+    at = next;
+  }
+}
+
+// Whether every group has what the token behind the last node needs.
+bool PrefixCache::can_end(std::span<Node* const> nodes) const {
+  const std::int64_t tokens = std::ssize(nodes) * page_size_;
+  for (std::size_t g = 0; g < pools_.size(); ++g) {
+    const CacheGroupOptions& group = pools_[g].options();
+    const auto is_missing = [g](const Node* node) { return node->groups[g].page == kNone; };
+    if (group.is_state() && is_missing(nodes.back())) return false;
+    if (!group.is_window()) continue;
+    const auto first = static_cast<std::size_t>(first_page_seen(tokens, group.window, page_size_));
+    if (std::ranges::any_of(nodes.subspan(std::min(first, nodes.size())), is_missing)) return false;
+  }
+  return true;
+}
+
+bool PrefixCache::finds_all_of(std::span<Node* const> first, const PrefixTokens& tokens) const {
+  if (first.empty() || can_end(first)) return true;
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  if (first.size() >= full || child(*first.back(), tokens, first.size()) == nullptr) return false;
+  return match(tokens, nullptr) >= first.size();
+}
+
+PrefixCache::Path PrefixCache::find(const PrefixTokens& tokens) {
+  Path path;
+  path.resize(match(tokens, &path));
+  for (Node* node : path) lock(*node);
+  return path;
+}
+
+void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held) {
+  const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
+  Node* at = path.empty() ? root_.get() : path.back();
+  for (std::size_t i = path.size(); i < full; ++i) {
+    Node* next = child(*at, tokens, i);
+    if (next == nullptr) {
+      auto made = std::make_unique<Node>();
+      made->parent = at;
+      const std::span<const TokenId> ids = ids_of(tokens, i);
+      made->page = {.ids = {ids.begin(), ids.end()}, .images = images_of(tokens, i)};
+      made->locks = 1;
+      next = made.get();
+      at->children.emplace(made->page, std::move(made));
+      ++num_nodes_;
+    } else {
+      lock(*next);
+    }
+    for (std::size_t g = 0; g < pools_.size(); ++g) {
+      if (pools_[g].options().is_state()) continue;
+      PageId& own = held[g].pages[i];
+      Node::Kept& kept = next->groups[g];
+      if (own == kNone) continue;  // it has left the window
+      if (kept.page == kNone) {
+        kept.page = own;
+        kept.locks = pools_[g].options().is_window() ? 1 : 0;
+        continue;
+      }
+      if (pools_[g].options().is_window()) lock_page(*next, g);
+      pools_[g].give_back(own);
+      own = kept.page;
+      held[g].number = new_page_table_number();
+    }
+    path.push_back(next);
+    at = next;
+  }
+}
+
+void PrefixCache::release(Path& path) {
+  // From the end, so that what leads to a page counts as used after it.
+  for (auto node = path.rbegin(); node != path.rend(); ++node) {
+    unlock(**node);
+    remove_empty(*node);
+  }
+  path.clear();
+}
+
+std::int64_t PrefixCache::num_evictable(std::size_t group) const {
+  return pools_[group].options().keeps_all() ? num_unlocked_ : static_cast<std::int64_t>(loose_[group].size());
+}
+
+// Gives all pages of an unlocked leaf back and removes it; returns its parent.
+PrefixCache::Node* PrefixCache::remove(Node& leaf) {
+  leaves_.erase({leaf.last_used, &leaf});
+  for (std::size_t g = 0; g < pools_.size(); ++g) {
+    const Node::Kept& kept = leaf.groups[g];
+    if (kept.page == kNone) continue;
+    if (!pools_[g].options().keeps_all()) loose_[g].erase({kept.last_used, &leaf});
+    pools_[g].give_back(kept.page);
+  }
+  --num_nodes_;
+  --num_unlocked_;
+  Node* parent = leaf.parent;
+  parent->children.erase(parent->children.find(PageView(leaf.page)));
+  if (parent->children.empty() && parent->locks == 0) leaves_.insert({parent->last_used, parent});
+  return parent;
+}
+
+// Without a paged group a node may be left with nothing that could be reused.
+void PrefixCache::remove_empty(Node* node) {
+  while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
+}
+
+std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
+  std::int64_t evicted = 0;
+  if (pools_[group].options().keeps_all()) {
+    for (; evicted < count && !leaves_.empty(); ++evicted) remove(*leaves_.begin()->second);
+    return evicted;
+  }
+  for (; evicted < count && !loose_[group].empty(); ++evicted) {
+    Node* node = loose_[group].begin()->second;
+    loose_[group].erase(loose_[group].begin());
+    pools_[group].give_back(std::exchange(node->groups[group].page, kNone));
+    remove_empty(node);
+  }
+  return evicted;
+}
+
+void PrefixCache::flush() {
+  while (!leaves_.empty()) remove(*leaves_.begin()->second);
+  // Window pages and checkpoints of nodes that are still locked.
+  for (std::size_t g = 0; g < pools_.size(); ++g)
+    if (!pools_[g].options().keeps_all()) evict(g, num_evictable(g));
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// A build without xgrammar: every grammar is refused.
+#include "tessera/engine/grammar/grammar.h"
+
+namespace tessera {
+
+class Grammar {};
+struct GrammarCompiler::Impl {};
+struct GrammarMatcher::Impl {};
+
+GrammarCompiler::GrammarCompiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GrammarCompiler::~GrammarCompiler() = default;
+
+bool GrammarCompiler::available() { return false; }
+
+Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer&, std::int64_t,
+                                                                 std::span<const TokenId>, const GrammarOptions&) {
+  return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(nullptr));
+}
+
+std::shared_ptr<const Grammar> GrammarCompiler::find(const GrammarSpec&) const { return nullptr; }
+
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec&) {
+  return unimplemented(
+      "this build has no constrained output (JSON schema, regex, EBNF): xgrammar was not there when it was built; "
+      "build it where Python's pip reaches PyPI");
+}
+
+// Unreachable: no Grammar exists in this build.
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar>) {}
+GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
+GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
+GrammarMatcher::~GrammarMatcher() = default;
+void GrammarMatcher::fill_mask(std::span<std::uint32_t>) {}
+bool GrammarMatcher::allows(TokenId) const { return true; }
+Status GrammarMatcher::accept(TokenId) { return internal_error("a grammar in a build without grammars"); }
+Status GrammarMatcher::status() const { return ok_status(); }
+bool GrammarMatcher::finished() const { return true; }
+
+}  // namespace tessera

@@ -1,0 +1,186 @@
+#include "tessera/engine/ranks/engine_node.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/hash.h"
+#include "tessera/base/log.h"
+#include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/ops/comm/nccl_library.h"
+#include "tessera/runner/ranks/rank_node.h"
+
+namespace tessera {
+namespace {
+
+// A busy machine may be silent for some seconds; one that is gone is noticed within this, and before a rank's limit
+// ends, so that the error names the node.
+constexpr std::chrono::milliseconds kMostSilence(15'000);
+
+// A type of device, and what names of its devices begin with.
+constexpr std::string_view kCuda = "cuda";
+
+// Of the model, where they are: a folder, or a config.json without weights.
+Result<std::string> model_hash(const EngineOptions& options) {
+  Hasher hasher;
+  std::ifstream file(config_file(options.model_path), std::ios::binary);
+  if (!file) return not_found(fmt::format("{}: no config.json can be read there", options.model_path));
+  hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (options.load_format == LoadFormat::kDummy) return hasher.finish().hex();
+  const Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
+  for (const std::string_view name : checkpoint.names()) {
+    const StoredTensor* const tensor = checkpoint.find(name);
+    hasher.add(name);
+    hasher.add(tensor->dtype);
+    for (const std::int64_t dim : tensor->shape) hasher.add(dim);
+  }
+  return hasher.finish().hex();
+}
+
+template <class T>
+std::string list_text(const std::vector<T>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
+// "NAME VERSION (hash …), …" in the order of their loading, which decides whose operators win.
+std::string plugins_text(const Registry& registry) {
+  std::vector<std::string> texts;
+  for (const LoadedPlugin& plugin : registry.plugins)
+    texts.push_back(fmt::format("{} {} (hash {})", plugin.name, plugin.version, plugin.content.hex()));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// What rank 0 does not send: each node plans with it. What is left out may differ from machine to machine.
+std::vector<NamedValue> shared_options(const EngineOptions& o) {
+  const GraphOptions& g = o.graphs;
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  const auto word = [](auto value) { return fmt::format("{}", static_cast<int>(value)); };
+  return {{"enable_dp_attention", number(o.dp_attention)},
+          {"tp_size", number(ranks_of_layers(o))},
+          {"pp_size", number(o.pp_size)},
+          {"ep_size", number(o.ep_size)},
+          {"dtype", o.dtype},
+          {"kv_cache_dtype", o.kv_cache_dtype},
+          {"load_format", word(o.load_format)},
+          {"context_length", number(o.context_length)},
+          {"chunked_prefill_size", number(o.chunked_prefill_size)},
+          {"max_running_requests", number(o.max_running_requests)},
+          {"max_total_tokens", number(o.max_total_tokens)},
+          {"page_size", number(o.page_size)},
+          {"is_embedding", number(o.is_embedding)},
+          {"enable_deterministic_inference", number(o.deterministic)},
+          {"enable_two_batch_overlap", number(o.two_batch_overlap)},
+          {"two_batch_least_tokens", number(o.two_batch_least_tokens)},
+          {"random_seed", number(o.random_seed)},
+          {"memory_plan", word(o.memory_plan)},
+          {"image_cache_bytes", number(o.image_cache_bytes)},
+          {"cuda_graph_mode", word(g.mode)},
+          {"disable_cuda_graph", number(g.disable_cuda_graph)},
+          {"disable_piecewise_cuda_graph", number(g.disable_piecewise_cuda_graph)},
+          {"enforce_piecewise_cuda_graph", number(g.enforce_piecewise_cuda_graph)},
+          {"disable_cuda_graph_padding", number(g.disable_cuda_graph_padding)},
+          {"cuda_graph_schedule", word(g.schedule)},
+          {"piecewise_cuda_graph_max_tokens", number(g.piecewise_max_tokens)},
+          {"piecewise_cuda_graph_tokens", list_text(g.piecewise_tokens)},
+          {"piecewise_cuda_graph_compiler", g.compiler},
+          {"cuda_graph_max_bs", number(g.decode_max_batch)},
+          {"cuda_graph_bs", list_text(g.decode_batches)},
+          {"cuda_graph_split_ops", list_text(g.split_ops)},
+          {"cuda_graph_disable_passes", list_text(g.disabled_passes)},
+          {"cuda_graph_capture", g.capture ? word(*g.capture) : "auto"},
+          {"cuda_graph_memory_budget", number(g.memory_budget)},
+          {"enable_torch_compile", number(g.torch_compile)},
+          {"torch_compile_max_bs", number(g.torch_compile_max_batch)},
+          {"enable_torch_compile_debug_mode", number(g.debug)},
+          {"enable_vit_cuda_graph", number(g.vit_cuda_graph)}};
+}
+
+}  // namespace
+
+std::chrono::milliseconds rank_limit(const EngineOptions& options) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(options.rank_timeout_s));
+}
+
+Status check_nodes(const EngineOptions& options) {
+  if (options.nnodes < 1)
+    return invalid_argument(fmt::format("nnodes: {} is not accepted; at least 1 is", options.nnodes));
+  if (options.node_rank < 0 || options.node_rank >= options.nnodes)
+    return invalid_argument(
+        fmt::format("node_rank: {} is not accepted; 0 to {} is, by nnodes", options.node_rank, options.nnodes - 1));
+  if (options.nnodes == 1) return ok_status();
+  const int divided = ranks_of_layers(options);
+  if (options.pp_size > 1 && options.pp_size % options.nnodes != 0)
+    return invalid_argument(fmt::format(
+        "nnodes: {} stages (pp_size) do not divide among {} nodes; a node has whole stages, of all their ranks",
+        options.pp_size, options.nnodes));
+  if (options.pp_size == 1 && divided % options.nnodes != 0)
+    return invalid_argument(
+        fmt::format("nnodes: {} ranks (tp_size) do not divide among {} nodes", divided, options.nnodes));
+  if (options.dist_init_addr.empty())
+    return invalid_argument("nnodes: dist_init_addr is missing, HOST:PORT of node 0, the same on all nodes");
+  TRY(parse_node_address(options.dist_init_addr).with_context("dist_init_addr"));
+  if (options.replicas > 1 && !options.dp_attention)
+    return unimplemented(
+        fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
+                    "groups of nodes behind a balancer",
+                    options.replicas));
+  if (options.pp_size == 1 && options.deterministic && options.device.starts_with(kCuda))
+    return unimplemented(
+        fmt::format("nnodes: {} nodes on device {} with enable_deterministic_inference are not supported: NCCL adds up "
+                    "in an order that depends on the size of the batch; accepted is device cpu, or all ranks on one "
+                    "machine",
+                    options.nnodes, options.device));
+  return ok_status();
+}
+
+Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
+  NodeHello hello{.nodes = options.nnodes,
+                  .node = options.node_rank,
+                  .version = std::string(kBackendInterface),
+                  .model = TRY(model_hash(options)),
+                  .options = shared_options(options)};
+  if (!device.on_host && device.type != kCuda)
+    return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
+                                     options.nnodes, options.device));
+  // What else decides about the graphs and kernels that a node makes.
+  hello.options.push_back({"plugins", plugins_text(*options.registry)});
+  // Other instructions or another number of threads make other bits, which ranks must not have.
+  hello.options.push_back({"the processor of a rank", device.name});
+  if (device.on_host) return hello;
+  const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));
+  hello.options.push_back({"NCCL's version", nccl->version_text()});
+  // Other libraries choose other algorithms.
+  const Backend& backend = *TRY(options.registry->devices.backend(device.type));
+  hello.options.push_back({"the libraries of a rank", backend.versions ? backend.versions() : std::string()});
+  return hello;
+}
+
+Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device) {
+  if (options.nnodes == 1) return std::shared_ptr<NodeGroup>();
+  const std::chrono::milliseconds limit = rank_limit(options);
+  const NodeGroupOptions how{.address = TRY(parse_node_address(options.dist_init_addr)),
+                             .join_limit = limit,
+                             .silence = std::min(kMostSilence, limit / 2)};
+  return NodeGroup::join(TRY(node_hello(options, device)), how).with_context("dist_init_addr");
+}
+
+Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined) {
+  TRY(check_ranks(options));
+  const int first = options.node_rank * ranks_here(options);
+  const DeviceProperties device = TRY(open_device(options, first))->properties();
+  const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
+  TRY(joined(nodes));
+  return follow_node_0(
+      {.nodes = nodes, .layout = layout_of(options), .limit = rank_limit(options), .host = rank_hosts(options)});
+}
+
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Catches: stages of unequal layers that cannot start together because one has room for fewer states, a start that
+// takes the number of the wrong stage or plans its sizes for another one, and an explanation that says otherwise.
+#include "tessera/engine/ranks/engine_rank.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tessera/device/cpu/parallel.h"
+#include "tessera/device/testing/described_device.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
+#include "tessera/engine/plan_ladders.h"
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/text/temporary_directory.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Of two ranks together.
+constexpr std::int64_t kMemory = std::int64_t{32} << 20;
+
+Result<std::unique_ptr<Device>> create_small(const DeviceChoice& /*choice*/) {
+  set_worker_threads(1);  // as a CPU's device does: what forwards need depends on it
+  return std::unique_ptr<Device>(std::make_unique<testing::DescribedDevice>(
+      DeviceProperties{.name = "small", .memory_bytes = kMemory, .threads = 1}));
+}
+
+std::shared_ptr<const Registry> small_registry() {
+  auto registry = std::make_shared<Registry>(built_in_registry());
+  static const Backend small{.create_device = create_small, .kernels = &cpu_kernels()};
+  EXPECT_TRUE(registry->devices
+                  .add({.name = "small", .takes_choice = true, .load = [] { return Result<const Backend*>(&small); }})
+                  .ok());
+  return registry;
+}
+
+// A hybrid model whose layer `attends` has pages, and the others states: of two stages the one with it takes far more
+// memory for a request.
+class UnequalStages : public ::testing::Test {
+ protected:
+  EngineOptions options_for(std::size_t attends) {
+    std::ifstream golden(testing::data_path("goldens/qwen3.5-text/config.json"));
+    std::string config(std::istreambuf_iterator<char>(golden), {});
+    const std::string full = "\"full_attention\"";
+    const std::string linear = "\"linear_attention\"";
+    config.replace(config.find(full), full.size(), linear);
+    std::size_t at = config.find(linear);
+    for (std::size_t layer = 0; layer < attends; ++layer) at = config.find(linear, at + 1);
+    config.replace(at, linear.size(), full);
+    folder_.write("config.json", config);
+    EngineOptions options{.registry = small_registry(),
+                          .model_path = folder_.path(),
+                          .device = "small",
+                          .pp_size = 2,
+                          .dtype = "float32",
+                          .load_format = LoadFormat::kDummy};
+    options.rank_timeout_s = 20;
+    options.chunked_prefill_size = 32;
+    options.random_seed = 1;
+    options.graphs.piecewise_tokens = {32};
+    return options;
+  }
+  // Requests that a stage has room for by itself.
+  static std::int64_t alone(const EngineOptions& options, int rank) {
+    const std::unique_ptr<Device> device = open_device(options, rank).value();
+    return plan_engine(options, *device, rank).value().runner.max_requests;
+  }
+
+  test::TemporaryDirectory folder_;
+};
+
+TEST_F(UnequalStages, TheLeastOfAllStagesIsAgreedOn) {
+  for (const std::size_t attends : {3, 0}) {  // in the last stage, which is rank 0's; in the first
+    EngineOptions options = options_for(attends);
+    const std::int64_t own = alone(options, 0);
+    const std::int64_t others = alone(options, 1);
+    ASSERT_NE(own, others);
+    EXPECT_EQ(own < others, attends == 3);
+    const std::int64_t fewest = std::min(own, others);
+
+    const std::unique_ptr<Device> device = open_device(options).value();
+    const EnginePlan plan = plan_as_ranks(options, *device).value();
+    const Result<std::unique_ptr<Engine>> started = Engine::create(options);
+    ASSERT_TRUE(started.ok()) << started.status().to_string();
+    Engine& engine = **started;
+    EXPECT_EQ(engine.runner().options().max_requests, fewest);
+    EXPECT_EQ(engine.runner().options().decode_sizes, decode_ladder(fewest));
+    const std::string line = fmt::format("{} requests run at once, for whose states every rank has room", fewest);
+    const std::string more = own > fewest ? fmt::format("; rank 0 alone would have it for {}", own) : "";
+    EXPECT_THAT(engine.notes(), Contains(line + more));
+
+    EXPECT_EQ(plan.runner.max_requests, fewest);
+    EXPECT_EQ(plan.runner.num_pages, engine.runner().options().num_pages);
+    EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
+    EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
+
+    // More requests than run at once: all are answered.
+    std::vector<Request> requests;
+    for (std::int32_t r = 0; r < fewest + 5; ++r)
+      requests.push_back({.prompt = {TokenId(3 + r % 400), TokenId(9), TokenId(27)},
+                          .stop = {.max_new_tokens = 3, .ignore_eos = true}});
+    const Result<std::vector<Completion>> done = engine.run(requests);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (const Completion& completion : *done) EXPECT_EQ(completion.output_ids.size(), 3U);
+  }
+}
+
+// A number that is asked for stays, and stages that agree say nothing.
+TEST_F(UnequalStages, ANumberThatIsAskedForStays) {
+  EngineOptions options = options_for(3);
+  options.max_running_requests = 4;
+  const std::unique_ptr<Engine> engine = Engine::create(options).value();
+  EXPECT_EQ(engine->runner().options().max_requests, 4);
+  EXPECT_THAT(engine->notes(), Each(Not(HasSubstr("requests run at once"))));
+}
+
+}  // namespace
+}  // namespace tessera

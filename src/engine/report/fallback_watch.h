@@ -1,0 +1,43 @@
+// Warns where too many forwards run without a graph: at most once a minute, about the forwards since the last window.
+//
+//   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
+//
+// A forward that runs eagerly as the user wished, or because that is cheaper, is no fallback. Pure: the time is given.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/runner/dispatch/dispatch.h"
+#include "tessera/runner/vision/vision_choice.h"
+
+namespace tessera {
+
+class FallbackWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kWindow{60};
+  static constexpr std::int64_t kFewest = 20;   // in a window; fewer are not worth a line
+  static constexpr double kLargestShare = 0.1;  // of the window's forwards
+
+  // Counts a forward; returns the warning of the window that ended before it, if any. `compiled`: the forward's size
+  // was bound to kernels for the first time.
+  std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
+  // Counts a forward of the vision tower in the present window; what it took part in is counted by add().
+  void add_tower(VisionReason reason);
+
+ private:
+  std::optional<std::string> judge() const;
+
+  std::array<std::int64_t, kNumReasons> fallbacks_{};
+  std::array<std::int64_t, kNumVisionReasons> tower_fallbacks_{};
+  std::int64_t forwards_ = 0;
+  std::int64_t tower_forwards_ = 0;
+  std::int64_t misses_ = 0;
+  Clock::time_point began_{};
+};
+
+}  // namespace tessera

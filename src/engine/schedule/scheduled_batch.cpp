@@ -1,0 +1,238 @@
+#include "tessera/engine/schedule/scheduled_batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tessera {
+
+void ScheduledBatch::clear(std::size_t num_cache_groups) {
+  batch.input_ids.clear();
+  batch.input_rows.clear();
+  batch.positions.clear();
+  batch.query_lens.clear();
+  batch.kv_lens.clear();
+  batch.wanted_rows.clear();
+  batch.embedding_rows.clear();
+  batch.embedding_writes.clear();
+  batch.slot_copies.clear();
+  for (std::vector<std::int32_t>& axis : rope_positions) axis.clear();
+  images.clear();
+  batch.groups.resize(num_cache_groups);
+  for (CacheGroupBatch& group : batch.groups) {
+    group.slots.clear();
+    group.page_tables.clear();
+  }
+  sampling.clear();
+  edits.clear();
+  logprob_targets.clear();
+  prompt_rows_.clear();
+  prompt_targets_.clear();
+  entries.clear();
+  hidden_rows.clear();
+  wants_logits = wants_logprobs = false;
+  top_logprobs = 0;
+  num_decoding = 0;
+}
+
+void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheManager& cache,
+                            std::int64_t vocab_size) {
+  if (sequence.decodes()) ++num_decoding;
+  const auto total = static_cast<std::int64_t>(sequence.tokens.size());
+  Entry entry{.sequence = &sequence,
+              .new_tokens = count,
+              .first_token = batch.num_tokens(),
+              .position = sequence.computed,
+              .row = -1,
+              .next_token = total,
+              .prompt_rows = 0,
+              .first_prompt_row = 0,
+              .wanted_from = 0,
+              .hidden_count = 0,
+              .first_hidden = 0,
+              .hidden_from = 0};
+  for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
+    const auto at = static_cast<std::size_t>(position);
+    batch.input_ids.push_back(sequence.tokens[at]);
+    // The newest token's id is read on the device: the host may not have it yet.
+    batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
+    batch.positions.push_back(static_cast<std::int32_t>(position));
+  }
+  const std::int64_t kv_len = sequence.computed + count;
+  batch.query_lens.push_back(static_cast<std::int32_t>(count));
+  batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
+  append_embeddings(sequence, kv_len);
+  append_images(sequence, kv_len);
+  append_rope_positions(sequence, count);
+  append_pages(sequence, kv_len, cache);
+  append_prompt_rows(sequence, entry);
+  append_hidden_rows(sequence, entry);
+  const bool samples = kv_len == total && sequence.request.generates() && sequence.request.stop.max_new_tokens > 0;
+  if (samples) {
+    entry.row = batch.num_wanted_rows();
+    batch.wanted_rows.push_back(static_cast<std::int32_t>(entry.first_token + count - 1));
+    append_sampled_row(sequence, vocab_size);
+  }
+  wants_logits |= sequence.request.score;
+  entries.push_back(entry);
+}
+
+// Each row of the prompt is written when it is computed.
+void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
+  const std::vector<float>& embeds = sequence.request.input_embeds;
+  const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());
+  if (embeds.empty() || sequence.computed >= end) return;
+  const std::size_t hidden = embeds.size() / sequence.request.prompt.size();
+  const auto count = static_cast<std::size_t>(end - sequence.computed);
+  const std::int64_t first = sequence.first_embedding + sequence.computed;
+  batch.embedding_writes.push_back(
+      {.first_row = first,
+       .values = std::span(embeds).subspan(static_cast<std::size_t>(sequence.computed) * hidden, count * hidden)});
+  const auto tokens = static_cast<std::size_t>(batch.num_tokens() - (kv_len - sequence.computed));
+  batch.embedding_rows.resize(tokens + count, -1);
+  std::iota(batch.embedding_rows.begin() + static_cast<std::ptrdiff_t>(tokens), batch.embedding_rows.end(),
+            static_cast<std::int32_t>(first));
+}
+
+// An image that another sequence of this batch brought is listed once.
+void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
+  if (sequence.computed >= sequence.prompt_tokens()) return;
+  const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);
+  for (std::size_t i = 0; i < sequence.images.size(); ++i) {
+    const ImageSpan& span = sequence.images[i];
+    const std::int64_t begin = std::max(span.first_token, sequence.computed);
+    const std::int64_t end = std::min(span.end(), kv_len);
+    if (begin >= end) continue;
+    const ImageRows::Image& rows = *sequence.image_rows[i];
+    const bool is_listed =
+        std::ranges::any_of(images, [&](const ImageUse& use) { return use.first_row == rows.first_row; });
+    const bool is_wanted = sequence.request.return_images && begin == span.first_token;
+    if (is_wanted || (!rows.is_written && !is_listed)) {
+      images.push_back({.sequence = &sequence,
+                        .image = i,
+                        .content = span.content,
+                        .first_row = rows.first_row,
+                        .is_written = rows.is_written || is_listed});
+    }
+    const auto at = static_cast<std::size_t>(first_token + begin - sequence.computed);
+    batch.embedding_rows.resize(at, -1);
+    for (std::int64_t token = begin; token < end; ++token)
+      batch.embedding_rows.push_back(static_cast<std::int32_t>(rows.first_row + token - span.first_token));
+  }
+}
+
+void ScheduledBatch::append_rope_positions(const Sequence& sequence, std::int64_t count) {
+  if (!sequence.rope) return;
+  use_plain_rope_positions(batch.positions.size() - static_cast<std::size_t>(count));
+  sequence.rope->append(sequence.computed, count, rope_positions);
+}
+
+// Of the batch's first `tokens` tokens, as far as they have none of their own.
+void ScheduledBatch::use_plain_rope_positions(std::size_t tokens) {
+  for (std::vector<std::int32_t>& axis : rope_positions)
+    axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),
+                batch.positions.begin() + static_cast<std::ptrdiff_t>(tokens));
+}
+
+void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache) {
+  const std::int64_t page_size = cache.page_size();
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    CacheGroupBatch& group = batch.groups[g];
+    const GroupPages& held = sequence.cache.groups[g];
+    const std::vector<PageId>& pages = held.pages;
+    const bool one_slot = cache.group(g).is_state();
+    for (std::int64_t position = sequence.computed; position < kv_len; ++position) {
+      const std::int32_t page = pages[static_cast<std::size_t>(one_slot ? 0 : position / page_size)].value();
+      group.slots.emplace_back(one_slot ? page : static_cast<std::int32_t>(page * page_size + position % page_size));
+    }
+    const std::int64_t used = one_slot ? 1 : cache.pages_for(kv_len);
+    group.page_tables.push_back({.pages = std::span(pages).first(static_cast<std::size_t>(used)),
+                                 .first_held = held.first_held,
+                                 .number = held.number});
+  }
+}
+
+void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_size) {
+  const SamplingParams& params = sequence.request.sampling;
+  const std::size_t row = sampling.size();
+  sampling.push_back({.temperature = static_cast<float>(params.temperature),
+                      .top_k = static_cast<std::int32_t>(std::min<std::int64_t>(params.top_k, INT32_MAX)),
+                      .top_p = static_cast<float>(params.top_p),
+                      .min_p = static_cast<float>(params.min_p),
+                      .seed = sequence.seed,
+                      .choice = params.choice,
+                      .position = static_cast<std::int32_t>(sequence.tokens.size())});
+  if (sequence.edits && sequence.edits->any(sequence.generated())) {
+    if (edits.starts.empty()) edits.starts.assign(row + 1, 0);
+    edits.starts.resize(row + 1, static_cast<std::int32_t>(edits.ids.size()));
+    sequence.edits->append(sequence.generated(), edits);
+    edits.starts.push_back(static_cast<std::int32_t>(edits.ids.size()));
+  }
+  if (sequence.matcher || !sequence.allowed.empty()) {
+    const auto words = static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size));
+    edits.masked_rows.push_back(static_cast<std::int32_t>(row));
+    edits.masks.resize(edits.masks.size() + words);
+    const std::span<std::uint32_t> mask = std::span(edits.masks).last(words);
+    if (sequence.matcher) {
+      sequence.matcher->fill_mask(mask);
+    } else {
+      std::copy(sequence.allowed.begin(), sequence.allowed.end(), mask.begin());
+    }
+  }
+  if (sequence.request.logprobs.output) {
+    wants_logprobs = true;
+    top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.output);
+  }
+}
+
+void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
+  const bool score = sequence.request.score;
+  if (!score && !sequence.request.logprobs.prompt) return;
+  // The prompt's last row predicts no token of the prompt.
+  const std::int64_t end = sequence.prompt_tokens() - (score ? 0 : 1);
+  entry.first_prompt_row = std::max({entry.position, sequence.first_wanted(), sequence.rows_delivered});
+  entry.prompt_rows =
+      std::max<std::int64_t>(std::min(entry.position + entry.new_tokens, end) - entry.first_prompt_row, 0);
+  entry.wanted_from = static_cast<std::int64_t>(prompt_rows_.size());
+  for (std::int64_t row = entry.first_prompt_row; row < entry.first_prompt_row + entry.prompt_rows; ++row) {
+    prompt_rows_.push_back(static_cast<std::int32_t>(entry.first_token + row - entry.position));
+    const auto next = static_cast<std::size_t>(row + 1);
+    prompt_targets_.push_back(next < sequence.request.prompt.size() ? sequence.tokens[next] : TokenId(0));
+  }
+  if (score || entry.prompt_rows == 0) return;
+  wants_logprobs = true;
+  top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.prompt);
+}
+
+void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) {
+  if (!sequence.wants_hidden()) return;
+  const std::int64_t end = entry.position + entry.new_tokens;
+  const bool has_last = end == sequence.prompt_tokens();
+  std::int64_t first = entry.position;
+  std::int64_t count = entry.new_tokens;
+  if (!sequence.wants_all_hidden() && sequence.request.pooling == Pooling::kFirst) {
+    count = first == 0 ? 1 : 0;
+  } else if (!sequence.wants_all_hidden()) {
+    first = end - 1;
+    count = has_last ? 1 : 0;
+  }
+  entry.hidden_count = count;
+  entry.first_hidden = first;
+  entry.hidden_from = std::ssize(hidden_rows);
+  for (std::int64_t position = first; position < first + count; ++position)
+    hidden_rows.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
+}
+
+void ScheduledBatch::finish() {
+  if (!rope_positions[0].empty()) use_plain_rope_positions(batch.positions.size());
+  if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
+  const auto sampled = static_cast<std::int64_t>(sampling.size());
+  for (Entry& entry : entries) entry.wanted_from += sampled;
+  batch.wanted_rows.insert(batch.wanted_rows.end(), prompt_rows_.begin(), prompt_rows_.end());
+  if (wants_logprobs) {
+    logprob_targets.assign(sampling.size(), TokenId(0));
+    logprob_targets.insert(logprob_targets.end(), prompt_targets_.begin(), prompt_targets_.end());
+  }
+  if (!edits.starts.empty()) edits.starts.resize(sampling.size() + 1, static_cast<std::int32_t>(edits.ids.size()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// One forward, and the sequences that its rows belong to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/engine/report/graph_use.h"
+#include "tessera/engine/schedule/sequence.h"
+#include "tessera/ops/contract/forward_batch.h"
+#include "tessera/runner/logit_edits.h"
+#include "tessera/runner/memory/input_buffers.h"
+
+namespace tessera {
+
+struct ScheduledBatch {
+  struct Entry {
+    Sequence* sequence;        // null once the sequence was removed
+    std::int64_t new_tokens;   // of it in this forward
+    std::int64_t first_token;  // of them in the forward
+    std::int64_t position;     // of the first one in the sequence
+    std::int64_t row;          // of the wanted rows, that is sampled; -1: none
+    std::int64_t next_token;   // index in the sequence of the token that is sampled
+    // Wanted rows for the prompt's logprobs or logits: of the tokens at first_prompt_row in the sequence and on.
+    std::int64_t prompt_rows;
+    std::int64_t first_prompt_row;
+    std::int64_t wanted_from;  // index of the first of them in wanted_rows
+    // Hidden states that are wanted: of the tokens at first_hidden in the sequence and on.
+    std::int64_t hidden_count;
+    std::int64_t first_hidden;
+    std::int64_t hidden_from;  // index of the first of them in hidden_rows
+  };
+  // An image whose rows the forward is the first to need, or whose sequence asked for them.
+  struct ImageUse {
+    Sequence* sequence;  // until the forward was submitted
+    std::size_t image;   // of the sequence's
+    Hash128 content;
+    std::int64_t first_row;
+    bool is_written;  // without this forward
+  };
+  ForwardBatch batch;
+  RopeAxes rope_positions;
+  std::vector<ImageUse> images;
+  std::vector<SampleRow> sampling;  // of the first wanted rows
+  LogitEdits edits;
+  std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
+  std::vector<Entry> entries;
+  std::vector<std::int32_t> hidden_rows;  // of the forward's tokens, whose hidden states are wanted; ascending
+  bool wants_logits = false;
+  bool wants_logprobs = false;
+  int top_logprobs = 0;
+  std::int64_t num_decoding = 0;  // entries that decode
+  Decision decision{};            // once the forward was submitted
+
+  ForwardPhase phase() const {
+    if (num_decoding == 0) return ForwardPhase::kPrefill;
+    return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
+  }
+
+  // Empties it for a model with `num_cache_groups`; keeps its memory.
+  void clear(std::size_t num_cache_groups);
+  // Adds the next `count` tokens of `sequence`, which holds the pages for them and the rows of their images.
+  void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
+  // Once all are added: puts rows that are not sampled behind those that are.
+  void finish();
+
+ private:
+  void append_embeddings(const Sequence& sequence, std::int64_t kv_len);
+  void append_images(Sequence& sequence, std::int64_t kv_len);
+  void append_rope_positions(const Sequence& sequence, std::int64_t count);
+  void use_plain_rope_positions(std::size_t tokens);
+  void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
+  void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
+  void append_prompt_rows(Sequence& sequence, Entry& entry);
+  void append_hidden_rows(const Sequence& sequence, Entry& entry);
+  std::vector<std::int32_t> prompt_rows_;
+  std::vector<TokenId> prompt_targets_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,398 @@
+#include "tessera/engine/schedule/scheduler.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+bool comes_before(const Sequence& a, const Sequence& b) {
+  return a.request.priority != b.request.priority ? a.request.priority > b.request.priority : a.order < b.order;
+}
+
+std::int64_t size_of(const auto& container) { return static_cast<std::int64_t>(container.size()); }
+
+}  // namespace
+
+void Scheduler::insert(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
+  const auto at =
+      std::upper_bound(sequences.begin(), sequences.end(), sequence,
+                       [](const auto& added, const auto& present) { return comes_before(*added, *present); });
+  sequences.insert(at, std::move(sequence));
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  num_read_at_once_ += sequence->is_read_at_once() ? 1 : 0;
+  num_with_deadline_ += sequence->deadline ? 1 : 0;
+  insert(waiting_, std::move(sequence));
+}
+
+void Scheduler::next(ScheduledBatch& scheduled, bool in_turns) {
+  grow_running();
+  admit();
+  scheduled.clear(cache_.num_groups());
+  PromptShare share = prompt_share();
+  std::int64_t budget = fitting_tokens(share);
+  for (const bool decodes : {true, false}) {
+    const std::int64_t most = decodes && in_turns ? decodes_of_turn() : std::ssize(running_);
+    budget = schedule(decodes, most, budget, share, scheduled);
+  }
+  if (!scheduled.entries.empty()) cache_.take_copies(scheduled.batch.slot_copies);
+  scheduled.finish();
+}
+
+std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
+                                 ScheduledBatch& scheduled) {
+  chosen_.clear();
+  for (std::size_t i = 0; i < running_.size() && std::ssize(chosen_) < most_chosen; ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
+    const std::int64_t most = decodes ? sequence.uncomputed() : share.most(sequence.uncomputed());
+    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
+    if (wanted <= 0) continue;
+    std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
+    // An empty step frees nothing: the sequences behind it are preempted until a page is free. Where tokens are awaited
+    // in turns, their sequences may end first.
+    while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
+      preempt_last();
+      count = cache_.fitting(sequence.cache, sequence.computed, wanted);
+    }
+    if (!decodes) count = take_images(sequence, count);
+    if (count == 0) continue;
+    cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
+    chosen_.push_back({.sequence = &sequence, .count = count});
+    budget -= count;
+    if (!decodes) share.take(count);
+  }
+  if (decodes) keep_places();
+  for (const Chosen& chosen : chosen_) {
+    chosen.sequence->place = std::ssize(scheduled.entries);
+    scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
+  }
+  return budget;
+}
+
+bool Scheduler::awaits_tokens() const {
+  return options_.turns > 1 &&
+         std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
+}
+
+// An equal part of those that decode, whether they wait for their token or not.
+std::int64_t Scheduler::decodes_of_turn() const {
+  const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
+    return sequence->decodes() && !sequence->is_done();
+  });
+  return (all + options_.turns - 1) / options_.turns;
+}
+
+// Puts those chosen into the places that they had; the others take what is free, in order.
+void Scheduler::keep_places() {
+  placed_.assign(chosen_.size(), {});
+  for (Chosen& chosen : chosen_) {
+    const std::int64_t place = chosen.sequence->place;
+    if (place >= 0 && place < size_of(placed_) && placed_[static_cast<std::size_t>(place)].sequence == nullptr)
+      std::swap(placed_[static_cast<std::size_t>(place)], chosen);
+  }
+  auto free = placed_.begin();
+  for (const Chosen& chosen : chosen_) {
+    if (chosen.sequence == nullptr) continue;
+    free = std::find_if(free, placed_.end(), [](const Chosen& at) { return at.sequence == nullptr; });
+    *free = chosen;
+  }
+  std::swap(chosen_, placed_);
+}
+
+// A prompt's forward ends at a page's end where states are kept there, the last one at the last page that another
+// sequence could go on from, and one where the prompt leaves those that began alike.
+std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
+  if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
+  const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
+  const std::int64_t cut = end / cache_.page_size() * cache_.page_size() - sequence.computed;
+  const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size() - sequence.computed;
+  if (branch > 0 && branch < cut) return branch;
+  return cut > 0 ? cut : count;
+}
+
+PromptShare Scheduler::prompt_share() const {
+  bool decodes = false;
+  std::int64_t backlog = 0;
+  for (const auto& sequence : running_) {
+    if (sequence->is_done()) continue;
+    decodes = decodes || sequence->decodes();
+    backlog += sequence->decodes() ? 0 : sequence->uncomputed();
+  }
+  if (!filling_ || backlog == 0) return {options_.chunk, 0, backlog, decodes};
+  for (const auto& sequence : waiting_) backlog += sequence->uncomputed();
+  return {options_.chunk, filling_(), backlog, decodes};
+}
+
+// The chunk, or the number of the step's tokens that `fit` returns.
+std::int64_t Scheduler::fitting_tokens(PromptShare share) {
+  if (!fit_) return options_.chunk;
+  std::int64_t decodes = 0;
+  std::int64_t tokens = 0;
+  for (const auto& sequence : running_) {
+    if (sequence->is_done()) continue;
+    if (sequence->decodes()) {
+      ++decodes;
+      ++tokens;
+      continue;
+    }
+    const std::int64_t count = share.most(sequence->uncomputed());
+    share.take(count);
+    tokens += count;
+  }
+  tokens = std::min(tokens, options_.chunk);
+  if (tokens <= decodes) return options_.chunk;
+  const std::int64_t fitting = fit_(tokens);
+  // Decodes recur in every step: where they take most of it, prompts would advance by a few tokens at a time.
+  if (fitting < 2 * decodes || fitting >= tokens) return options_.chunk;
+  ++split_chunks_;
+  return fitting;
+}
+
+// A page for the next token of every running sequence whose last one is full.
+void Scheduler::grow_running() {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.is_done()) continue;
+    const std::int64_t tokens = size_of(sequence.tokens);
+    const std::int64_t window_end = sequence.decodes() ? tokens : 0;
+    while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
+      preempt_last();  // which may be this sequence
+    if (i < running_.size()) cache_.take_pages(sequence.cache, tokens, window_end);
+  }
+}
+
+void Scheduler::admit() {
+  if (waiting_.empty()) return;
+  find_leaders();
+  for (std::size_t i = 0; i < waiting_.size();) {
+    Sequence& sequence = *waiting_[i];
+    if (sequence.pending > 0) return;  // preempted, and its last token is not sampled yet
+    if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence))) {
+      ++i;
+      continue;
+    }
+    const std::int64_t preemptions = preemptions_;
+    if (!make_room(sequence)) return;  // admission keeps the order
+    // Reserved once, so that decoding does not allocate.
+    const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
+    sequence.tokens.reserve(static_cast<std::size_t>(most));
+    cache_.admit(sequence.cache, size_of(sequence.tokens), most);
+    if (!sequence.request.input_embeds.empty()) sequence.first_embedding = embeddings_.take(sequence.prompt_tokens());
+    sequence.computed = sequence.cache.cached_pages() * cache_.page_size();
+    if (!sequence.admitted_before) {
+      sequence.admitted_before = true;
+      sequence.result.queue_ms = sequence.elapsed_ms();
+      sequence.result.cached_tokens = sequence.computed;
+      prompt_tokens_ += sequence.prompt_tokens();
+      cached_tokens_ += sequence.computed;
+      image_stats_.images += std::ssize(sequence.images);
+      for (const ImageSpan& image : sequence.images) image_stats_.image_tokens += image.count;
+    }
+    sequence.admission = ++admissions_;
+    insert(running_, std::move(waiting_[i]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (preemptions_ != preemptions) {
+      find_leaders();
+    } else {
+      prefix_waits_.forget_nodes();
+      if (computes_shared_pages(sequence)) prefix_waits_.add(sequence);
+    }
+  }
+}
+
+// The last token is computed in any case: its row is wanted.
+PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
+  if (!caches(sequence)) return {};
+  const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
+  return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
+}
+
+// Finds the sequence's prefix and makes room for the rest. Where there is none, the sequence is unchanged.
+bool Scheduler::make_room(Sequence& sequence) {
+  const auto may_preempt = [&] {
+    return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
+  };
+  while (size_of(running_) >= options_.max_running) {
+    if (!may_preempt()) return false;
+    preempt_last();
+  }
+  cache_.find(sequence.cache, reusable_tokens(sequence));
+  const auto rows_for_embeddings = [&] {
+    return sequence.request.input_embeds.empty() || images_.make_room(sequence.prompt_tokens());
+  };
+  while (!has_room(sequence) || !rows_for_embeddings()) {
+    if (!may_preempt()) {
+      cache_.release(sequence.cache);
+      return false;
+    }
+    preempt_last();
+  }
+  return true;
+}
+
+bool Scheduler::has_room(const Sequence& sequence) const {
+  for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
+    std::int64_t needed = cache_.needed(g, sequence.cache, size_of(sequence.tokens));
+    for (const auto& other : running_) needed += cache_.headroom(g, other->cache, size_of(other->tokens));
+    if (cache_.available(g) < needed) return false;
+  }
+  return true;
+}
+
+// Running sequences that are computing pages which others could reuse.
+void Scheduler::find_leaders() {
+  prefix_waits_.begin(running_, [&](const Sequence& sequence) { return computes_shared_pages(sequence); });
+}
+
+void Scheduler::preempt(std::size_t index, bool keep) {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  release_cache(*sequence, keep);
+  sequence->computed = 0;
+  sequence->last_row = -1;
+  sequence->prefix.forget_leader();
+  ++preemptions_;
+  insert(waiting_, std::move(sequence));
+}
+
+void Scheduler::compute_again() {
+  for (Sequences* sequences : {&running_, &waiting_}) {
+    for (const auto& sequence : *sequences) {
+      sequence->tokens.resize(sequence->tokens.size() - static_cast<std::size_t>(sequence->pending), TokenId(0));
+      sequence->pending = 0;
+    }
+  }
+  while (!running_.empty()) preempt(running_.size() - 1, /*keep=*/false);
+  flush_prefixes();
+}
+
+// Enters what is computed and known into the prefix cache. Whether it ends at a page's end, and all of it was entered.
+bool Scheduler::keep_computed(Sequence& sequence) {
+  if (!caches(sequence)) return false;
+  const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
+  cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images});
+  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
+}
+
+void Scheduler::release_cache(Sequence& sequence, bool keep) {
+  if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
+  cache_.release(sequence.cache);
+  release_embeddings(sequence);
+  release_images(sequence, sequence.prompt_tokens());
+}
+
+// Whoever takes the rows now writes them after the forwards that read them.
+void Scheduler::release_embeddings(Sequence& sequence) {
+  if (sequence.first_embedding < 0) return;
+  embeddings_.give_back(sequence.first_embedding);
+  sequence.first_embedding = -1;
+}
+
+std::int64_t Scheduler::take_images(Sequence& sequence, std::int64_t count) {
+  for (std::size_t i = 0; i < sequence.images.size(); ++i) {
+    const ImageSpan& span = sequence.images[i];
+    if (span.end() <= sequence.computed || sequence.image_rows[i] != nullptr) continue;
+    if (span.first_token >= sequence.computed + count) break;
+    ImageRows::Image* rows = images_.take(span.content, span.count);
+    if (rows == nullptr) return std::max<std::int64_t>(span.first_token - sequence.computed, 0);
+    image_stats_.cache_hits += rows->is_written ? 1 : 0;
+    sequence.image_rows[i] = rows;
+  }
+  return count;
+}
+
+void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
+  for (std::size_t i = 0; i < sequence.images.size() && sequence.images[i].end() <= end; ++i)
+    if (ImageRows::Image* rows = std::exchange(sequence.image_rows[i], nullptr)) images_.release(*rows);
+}
+
+void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
+  for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
+  // A forward that samples overwrites last_ids: rows of sequences that are not in it are lost.
+  if (!scheduled.sampling.empty()) forget_rows();
+  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+    Sequence& sequence = *entry.sequence;
+    sequence.computed += entry.new_tokens;
+    if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
+    release_images(sequence, sequence.computed);
+    // Pages of a decoding sequence are entered when it ends.
+    const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
+    if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
+    cache_.leave_window(sequence.cache, sequence.computed);
+    if (entry.row < 0) continue;
+    sequence.tokens.emplace_back(0);
+    ++sequence.pending;
+    sequence.last_row = options_.turns > 1 ? -1 : static_cast<std::int32_t>(entry.row);
+  }
+}
+
+void Scheduler::forget_rows() {
+  for (const auto& sequence : running_) sequence->last_row = -1;
+}
+
+void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {
+  entry.sequence->tokens[static_cast<std::size_t>(entry.next_token)] = token;
+  --entry.sequence->pending;
+}
+
+std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
+  std::unique_ptr<Sequence> found;
+  for (Sequences* sequences : {&running_, &waiting_}) {
+    const auto it = std::find_if(sequences->begin(), sequences->end(), [&](const auto& s) { return s->id == id; });
+    if (it == sequences->end()) continue;
+    found = std::move(*it);
+    sequences->erase(it);
+    break;
+  }
+  if (found == nullptr) return nullptr;
+  release_cache(*found, !failed);
+  num_read_at_once_ -= found->is_read_at_once() ? 1 : 0;
+  num_with_deadline_ -= found->deadline ? 1 : 0;
+  return found;
+}
+
+void Scheduler::forget_results(const ScheduledBatch& scheduled) {
+  for (const ScheduledBatch::ImageUse& use : scheduled.images)
+    if (!use.is_written) images_.set_written(use.content, false);
+  forget_copies(scheduled);
+}
+
+void Scheduler::forget_copies(const ScheduledBatch& scheduled) {
+  if (!cache_.has_states()) return;
+  cache_.forget_checkpoints();
+  const std::vector<SlotCopy>& copies = scheduled.batch.slot_copies;
+  const auto is_target = [&](const Sequence& sequence) {
+    return std::any_of(copies.begin(), copies.end(), [&](const SlotCopy& copy) {
+      const std::vector<PageId>& slots = sequence.cache.groups[copy.group].pages;
+      return !slots.empty() && slots[0] == copy.to;
+    });
+  };
+  for (std::size_t i = running_.size(); i-- > 0;)
+    if (is_target(*running_[i])) preempt(i, /*keep=*/false);
+}
+
+void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const {
+  if (num_with_deadline_ == 0) return;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& sequence : *sequences)
+      if (sequence->deadline && *sequence->deadline <= now) expired.push_back(sequence->id);
+}
+
+void Scheduler::report(EngineStats& stats) const {
+  stats.running = size_of(running_);
+  stats.queued = size_of(waiting_);
+  stats.num_cache_groups = cache_.num_groups();
+  for (std::size_t g = 0; g < cache_.num_groups(); ++g) stats.cache_groups[g] = cache_.stats(g);
+  stats.page_size = cache_.page_size();
+  stats.prompt_tokens = prompt_tokens_;
+  stats.cached_tokens = cached_tokens_;
+  stats.preemptions = preemptions_;
+  stats.split_chunks = split_chunks_;
+  stats.images = image_stats_;
+}
+
+}  // namespace tessera

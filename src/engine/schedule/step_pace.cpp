@@ -1,0 +1,77 @@
+#include "tessera/engine/schedule/step_pace.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+using Ms = std::chrono::duration<double, std::milli>;
+
+// Whoever waits for results no longer than this found them there.
+constexpr Ms kAlreadyThere{0.1};
+// Before a forward's estimated end: twice what scheduling takes, and what a thread may wake late.
+constexpr double kSlackMs = 0.7;
+// Decodes alone are scheduled late for so long after a request's arrival.
+constexpr std::chrono::seconds kArrivals{1};
+constexpr double kKept = 0.96;   // of a sum, for each forward that is added
+constexpr int kFewest = 6;       // forwards of which a line is made
+constexpr double kFar = 2;       // times the estimate: no forward counts as longer
+constexpr double kLittle = 0.2;  // of the mean: no estimate counts as less there
+
+}  // namespace
+
+double StepPace::Line::fitted(double rows) const {
+  const double spread = weight_ * xx_ - x_ * x_;
+  // Of equal rows nothing but the mean is known, which holds for no fewer.
+  if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
+  const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
+  return (y_ - slope * x_) / weight_ + slope * rows;
+}
+
+void StepPace::Line::add(double rows, double ms) {
+  if (count_ >= kFewest) ms = std::min(ms, kFar * std::max(fitted(rows), kLittle * y_ / weight_));
+  if (count_ > 0) distance_ = kKept * distance_ + (1 - kKept) * std::abs(ms - fitted(rows));
+  for (double* sum : {&weight_, &x_, &y_, &xx_, &xy_}) *sum *= kKept;
+  weight_ += 1;
+  x_ += rows;
+  y_ += ms;
+  xx_ += rows * rows;
+  xy_ += rows * ms;
+  share_ = std::min(1.0, share_ * 1.2);
+  ++count_;
+}
+
+double StepPace::Line::at(double rows) const {
+  return count_ < kFewest ? 0 : std::max(0.0, share_ * fitted(rows) - 2 * distance_);
+}
+
+void StepPace::submitted(Step step, Clock::time_point begin, Clock::time_point end) {
+  in_flight_[count_++] = {.step = step, .submitted = end};
+  host_ms_ = 0.8 * host_ms_ + 0.2 * Ms(end - begin).count();
+}
+
+void StepPace::collected(Clock::time_point begin, Clock::time_point end) {
+  const InFlight done = in_flight_.front();
+  std::rotate(in_flight_.begin(), in_flight_.begin() + 1, in_flight_.end());
+  --count_;
+  const Clock::time_point start = std::max(done.submitted, last_end_);
+  last_end_ = end;
+  Line& line = lines_[done.step.decodes ? 1 : 0];
+  if (end - begin > kAlreadyThere) {
+    line.add(static_cast<double>(done.step.rows), Ms(end - start).count());
+  } else {
+    line.found_too_long();
+  }
+}
+
+StepPace::Clock::time_point StepPace::due() const {
+  if (count_ == 0) return {};
+  const InFlight& running = in_flight_.front();
+  const Clock::time_point start = std::max(running.submitted, last_end_);
+  if (running.step.decodes && start - last_arrival_ > kArrivals) return {};
+  const double ms = lines_[running.step.decodes ? 1 : 0].at(static_cast<double>(running.step.rows));
+  return start + std::chrono::duration_cast<Duration>(Ms(ms - 2 * host_ms_ - kSlackMs));
+}
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "tessera/model/config/vision_config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tessera/model/config/fields.h"
+
+namespace tessera {
+namespace {
+
+using C = VisionConfig;
+
+Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
+  if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
+  return ok_status();
+}
+
+Status read_sizes(const Fields& fields, VisionConfig& config) {
+  TRY(read_size(fields, "depth", C::kMaxLayers, config.depth));
+  TRY(read_size(fields, "hidden_size", C::kMaxHiddenSize, config.hidden_size));
+  TRY(read_size(fields, "intermediate_size", C::kMaxHiddenSize, config.intermediate_size));
+  TRY(read_size(fields, "num_heads", C::kMaxHiddenSize, config.num_heads));
+  TRY(read_size(fields, "out_hidden_size", C::kMaxHiddenSize, config.out_hidden_size));
+  TRY(read_size(fields, "patch_size", C::kMaxPatchSize, config.patch_size));
+  TRY(read_size(fields, "temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
+  TRY(read_size(fields, "spatial_merge_size", C::kMaxMergeSize, config.merge_size));
+  // Qwen2.5-VL's published files have the other name.
+  const char* channels = fields.find("in_channels") == nullptr ? "in_chans" : "in_channels";
+  config.in_channels = TRY(fields.optional_int(channels, 1, 16)).value_or(config.in_channels);
+  if (config.in_channels != 3) return fields.unsupported(channels, "3");
+  const std::int64_t head_dim = config.hidden_size / config.num_heads;
+  if (config.hidden_size % config.num_heads != 0 || head_dim % 4 != 0 || head_dim > C::kMaxHeadDim)
+    return fields.wrong("num_heads", fmt::format("a divisor of hidden_size ({}) that makes heads of a multiple of 4 up "
+                                                 "to {} values",
+                                                 config.hidden_size, C::kMaxHeadDim));
+  return ok_status();
+}
+
+Status read_activation(const Fields& fields, std::string_view accepted) {
+  const std::optional<std::string> act = TRY(fields.optional_string("hidden_act"));
+  if (act && *act != accepted) return fields.unsupported("hidden_act", accepted);
+  return ok_status();
+}
+
+// Ascending numbers of blocks.
+Result<std::vector<std::int64_t>> read_blocks(const Fields& fields, const char* key, std::int64_t depth) {
+  const Json* list = fields.find(key);
+  const std::string accepted = fmt::format("ascending numbers of blocks, from 0 to {}", depth - 1);
+  if (list == nullptr || !list->is_array()) return fields.wrong(key, accepted);
+  std::vector<std::int64_t> blocks;
+  for (const Json& item : list->as_array()) {
+    const std::int64_t least = blocks.empty() ? 0 : blocks.back() + 1;
+    if (!item.is_int() || item.as_int() < least || item.as_int() >= depth) return fields.wrong(key, accepted);
+    blocks.push_back(item.as_int());
+  }
+  return blocks;
+}
+
+Status read_windows(const Fields& fields, VisionConfig& config) {
+  TRY(read_activation(fields, "silu"));
+  TRY(read_size(fields, "window_size", C::kMaxPositions, config.window_size));
+  const std::int64_t unit = config.patch_size * config.merge_size;
+  if (config.window_size < unit)
+    return fields.wrong("window_size", fmt::format("at least the {} pixels of a token's side", unit));
+  config.full_attention.assign(static_cast<std::size_t>(config.depth), false);
+  for (const std::int64_t block : TRY(read_blocks(fields, "fullatt_block_indexes", config.depth)))
+    config.full_attention[static_cast<std::size_t>(block)] = true;
+  return ok_status();
+}
+
+Status read_positions(const Fields& fields, VisionConfig& config) {
+  TRY(read_activation(fields, "gelu_pytorch_tanh"));
+  const std::int64_t positions = TRY(fields.required_int("num_position_embeddings", 1, C::kMaxPositions));
+  config.position_side = std::lround(std::sqrt(static_cast<double>(positions)));
+  if (config.position_side * config.position_side != positions)
+    return fields.wrong("num_position_embeddings", "a square number");
+  if (fields.find("deepstack_visual_indexes") == nullptr &&
+      (config.deepstack_blocks.empty() || config.deepstack_blocks.back() < config.depth))
+    return ok_status();
+  config.deepstack_blocks = TRY(read_blocks(fields, "deepstack_visual_indexes", config.depth));
+  if (std::ssize(config.deepstack_blocks) > C::kMaxDeepstackLevels)
+    return fields.unsupported("deepstack_visual_indexes", fmt::format("at most {} blocks", C::kMaxDeepstackLevels));
+  return ok_status();
+}
+
+}  // namespace
+
+Status read_vision_config(const Json& json, const std::string& file, std::int64_t text_hidden_size,
+                          VisionConfig& config) {
+  const Fields fields(json, file, "vision_config.");
+  TRY(read_sizes(fields, config));
+  if (config.out_hidden_size != text_hidden_size)
+    return fields.wrong("out_hidden_size", fmt::format("the language model's hidden_size ({})", text_hidden_size));
+  return config.kind == VisionConfig::Kind::kQwen25 ? read_windows(fields, config) : read_positions(fields, config);
+}
+
+}  // namespace tessera

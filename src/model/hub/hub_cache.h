@@ -1,0 +1,58 @@
+// Models in the local cache of the Hugging Face hub, which its own tools fill too:
+//   <cache>/models--org--name/refs/<branch or tag>      a file: the commit it stands for
+//                            /snapshots/<commit>/<file>  links into blobs/
+//                            /blobs/<digest>             content, by SHA-256 (large files) or git's SHA-1
+//   <cache>/.locks/models--org--name/<digest>.lock       held while the blob is written
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/model/hub/hub_settings.h"
+
+namespace tessera {
+
+struct HubModel {
+  std::string id;                 // "org/name", or "name" for the hub's oldest
+  std::string revision = "main";  // a branch, a tag or a commit's 40 digits
+};
+
+// Whether `text` is spelled like an id of the hub. A relative path may be, too.
+bool is_hub_id(std::string_view text);
+// Whether `text` is one path component and neither "." nor "..". Names from a cache or a hub must be, before they are
+// used as file names.
+bool is_plain_name(std::string_view text);
+
+// Which files of a model a command reads.
+enum class ModelContent : std::uint8_t {
+  kConfig,   // config.json, tokenizer and templates
+  kWeights,  // and the weights
+};
+
+// Paths of one model. Does not access the file system.
+class HubFolder {
+ public:
+  // invalid_argument for a malformed id or revision, and where settings.cache is empty.
+  static Result<HubFolder> of(const HubSettings& settings, const HubModel& model);
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path blob(std::string_view digest) const { return root_ / "blobs" / digest; }
+  std::filesystem::path lock(std::string_view digest) const { return locks_ / (std::string(digest) + ".lock"); }
+  std::filesystem::path snapshots() const { return root_ / "snapshots"; }
+  std::filesystem::path ref(std::string_view revision) const { return root_ / "refs" / revision; }
+
+ private:
+  HubFolder(std::filesystem::path root, std::filesystem::path locks)
+      : root_(std::move(root)), locks_(std::move(locks)) {}
+  std::filesystem::path root_;
+  std::filesystem::path locks_;
+};
+
+// The snapshot's folder. not_found, naming what was searched for and where, for a model or revision that is not cached,
+// and for a snapshot that lacks a file of `content`.
+Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
+
+}  // namespace tessera

@@ -1,0 +1,72 @@
+// Elements of a matrix that a checkpoint does not store as such: transposed, within a stack, or quantised with scales.
+//
+// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape gives them; they go
+// to `dst`, dense, converted to `dtype` (F32, F16 or BF16). invalid_argument where shapes or sizes disagree. Uses
+// OpenMP's threads where the build has it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/tensor_copy.h"
+
+namespace tessera {
+
+// `stored` is [cols, rows].
+Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst);
+
+// A matrix of `rows` by `cols` whose element (r, c) is stored[offset + r · row_stride + c · col_stride].
+struct StridedMatrix {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t offset = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+};
+
+Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
+                    std::span<std::byte> dst);
+
+// The same for bytes that stay as they are: `stored` is of U8, `dst` as long as the runs.
+Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
+                   std::span<std::byte> dst);
+
+// A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to place `at` of the result.
+struct RowPiece {
+  std::int64_t row;
+  std::int64_t col;
+  std::int64_t count;
+  std::int64_t at;
+};
+
+// Cuts the runs at the ends of rows of `cols` elements. Precondition: every run begins in the same column, or there is
+// one alone (slice_runs()).
+class RowPieces {
+ public:
+  RowPieces(const SliceRuns& runs, std::int64_t cols)
+      : runs_(runs), cols_(cols), per_run_((runs.start % cols + runs.run + cols - 1) / cols) {}
+
+  std::int64_t size() const { return runs_.num_runs * per_run_; }
+  RowPiece operator[](std::int64_t i) const;
+
+ private:
+  SliceRuns runs_;
+  std::int64_t cols_;
+  std::int64_t per_run_;
+};
+
+// Row-major, one for each block of block_rows by block_cols elements; blocks at the edges may be cut off.
+struct BlockScales {
+  const StoredTensor& tensor;
+  std::int64_t block_rows = 1;
+  std::int64_t block_cols = 1;
+};
+
+// `stored` is [rows, cols]; each element is multiplied by its block's scale, in float32.
+Status read_scaled(const StoredTensor& stored, const BlockScales& scales, const SliceRuns& runs, StoredDtype dtype,
+                   std::span<std::byte> dst);
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+#include "tessera/model/weights/tensor_copy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/model/weights/stored_codec.h"
+
+namespace tessera {
+namespace {
+
+// One thread's portion: large enough that starting it costs nothing beside converting it.
+constexpr std::int64_t kBlockElements = 1 << 16;
+
+// memcpy of single elements: the mapping may have any alignment, and compilers make vector loads of it all the same.
+template <StoredDtype kFrom, StoredDtype kTo>
+void convert(const std::byte* src, std::byte* dst, std::int64_t count) {
+  using From = typename Codec<kFrom>::Bits;
+  using To = typename Codec<kTo>::Bits;
+  for (std::int64_t i = 0; i < count; ++i) {
+    From from;
+    std::memcpy(&from, src + i * static_cast<std::int64_t>(sizeof from), sizeof from);
+    const To to = Codec<kTo>::encode(Codec<kFrom>::decode(from));
+    std::memcpy(dst + i * static_cast<std::int64_t>(sizeof to), &to, sizeof to);
+  }
+}
+
+using Convert = void (*)(const std::byte*, std::byte*, std::int64_t);
+
+template <StoredDtype kFrom>
+Convert converter_from(StoredDtype to) {
+  switch (to) {
+    case StoredDtype::kF32: return convert<kFrom, StoredDtype::kF32>;
+    case StoredDtype::kF16: return convert<kFrom, StoredDtype::kF16>;
+    case StoredDtype::kBF16: return convert<kFrom, StoredDtype::kBF16>;
+    default: return nullptr;
+  }
+}
+
+Convert converter(StoredDtype from, StoredDtype to) {
+  switch (from) {
+    case StoredDtype::kF32: return converter_from<StoredDtype::kF32>(to);
+    case StoredDtype::kF16: return converter_from<StoredDtype::kF16>(to);
+    case StoredDtype::kBF16: return converter_from<StoredDtype::kBF16>(to);
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Result<SliceRuns> slice_runs(std::span<const std::int64_t> shape, const TensorSlice& slice) {
+  SliceRuns runs{.num_runs = 1, .run = 1, .stride = 1, .start = 0};
+  if (slice.size < 0) {
+    for (std::int64_t size : shape) runs.run *= size;
+    runs.stride = runs.run;
+    return runs;
+  }
+  const auto dim = static_cast<std::size_t>(slice.dim);
+  if (slice.dim < 0 || dim >= shape.size()) {
+    return invalid_argument(fmt::format("slice along dimension {} of shape {}; accepted: 0 to {}", slice.dim,
+                                        shape_text(shape), static_cast<std::int64_t>(shape.size()) - 1));
+  }
+  if (slice.begin < 0 || slice.size > shape[dim] || slice.begin > shape[dim] - slice.size) {
+    return invalid_argument(fmt::format("slice of {} from {} along dimension {} of shape {}; accepted: within 0 to {}",
+                                        slice.size, slice.begin, slice.dim, shape_text(shape), shape[dim]));
+  }
+  std::int64_t inner = 1;
+  for (std::size_t i = 0; i < dim; ++i) runs.num_runs *= shape[i];
+  for (std::size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
+  runs.run = slice.size * inner;
+  runs.stride = shape[dim] * inner;
+  runs.start = slice.begin * inner;
+  return runs;
+}
+
+SliceRuns SliceRuns::piece(std::int64_t first, std::int64_t count) const {
+  const std::int64_t row = first / run;
+  const std::int64_t in_row = first % run;
+  SliceRuns piece{.num_runs = 1, .run = run - in_row, .stride = stride, .start = start + row * stride + in_row};
+  if (in_row != 0 || count < run) {
+    piece.run = std::min(count, piece.run);
+  } else {
+    piece.num_runs = std::min(count / run, num_runs - row);
+  }
+  return piece;
+}
+
+Status copy_tensor(const StoredTensor& src, const TensorSlice& slice, StoredDtype dst_dtype, std::span<std::byte> dst) {
+  const Result<SliceRuns> runs = slice_runs(src.shape, slice);
+  if (!runs.ok()) return runs.status().with_context(fmt::format("tensor \"{}\"", src.name));
+  return copy_runs(src, *runs, dst_dtype, dst);
+}
+
+Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst_dtype, std::span<std::byte> dst) {
+  if (tensor_bytes(src.shape, src.dtype) != static_cast<std::int64_t>(src.data.size())) {
+    return invalid_argument(fmt::format("tensor \"{}\" has {} bytes; accepted: what {} and shape {} need", src.name,
+                                        src.data.size(), stored_dtype_name(src.dtype), shape_text(src.shape)));
+  }
+  const Convert run_convert = converter(src.dtype, dst_dtype);
+  if (run_convert == nullptr && src.dtype != dst_dtype) {
+    return unimplemented(fmt::format("tensor \"{}\": conversion from {} to {}; accepted: between F32, F16 and BF16",
+                                     src.name, stored_dtype_name(src.dtype), stored_dtype_name(dst_dtype)));
+  }
+  const std::int64_t src_bytes = stored_dtype_bytes(src.dtype);
+  const std::int64_t dst_bytes = stored_dtype_bytes(dst_dtype);
+  if (static_cast<std::uint64_t>(runs.num_elements() * dst_bytes) != dst.size()) {
+    return invalid_argument(fmt::format("tensor \"{}\": destination of {} bytes; accepted: {} for {} elements of {}",
+                                        src.name, dst.size(), runs.num_elements() * dst_bytes, runs.num_elements(),
+                                        stored_dtype_name(dst_dtype)));
+  }
+  if (dst.empty()) return ok_status();
+
+  // Long runs are cut, so that a tensor that is one run occupies all threads too.
+  const std::int64_t cuts = (runs.run + kBlockElements - 1) / kBlockElements;
+  const std::int64_t pieces = runs.num_runs * cuts;
+  const std::byte* from = src.data.data();
+  std::byte* to = dst.data();
+  const bool same = src.dtype == dst_dtype;
+#pragma omp parallel for schedule(static) if (runs.num_elements() > kBlockElements)
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const std::int64_t row = piece / cuts;
+    const std::int64_t first = piece % cuts * kBlockElements;
+    const std::int64_t count = std::min(kBlockElements, runs.run - first);
+    const std::byte* piece_from = from + (runs.start + row * runs.stride + first) * src_bytes;
+    std::byte* piece_to = to + (row * runs.run + first) * dst_bytes;
+    if (same) {
+      std::memcpy(piece_to, piece_from, static_cast<std::size_t>(count * src_bytes));
+    } else {
+      run_convert(piece_from, piece_to, count);
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+#include "tessera/ops/attention/attention.h"
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+Status check_cache(const ir::Type& cache, const ir::Type& v_cache) {
+  if (!ir::is_floating_point(cache.dtype) || cache.shape.size() != 4)
+    return invalid_argument(fmt::format("attention takes caches Y[P, page_size, Hkv, D], not {}", cache.to_string()));
+  if (v_cache != cache)
+    return invalid_argument(fmt::format("attention's value cache is {}, its key cache {}; they must agree",
+                                        v_cache.to_string(), cache.to_string()));
+  for (std::size_t i = 1; i < 4; ++i)
+    if (cache.shape[i].constant().value_or(0) < 1)
+      return invalid_argument(
+          fmt::format("attention's cache {} needs constant page size, heads and head size", cache.to_string()));
+  return ok_status();
+}
+
+Status check_sinks(const ir::OpSignature& signature, std::int64_t heads) {
+  if (signature.operands.size() < 5) return ok_status();
+  const ir::Type wanted{ir::DType::kFloat32, {heads}};
+  const ir::Type& sinks = signature.operands[4];
+  if (sinks != wanted)
+    return invalid_argument(fmt::format("attention takes sinks {}, one for each query head, not {}", wanted.to_string(),
+                                        sinks.to_string()));
+  return ok_status();
+}
+
+Status check_attributes(const ir::Node& node) {
+  const std::int64_t group = node.attribute_or("group", std::int64_t{0});
+  const std::int64_t window = node.attribute_or("window", std::int64_t{0});
+  const double softcap = node.attribute_or("softcap", 0.0);
+  if (group < 0) return invalid_argument(fmt::format("attention's group is {}; cache groups count from 0", group));
+  if (window < 0) return invalid_argument(fmt::format("attention's window is {}; 0 means none", window));
+  if (!(softcap >= 0)) return invalid_argument(fmt::format("attention's softcap is {}; 0 means none", softcap));
+  return ok_status();
+}
+
+Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
+  const ir::Type& q = signature.operands[0];
+  const ir::Type& cache = signature.operands[1];
+  const ir::Type& out = signature.operands[3];
+  if (!ir::is_floating_point(q.dtype) || q.shape.size() != 2)
+    return invalid_argument(fmt::format("attention takes queries X[T, Hq*D], not {}", q.to_string()));
+  TRY(check_cache(cache, signature.operands[2]));
+  const std::int64_t kv_heads = *cache.shape[2].constant();
+  const std::int64_t head_dim = *cache.shape[3].constant();
+  const std::int64_t width = q.shape[1].constant().value_or(0);
+  if (width < 1 || width % (kv_heads * head_dim) != 0)
+    return invalid_argument(fmt::format("attention's queries {} are no multiple of the cache's {} heads of {}",
+                                        q.to_string(), kv_heads, head_dim));
+  if (out != q)
+    return invalid_argument(
+        fmt::format("attention writes to {}, its queries are {}; they must agree", out.to_string(), q.to_string()));
+  TRY(check_sinks(signature, width / head_dim));
+  TRY(check_attributes(signature.node));
+  return std::vector<ir::Type>{};
+}
+
+}  // namespace
+
+const ir::OpDecl kAttention{
+    .name = "attention",
+    .summary = "out = softmax(scale * q k^T) v over the paged cache; q, out [T, Hq*D], caches [P, page_size, Hkv, D]",
+    .operands = {{.name = "q"},
+                 {.name = "k_cache"},
+                 {.name = "v_cache"},
+                 {.name = "out", .mutated = true},
+                 {.name = "sinks", .optional = true}},
+    .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
+                   {.name = "scale", .kind = ir::AttributeKind::kDouble, .required = true},
+                   {.name = "window", .kind = ir::AttributeKind::kInt},
+                   {.name = "softcap", .kind = ir::AttributeKind::kDouble},
+                   {.name = kWantedRowsOnly, .kind = ir::AttributeKind::kBool}},
+    .infer = infer,
+    .split_by_default = true,
+};
+
+}  // namespace tessera

@@ -1,0 +1,199 @@
+// Our own attention on CUDA for what has no faster kernel (cuda_attention.h): every dtype, window, softcap and group,
+// sinks, and head sizes to 512. Heads of 512 elements in bf16 and f16, with a cache of the same type, run on tensor
+// cores (wide_attention.cuh), all else in float32.
+//
+// A block takes one KV head and a tile of query rows of one request, a row being one query head of one token, and
+// goes over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few
+// tiles for the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
+//
+// The launch depends on the bucket's rows alone; blocks find their request in the metadata when they run.
+//
+// In deterministic forwards keys are not cut. Tiles of keys start at the same keys whatever rows a block has, a key
+// that a row does not see adds an exact zero to it, and products are added in an order of their own, in float32 by
+// explicit fused multiply-adds: so a row's bits do not depend on the other rows.
+#include <algorithm>
+#include <string>
+
+#include "tessera/ops/attention/attention_merge.cuh"
+#include "tessera/ops/attention/cuda_attention.h"
+#include "tessera/ops/attention/own_attention.cuh"
+#include "tessera/ops/attention/wide_attention.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+
+namespace tessera {
+namespace {
+
+using namespace own_attention;
+
+// Grid [slots, kv_heads, splits].
+template <int kDim>
+__global__ void __launch_bounds__(kThreads) attention(const Problem p) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  using Shared = Tile<kDim>;
+  auto& tile = *reinterpret_cast<Shared*>(shared);
+  const int tx = static_cast<int>(threadIdx.x) % 16;
+  const int ty = static_cast<int>(threadIdx.x) / 16;
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int split = static_cast<int>(blockIdx.z);
+  Rows rows;
+  if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
+
+  // Keys that any of the rows sees, and this block's range of them.
+  const int first = rows.offset + rows.row_begin / p.group;
+  const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
+  int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
+  int end = last + 1;
+  const int range = ceil_div(ceil_div(end - begin, p.splits), Shared::kKeys) * Shared::kKeys;
+  begin += split * range;
+  end = min(end, begin + range);
+
+  with_type(p.dtype, [&]<class X>() { load_queries<X>(p, rows, kv_head, tile); });
+  Sums<kDim> sums;
+  start(p, rows, kv_head, split, ty, sums);
+  const int used = ceil_div(rows.rows, 16);
+  const int* pages = p.page_table + static_cast<long>(rows.request) * p.max_pages;
+  for (int first_key = begin / Shared::kKeys * Shared::kKeys; first_key < end; first_key += Shared::kKeys) {
+    if (threadIdx.x < Shared::kKeys) {
+      const int key = first_key + static_cast<int>(threadIdx.x);
+      long offset = -1;
+      if (key >= begin && key < end) {
+        const long slot = static_cast<long>(pages[key / p.page_size]) * p.page_size + key % p.page_size;
+        offset = (slot * p.kv_heads + kv_head) * p.head_dim;
+      }
+      tile.offsets[threadIdx.x] = offset;
+    }
+    __syncthreads();
+    with_type(p.cache_dtype, [&]<class Y>() { load_keys<Y>(p, tile); });
+    __syncthreads();
+    float scores[Sums<kDim>::kRows][4] = {};
+    multiply(tile, tx, ty, used, scores);
+    update_softmax(p, rows, first_key, tx, ty, scores, sums, tile);
+    __syncwarp();  // a row's weights are written and read by one half of a warp
+    add_values(tile, tx, ty, used, sums);
+    __syncthreads();
+  }
+  store(p, rows, kv_head, split, tx, ty, sums);
+}
+
+constexpr int padded_dim(std::int64_t head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : 512;
+}
+bool is_wide(const CudaAttention& a) {
+  return a.shape.head_dim == kWideDim && a.shape.dtype == a.cache_dtype && a.shape.dtype != ir::DType::kFloat32;
+}
+int tile_rows(const CudaAttention& a) { return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16; }
+
+// The most tiles that requests with num_rows rows in all can have.
+std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
+  return a.num_rows * a.group() / tile_rows(a) + requests;
+}
+
+// Enough ranges for two blocks on every multiprocessor. Depends on the bucket's rows alone, as if each row were a
+// request.
+int splits(const CudaAttention& a, int multiprocessors) {
+  if (a.deterministic) return 1;
+  constexpr std::int64_t kMost = 16;
+  const std::int64_t blocks = std::max<std::int64_t>(1, slots(a, a.num_rows) * a.shape.kv_heads);
+  return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMost));
+}
+
+std::size_t partial_values_bytes(const CudaAttention& a, int parts) {
+  const auto floats = static_cast<std::size_t>(a.num_rows * parts * a.shape.heads * a.shape.head_dim);
+  return (floats * sizeof(float) + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+}
+
+Problem make_problem(const CudaAttention& a, int parts) {
+  std::byte* values = parts > 1 ? a.workspace : nullptr;
+  std::byte* lse = parts > 1 ? values + partial_values_bytes(a, parts) : nullptr;
+  return {.q = a.q,
+          .k_cache = a.k_cache,
+          .v_cache = a.v_cache,
+          .out = a.out,
+          .sinks = a.sinks,
+          .partial_values = reinterpret_cast<float*>(values),
+          .partial_lse = reinterpret_cast<float*>(lse),
+          .num_requests = a.metadata.num_requests,
+          .query_starts = a.metadata.query_starts,
+          .kv_lens = a.metadata.kv_lens,
+          .page_table = a.metadata.page_table,
+          // The launch that joins parts reads those of all rows.
+          .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
+          .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
+          .max_requests = static_cast<int>(a.max_requests()),
+          .num_rows = static_cast<int>(a.num_rows),
+          .heads = static_cast<int>(a.shape.heads),
+          .kv_heads = static_cast<int>(a.shape.kv_heads),
+          .group = static_cast<int>(a.group()),
+          .head_dim = static_cast<int>(a.shape.head_dim),
+          .page_size = static_cast<int>(a.page_size),
+          .window = static_cast<int>(a.shape.window),
+          .splits = parts,
+          .dtype = a.shape.dtype,
+          .cache_dtype = a.cache_dtype,
+          .scale = a.scale,
+          .softcap = static_cast<float>(a.shape.softcap)};
+}
+
+// A kernel over the slots, and where keys are cut the launch that joins them. X: what the output is stored as.
+template <class X, void (*kKernel)(Problem), std::size_t kBytes>
+Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
+  const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
+                  static_cast<unsigned>(p.splits));
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention"));
+  const cuda::MergeStates merge{.values = p.partial_values,
+                                .lse = p.partial_lse,
+                                .part_starts = nullptr,
+                                .out_rows = nullptr,
+                                .parts_per_row = p.splits,
+                                .num_requests = p.num_requests,
+                                .query_starts = p.query_starts,
+                                .out = p.out,
+                                .rows = p.num_rows,
+                                .heads = p.heads,
+                                .head_dim = p.head_dim};
+  const auto launches = [p, merge, grid](cudaStream_t stream) {
+    if (grid.x == 0) return;
+    kKernel<<<grid, kThreads, kBytes, stream>>>(p);
+    if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
+  };
+  // The head size decides how states are merged.
+  return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
+}
+
+template <int kDim>
+Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const Problem& p) {
+  return cuda::dispatch_dtype(a.shape.dtype, "attention",
+                              [&]<class X>() { return bind_kernel<X, attention<kDim>, sizeof(Tile<kDim>)>(a, p); });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_wide(const CudaAttention& a, const Problem& p) {
+  if (a.shape.dtype == ir::DType::kFloat16)
+    return bind_kernel<__half, wide_attention<__half>, sizeof(WideShared<__half>)>(a, p);
+  return bind_kernel<__nv_bfloat16, wide_attention<__nv_bfloat16>, sizeof(WideShared<__nv_bfloat16>)>(a, p);
+}
+
+}  // namespace
+
+std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
+  const int parts = splits(attention, multiprocessors);
+  if (parts == 1) return 0;
+  const auto lse = static_cast<std::size_t>(attention.num_rows * parts * attention.shape.heads) * sizeof(float);
+  return partial_values_bytes(attention, parts) + lse;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors) {
+  const Problem p = make_problem(attention, splits(attention, multiprocessors));
+  if (is_wide(attention)) return bind_wide(attention, p);
+  switch (padded_dim(attention.shape.head_dim)) {
+    case 64: return bind<64>(attention, p);
+    case 128: return bind<128>(attention, p);
+    case 256: return bind<256>(attention, p);
+    default: break;
+  }
+  if (attention.shape.head_dim > kGreatestOwnHeadDim)
+    return unimplemented("attention on CUDA takes head sizes to " + std::to_string(kGreatestOwnHeadDim) + ", not " +
+                         std::to_string(attention.shape.head_dim));
+  return bind<512>(attention, p);
+}
+
+}  // namespace tessera

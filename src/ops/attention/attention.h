@@ -1,0 +1,110 @@
+// Unified paged attention over a ragged batch: extend and decode rows alike.
+//
+//   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
+//             [sinks f32[Hq]])
+//     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
+//
+// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, the
+// rows' own included (kv_store ran before). Its row i stands at position p = kv_len - query_len + i and sees the
+// positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head h / G:
+//
+//   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
+//
+// With `sinks` the softmax of head h has one more score, sinks[h], whose value is zero: it takes a part of the weight
+// and adds nothing ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, as GPT-OSS has it):
+//
+//   out = Σ exp(s_j) · v_j / (exp(sinks[h]) + Σ exp(s_j))
+//
+// A sink is neither scaled nor capped, and every row sees it, whatever its window.
+//
+// The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
+// reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
+// written.
+//
+// With `wanted_rows_only` rows of out that the batch does not want (ForwardBatch::wanted_rows) need not be written:
+// what they hold is undefined. A kernel may compute all.
+//
+// In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
+// values that it sees: not of the forward's other rows and requests, its kind or size, nor of where pages lie.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/attention/attention_planner.h"
+#include "tessera/ops/contract/batch_lengths.h"
+#include "tessera/ops/contract/device_page_tables.h"
+#include "tessera/ops/contract/forward_batch.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/contract/op_plan.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAttention;
+// The name of an attribute, which other operators may declare too. Graphs get it from what knows that nothing else
+// reads the result (runner/wanted_rows.h).
+inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
+extern const KernelDef kAttentionCpu;
+extern const KernelDef kAttentionCuda;
+
+// One cache group's lengths and page tables in device memory, at the same addresses for the plan's life.
+struct AttentionMetadata {
+  // [1]: the number of real requests; kernels process no others.
+  const std::int32_t* num_requests = nullptr;
+  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
+  const std::int32_t* kv_lens = nullptr;       // [max_requests]
+  const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+  // [max_requests]: find_wanted_starts() of the batch; null where no node is of wanted rows alone.
+  const std::int32_t* wanted_starts = nullptr;
+  std::int64_t max_requests = 0;
+  std::int64_t max_pages_per_request = 0;
+};
+
+// The plan of `attention` and `latent_attention` for one cache group: lengths and page tables on the host and on the
+// device, and the device's own planner where it has one.
+class AttentionPlan final : public OpPlan {
+ public:
+  // `planner` may be null. kInvalidArgument for limits below one.
+  static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
+                                                       std::unique_ptr<AttentionPlanner> planner);
+  // Bytes of device memory that create() will allocate, without the planner's.
+  static std::int64_t bytes_needed(const PlanArgs& args);
+
+  // Lengths go with the step buffer; what changed of the page tables is uploaded.
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  std::int64_t bytes() const override;
+  std::vector<std::string_view> kernels(BatchKind kind) const override;
+
+  AttentionMetadata metadata() const;
+  const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need none
+
+ private:
+  AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step);
+  Status check_sizes(const ForwardBatch& batch) const;
+  std::span<const std::int32_t> write_wanted_starts(const ForwardBatch& batch);
+
+  PlanLimits limits_;
+  std::int64_t group_;
+  std::string_view kernel_;             // the kernel's name where there is no planner
+  std::vector<AttentionShape> shapes_;  // of the planner's kernels; empty where there is no planner
+  BatchLengths lengths_;
+  StepBuffer* step_;
+  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; none: no node is of wanted rows alone
+  DevicePageTables page_tables_;
+  std::unique_ptr<AttentionPlanner> planner_;
+};
+
+// The group's kinds of attention layers, each once.
+std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
+
+// For kernels' bind(): the plan of the node's cache group. kFailedPrecondition where the context has none.
+Result<const AttentionPlan*> find_attention_plan(const BindArgs& args);
+
+}  // namespace tessera

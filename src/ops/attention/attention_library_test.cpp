@@ -1,0 +1,369 @@
+// Attention as engines run it: with the device's planner, on each kernel that the device has. Catches: lists that leave
+// out or repeat work, launches that contain lengths, chunks that are merged wrongly, padding that reaches real rows or
+// rows that are written past the real ones, and plans of one cache group read by another.
+#include <gmock/gmock.h>
+
+#include "tessera/ops/attention/attention_test_util.h"
+#include "tessera/ops/contract/forward_states.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+// The kernels to try; the CPU has a single one.
+std::vector<std::string> kernels(BatchKind kind) {
+  if (!on_cuda()) return {""};
+  return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "tessera"}
+                                    : std::vector<std::string>{"hopper", "fa2", "cudnn", "tessera"};
+}
+
+Config make_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
+  return {.dtype = dtype,
+          .cache_dtype = dtype,
+          .heads = kv_heads * group,
+          .kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .scale = 1 / std::sqrt(static_cast<double>(head_dim))};
+}
+
+std::string describe(const Config& c, const std::string& kernel) {
+  return kernel + " d" + std::to_string(c.head_dim) + " heads " + std::to_string(c.heads) + "/" +
+         std::to_string(c.kv_heads) + (c.window > 0 ? " window " + std::to_string(c.window) : "") +
+         (c.softcap > 0 ? " softcap" : "") + (c.sinks ? " sinks" : "");
+}
+
+// One operator with plans, recorded for one batch and replayed for others.
+struct Recorded {
+  static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
+                         std::int64_t rows) {
+    Recorded r{c, Bench::create(c.page_size, {{c}}, kind, kernel), nullptr};
+    r.bench.plan(batch, rows);
+    Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
+    EXPECT_TRUE(def.ok()) << def.status().message();
+    Result<std::unique_ptr<OpCase>> op = OpCase::create(
+        test_device(), kAttention, **def, make_operands(c, batch, rows, 2), c.attributes(), r.bench.context);
+    EXPECT_TRUE(op.ok()) << op.status().message();
+    r.op = *std::move(op);
+    const Status recorded = r.op->record();
+    EXPECT_TRUE(recorded.ok()) << recorded.message();
+    return r;
+  }
+  HostTensor replay(const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::int64_t rows) {
+    bench.plan(with_unseen_pages_freed(config, batch), rows);
+    EXPECT_TRUE(op->load(operands).ok());
+    EXPECT_TRUE(op->replay().ok());
+    Result<std::vector<HostTensor>> after = op->operands();
+    EXPECT_TRUE(after.ok()) << after.status().message();
+    return (*after)[3];
+  }
+  Config config;
+  Bench bench;
+  std::unique_ptr<OpCase> op;
+};
+
+// On every kernel: recorded with one prompt, replayed with `requests`; rows past the real ones stay as they were.
+void check_extend(const Config& c, const std::vector<Request>& requests) {
+  const std::int64_t rows = count_rows(requests) + c.padded_rows;
+  const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+  const std::vector<HostTensor> operands = make_operands(c, batch, rows, 6);
+  const std::vector<double> expected = reference(c, batch, operands);
+  for (const std::string& kernel : kernels(BatchKind::kExtend)) {
+    Recorded recorded = Recorded::create(c, BatchKind::kExtend, kernel, make_batch({{3, 3}}, c.page_size, 1), rows);
+    if (recorded.bench.kernel(c) != kernel) continue;  // does not serve the shape: another one was chosen
+    const HostTensor out = recorded.replay(batch, operands, rows);
+    const std::string what = "extend " + describe(c, kernel);
+    expect_rows_close(out, expected, count_rows(requests), c.head_dim, what);
+    for (std::int64_t i = count_rows(requests) * out.dims[1]; i < out.size(); ++i)
+      ASSERT_TRUE(std::isnan(out.at(i))) << what << " wrote to padding";
+  }
+}
+
+const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},    {1, 64},   {33, 200},
+                                      {2, 65}, {1, 97}, {193, 193}, {129, 1000}, {1, 1500}, {96, 192}};
+
+class AttentionLibrary : public ::testing::TestWithParam<DType> {};
+
+TEST_P(AttentionLibrary, ExtendHeadSizes) {
+  for (const std::int64_t head_dim : {64, 128, 256, 512})
+    check_extend(make_config(GetParam(), head_dim, 2, 2), kRagged);
+}
+
+TEST_P(AttentionLibrary, ExtendGroups) {
+  for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
+}
+
+// As many heads as give even a short prompt tiles for the whole device: tiles are the large ones.
+TEST_P(AttentionLibrary, ExtendManyHeads) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
+  check_extend(make_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
+}
+
+// More tiles than run at once, each of a few rows: a block takes several.
+TEST_P(AttentionLibrary, ExtendManyRequests) {
+  std::vector<Request> requests;
+  for (std::int32_t i = 0; i < 40; ++i) {
+    const std::int32_t rows = 2 + i % 7;
+    requests.push_back({rows, rows + (i % 3 == 0 ? 20 * i % 290 : 0)});
+  }
+  check_extend(make_config(GetParam(), 128, 2, 4), requests);
+}
+
+TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
+  for (const std::int64_t window : {1, 64, 100, 2000})
+    for (const double softcap : {0.0, 3.0}) {
+      Config c = make_config(GetParam(), window == 100 ? 128 : 64, 2, 4);
+      c.window = window;
+      c.softcap = softcap;
+      check_extend(c, kRagged);
+    }
+  for (const std::int64_t head_dim : {256, 512}) {
+    Config c = make_config(GetParam(), head_dim, 1, 4);
+    c.softcap = 3.0;
+    check_extend(c, kRagged);
+    c.window = 100;
+    check_extend(c, kRagged);
+  }
+}
+
+TEST_P(AttentionLibrary, ExtendSinks) {
+  for (const std::int64_t window : {0, 100}) {
+    Config c = make_config(GetParam(), 64, 2, 8);
+    c.window = window;
+    c.sinks = true;
+    check_extend(c, kRagged);
+    for (const std::int64_t head_dim : {128, 512}) {
+      c.head_dim = head_dim;
+      c.softcap = 3.0;
+      check_extend(c, kRagged);
+    }
+  }
+}
+
+TEST_P(AttentionLibrary, ExtendPageSizes) {
+  for (const std::int64_t page_size : {1, 64}) {
+    Config c = make_config(GetParam(), 128, 2, 2);
+    c.page_size = page_size;
+    check_extend(c, {{5, 5}, {70, 90}, {1, 64}, {33, 200}});
+  }
+}
+
+// Recorded as a part of a prefill's full graph, which serves requests of several rows, it has no launch for others.
+TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
+  const Config c = make_config(GetParam(), 128, 2, 4);
+  const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
+  constexpr std::int64_t kRows = 96;
+  const ForwardBatch first = make_batch({{3, 3}}, c.page_size, 1);
+  const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+  const std::vector<HostTensor> operands = make_operands(c, batch, kRows, 6);
+  for (const std::string& kernel : kernels(BatchKind::kExtend)) {
+    Bench bench = Bench::create(c.page_size, {{c}}, BatchKind::kExtend, kernel);
+    if (bench.kernel(c) != kernel) continue;
+    ForwardStates states;
+    bench.context.states = &states;
+    bench.plan(first, kRows);
+    Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
+    ASSERT_TRUE(def.ok()) << def.status().message();
+    Result<std::unique_ptr<OpCase>> op = OpCase::create(
+        test_device(), kAttention, **def, make_operands(c, first, kRows, 2), c.attributes(), bench.context);
+    ASSERT_TRUE(op.ok()) << op.status().message();
+    ASSERT_TRUE((*op)->record().ok());
+    const std::int64_t for_any = (*op)->recorded_nodes();
+    {
+      const ForwardStates::Scope full(&states, ForwardState::kFull);
+      ASSERT_TRUE((*op)->record().ok());
+    }
+    const bool separates = kernel == "fa3" || kernel == "fa2";
+    EXPECT_EQ((*op)->recorded_nodes() < for_any, separates) << describe(c, kernel);
+    bench.plan(batch, kRows);
+    ASSERT_TRUE((*op)->load(operands).ok());
+    ASSERT_TRUE((*op)->replay().ok());
+    Result<std::vector<HostTensor>> after = (*op)->operands();
+    ASSERT_TRUE(after.ok()) << after.status().message();
+    expect_rows_close((*after)[3], reference(c, batch, operands), count_rows(requests), c.head_dim,
+                      "full graph, " + describe(c, kernel));
+  }
+}
+
+// One operator, enqueued without a recording for one batch after the other. Catches launches that are left out although
+// the step has work for them.
+TEST_P(AttentionLibrary, ExtendStepAfterStep) {
+  const Config c = make_config(GetParam(), 128, 2, 4);
+  const std::vector<std::vector<Request>> steps = {
+      {{5, 5}, {70, 90}},                        // no request of a single row
+      {{1, 1500}, {1, 7}, {1, 300}},             // no other
+      {{1, 900}, {40, 40}, {1, 33}, {9, 1000}},  // both, in any order
+      {{130, 130}},
+      {{1, 1}},
+  };
+  constexpr std::int64_t kRows = 140;
+  for (const std::string& kernel : kernels(BatchKind::kExtend)) {
+    Bench bench = Bench::create(c.page_size, {{c}}, BatchKind::kExtend, kernel);
+    if (bench.kernel(c) != kernel) continue;
+    bench.plan(make_batch(steps[0], c.page_size, 1), kRows);
+    Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
+    ASSERT_TRUE(def.ok()) << def.status().message();
+    Result<std::unique_ptr<OpCase>> op =
+        OpCase::create(test_device(), kAttention, **def,
+                       make_operands(c, make_batch(steps[0], c.page_size, 1), kRows, 2), c.attributes(), bench.context);
+    ASSERT_TRUE(op.ok()) << op.status().message();
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto seed = static_cast<std::uint32_t>(30 + i);
+      const ForwardBatch batch = make_batch(steps[i], c.page_size, seed);
+      const std::vector<HostTensor> operands = make_operands(c, batch, kRows, seed);
+      bench.plan(batch, kRows);
+      ASSERT_TRUE((*op)->load(operands).ok());
+      ASSERT_TRUE((*op)->enqueue().ok());
+      Result<std::vector<HostTensor>> after = (*op)->operands();
+      ASSERT_TRUE(after.ok()) << after.status().message();
+      expect_rows_close((*after)[3], reference(c, batch, operands), count_rows(steps[i]), c.head_dim,
+                        "step " + std::to_string(i) + " of " + describe(c, kernel));
+    }
+  }
+}
+
+TEST_P(AttentionLibrary, ExtendOfNoRowAndOfOneRow) {
+  check_extend(make_config(GetParam(), 128, 2, 2), {});
+  check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
+}
+
+// On every kernel: a graph of `rows` requests recorded with a short one, replayed with those of each batch.
+void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
+  struct Step {
+    ForwardBatch batch;
+    std::vector<HostTensor> operands;
+    std::vector<double> expected;
+  };
+  std::vector<Step> steps;
+  for (const std::vector<std::int32_t>& kv_lens : batches) {
+    std::vector<Request> requests;
+    for (const std::int32_t kv_len : kv_lens) requests.push_back({1, kv_len});
+    const auto seed = static_cast<std::uint32_t>(20 + steps.size());
+    Step& step = steps.emplace_back();
+    step.batch = make_batch(requests, c.page_size, seed);
+    step.operands = make_operands(c, step.batch, rows, seed);
+    step.expected = reference(c, step.batch, step.operands);
+  }
+  for (const std::string& kernel : kernels(BatchKind::kDecode)) {
+    Recorded recorded = Recorded::create(c, BatchKind::kDecode, kernel, make_batch({{1, 1}}, c.page_size, 1), rows);
+    if (recorded.bench.kernel(c) != kernel) continue;
+    for (const Step& step : steps)
+      expect_rows_close(recorded.replay(step.batch, step.operands, rows), step.expected, step.batch.num_requests(),
+                        c.head_dim,
+                        "decode " + describe(c, kernel) + " " + std::to_string(step.batch.num_requests()) + " of " +
+                            std::to_string(rows));
+  }
+}
+
+TEST_P(AttentionLibrary, DecodeHeadSizesAndGroups) {
+  for (const std::int64_t head_dim : {64, 128, 256, 512})
+    for (const std::int64_t group : {1, 2, 4, 8, 5, 12})
+      check_decode(make_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
+}
+
+TEST_P(AttentionLibrary, DecodePageSizes) {
+  for (const std::int64_t page_size : {8, 32, 64}) {
+    Config c = make_config(GetParam(), 128, 2, 2);
+    c.page_size = page_size;
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+  }
+}
+
+// With 64 KV heads these are so many requests that none is cut into chunks and nothing is merged.
+TEST_P(AttentionLibrary, DecodeOfManyRequests) {
+  std::vector<std::int32_t> kv_lens(40);
+  for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
+  check_decode(make_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
+  check_decode(make_config(GetParam(), 64, 2, 4), 40, {kv_lens, {130, 4}});
+}
+
+TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
+  for (const std::int64_t window : {1, 100, 600})
+    for (const double softcap : {0.0, 3.0}) {
+      Config c = make_config(GetParam(), 128, 2, 4);
+      c.window = window;
+      c.softcap = softcap;
+      for (const std::int64_t head_dim : {128, 256, 512}) {
+        c.head_dim = head_dim;
+        check_decode(c, 4, {{300, 7, 1}, {2000}});
+      }
+    }
+}
+
+// Of few requests, whose keys are cut into chunks, and of many, whose keys are not.
+TEST_P(AttentionLibrary, DecodeSinks) {
+  for (const std::int64_t window : {0, 100}) {
+    Config c = make_config(GetParam(), 64, 2, 8);
+    c.window = window;
+    c.sinks = true;
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+    check_decode(c, 12, {{300, 7, 1}, {2000}});
+    for (const std::int64_t head_dim : {128, 512}) {
+      c.head_dim = head_dim;
+      c.softcap = 3.0;
+      check_decode(c, 4, {{300, 7, 1}, {2000}});
+    }
+  }
+  Config c = make_config(GetParam(), 64, 64, 1);
+  c.sinks = true;
+  check_decode(c, 40, {{130, 4}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),
+                         [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
+
+// Two shapes in one group and two groups with page tables and windows of their own.
+TEST(AttentionGroups, ReadTheirOwnPlans) {
+  Config narrow = make_config(DType::kBFloat16, 64, 2, 2);
+  Config wide = make_config(DType::kBFloat16, 128, 2, 4);
+  Config windowed = wide;
+  windowed.group = 1;
+  windowed.window = 50;
+  Bench bench = Bench::create(16, {{narrow, wide}, {windowed}});
+  const ForwardBatch batch = make_batch(kMixed, 16, 3, /*groups=*/2);
+  bench.plan(batch);
+  for (const Config& c : {narrow, wide, windowed}) {
+    const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + 3, 4);
+    const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+    expect_rows_close(outcome.operands[3], reference(c, batch, operands), count_rows(kMixed), c.head_dim,
+                      "group " + std::to_string(c.group) + " " + describe(c, bench.kernel(c)));
+  }
+}
+
+// A shape that the planner does not know, and a cache of another type, run without its lists.
+TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
+  Config c = make_config(DType::kBFloat16, 64, 2, 2);
+  Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2)}});
+  const ForwardBatch batch = make_batch(kMixed, 16, 3);
+  bench.plan(batch);
+  for (const DType cache : {DType::kBFloat16, DType::kFloat32}) {
+    c.cache_dtype = cache;
+    const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + 3, 4);
+    const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+    expect_rows_close(outcome.operands[3], reference(c, batch, operands), count_rows(kMixed), c.head_dim, "unplanned");
+  }
+}
+
+TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has no planner";
+  const Config c = make_config(DType::kBFloat16, 128, 2, 2);
+  Bench bench = Bench::create(16, {{c}});
+  const auto error = [&](const std::vector<Request>& requests, BatchKind kind, std::int64_t padded) {
+    return bench.plans[0]->plan(make_batch(requests, 16, 1), kind, padded, *bench.stream).to_string();
+  };
+  EXPECT_THAT(error({{1025, 1025}}, BatchKind::kExtend, 0), HasSubstr("made for 40 and 1024"));
+  EXPECT_THAT(error({{1, 1}}, BatchKind::kDecode, 41), HasSubstr("41 requests"));
+  EXPECT_THAT(error({{2, 2}}, BatchKind::kDecode, 4), HasSubstr("a decode batch of 1 requests has 2 tokens"));
+  EXPECT_EQ(error({{2, 2}}, BatchKind::kExtend, 0), "ok");
+
+  StepBuffer step;
+  const auto unknown = PlannedLayers({c}).make(
+      {.max_requests = 1, .max_tokens = 1, .max_pages_per_request = 1, .attention_kernel = "fa9"},
+      /*num_pages=*/1, step);
+  EXPECT_THAT(unknown.status().message(),
+              HasSubstr("no kernel \"fa9\"; there are hopper, fa3, fa2, cudnn and tessera"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

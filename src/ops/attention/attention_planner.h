@@ -1,0 +1,46 @@
+// The part of attention's plan that is special to one device: what its kernels need decided on the host before every
+// forward, for example how the work is spread over the multiprocessors. AttentionPlan calls it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/type.h"
+#include "tessera/ops/contract/forward_batch.h"
+
+namespace tessera {
+
+// One kind of attention layer of a cache group.
+struct AttentionShape {
+  ir::DType dtype = ir::DType::kBFloat16;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;  // 0: none
+  double softcap = 0;       // 0: none
+  bool sinks = false;
+  bool wanted_rows_only = false;
+
+  bool operator==(const AttentionShape&) const = default;
+};
+
+class AttentionPlanner {
+ public:
+  virtual ~AttentionPlanner() = default;
+  // Plans `batch` and writes the lists to the step buffer. `wanted_starts`: find_wanted_starts() of it, [requests]; not
+  // looked at where no shape is of wanted rows alone. `padded_requests`, at least the batch's requests, is the number
+  // of rows of the decode graph that will run; for kExtend it is unused. Allocates nothing.
+  virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
+                      std::int64_t padded_requests) = 0;
+  // The kernel that attention of this shape runs on, as results and logs name it.
+  virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
+  // Bytes of device memory that the planner holds for its life.
+  virtual std::int64_t bytes() const = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,189 @@
+#include "tessera/ops/attention/attention_schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tessera/base/ceil_div.h"
+
+namespace tessera {
+namespace {
+
+std::int64_t keys_seen(std::int64_t kv_len, std::int64_t window) {
+  return window > 0 ? std::min(kv_len, window) : kv_len;
+}
+
+}  // namespace
+
+std::int64_t TiledRows::first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const {
+  if (first_rows.empty()) return 0;
+  if (first_rows[b] == query_lens[b]) return tiles_end(b, group, tile_rows);
+  return first_rows[b] * group / tile_rows;
+}
+
+std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const {
+  return query_lens[b] < least_rows ? 0 : ceil_div(query_lens[b] * group, tile_rows);
+}
+
+TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
+                           std::int64_t tile_rows, std::int64_t workers)
+    : heads_(heads), tile_rows_(tile_rows), loads_(static_cast<std::size_t>(workers)) {
+  const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
+  tiles_.reserve(most);
+  worker_of_.resize(most * static_cast<std::size_t>(heads));
+}
+
+std::int32_t TileSchedule::give(std::int64_t cost) {
+  const std::int32_t worker = loads_[0].worker;
+  Load load{loads_[0].cost + cost, worker};
+  // Moves the worker down the heap until no child is less loaded.
+  std::size_t at = 0;
+  for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
+    if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
+    if (load.cost <= loads_[child].cost) break;
+    loads_[at] = loads_[child];
+    at = child;
+  }
+  loads_[at] = load;
+  return worker;
+}
+
+std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
+  tiles_.clear();
+  for (std::size_t b = 0; b < rows.query_lens.size(); ++b) {
+    const std::int64_t count = rows.query_lens[b];
+    const std::int64_t tiles_end = rows.tiles_end(b, 1, tile_rows_);
+    for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
+      // The cost: the keys that the tile's last row sees, and a constant for every tile.
+      const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
+      tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
+    }
+  }
+  std::sort(tiles_.begin(), tiles_.end(), [](const Tile& a, const Tile& b) {
+    if (a.cost != b.cost) return a.cost > b.cost;
+    return a.request != b.request ? a.request < b.request : a.index > b.index;
+  });
+
+  for (std::size_t w = 0; w < loads_.size(); ++w) loads_[w] = {0, static_cast<std::int32_t>(w)};
+  std::fill(starts.begin(), starts.end(), 0);
+  std::size_t count = 0;
+  for (const Tile& tile : tiles_)
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      worker_of_[count] = give(tile.cost);
+      ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
+      ++count;
+    }
+  for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
+
+  // Writes the works of each worker from its start on. `starts` advances meanwhile and is shifted back afterwards.
+  std::size_t work = 0;
+  for (const Tile& tile : tiles_)
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      std::int32_t& next = starts[static_cast<std::size_t>(worker_of_[work++])];
+      works[static_cast<std::size_t>(next++)] = {tile.request, tile.index, static_cast<std::uint16_t>(head)};
+    }
+  std::copy_backward(starts.begin(), starts.end() - 1, starts.end());
+  starts[0] = 0;
+  return static_cast<std::int64_t>(count);
+}
+
+std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_t tile_rows, std::int64_t blocks,
+                        const BlockPlan& plan) {
+  std::int64_t block = 0;
+  const auto add = [&](std::size_t request, std::int64_t tile, std::uint8_t valid) {
+    plan.requests[block] = static_cast<std::int32_t>(request);
+    plan.tiles[block] = static_cast<std::int32_t>(tile);
+    plan.chunks[block] = 0;
+    plan.valid[block++] = valid;
+  };
+  for (std::size_t b = 0; b < tokens.query_lens.size(); ++b) {
+    const std::int64_t first = tokens.first_tile(b, group, tile_rows);
+    // The last tile sees the most keys and goes first.
+    for (std::int64_t tile = tokens.tiles_end(b, group, tile_rows) - 1; tile >= first; --tile) add(b, tile, 1);
+  }
+  const std::int64_t tiles = block;
+  while (block < blocks) add(0, 0, 0);
+  *plan.chunk_size = std::numeric_limits<std::int32_t>::max();
+  return tiles;
+}
+
+ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
+  constexpr std::int64_t kEnough = 3;  // requests for each block that runs (docs/benchmarks.md)
+  if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
+  return single_row_grid(requests, limits);
+}
+
+ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits) {
+  const std::int64_t resident = limits.resident_blocks / limits.kv_heads;
+  if (requests >= resident) return {requests + resident, true};
+  return {std::min(resident, requests * std::max<std::int64_t>(1, ceil_div(limits.max_kv_len, kLeastChunk))), true};
+}
+
+namespace {
+
+// The keys of each request of a single row.
+class SingleRows {
+ public:
+  SingleRows(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens, std::int64_t window)
+      : query_lens_(query_lens), kv_lens_(kv_lens), window_(window) {}
+  // Calls f(request, keys).
+  void for_each(const auto& f) const {
+    for (std::size_t b = 0; b < kv_lens_.size(); ++b)
+      if (query_lens_[b] == 1) f(b, keys_seen(kv_lens_[b], window_));
+  }
+
+ private:
+  std::span<const std::int32_t> query_lens_;
+  std::span<const std::int32_t> kv_lens_;
+  std::int64_t window_;
+};
+
+// The smallest chunk size with which all rows fit in the blocks.
+std::int64_t find_chunk_size(const SingleRows& single_rows, std::int64_t blocks) {
+  std::int64_t size = 1;
+  single_rows.for_each([&](std::size_t, std::int64_t keys) { size = std::max(size, keys); });
+  std::int64_t low = std::min(size, kLeastChunk);
+  while (low < size) {
+    const std::int64_t middle = (low + size) / 2;
+    std::int64_t needed = 0;
+    single_rows.for_each([&](std::size_t, std::int64_t keys) { needed += ceil_div(keys, middle); });
+    if (needed > blocks) {
+      low = middle + 1;
+    } else {
+      size = middle;
+    }
+  }
+  return size;
+}
+
+}  // namespace
+
+std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
+                         std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan) {
+  constexpr std::int64_t kWhole = std::numeric_limits<std::int32_t>::max();
+  const SingleRows single_rows(query_lens, kv_lens, window);
+  const std::int64_t size = grid.split ? find_chunk_size(single_rows, grid.blocks) : kWhole;
+  *plan.chunk_size = static_cast<std::int32_t>(size);
+
+  std::int64_t block = 0;
+  std::size_t started = 0;  // requests whose first block is known
+  const auto start_until = [&](std::size_t end) {
+    for (; started < end; ++started) plan.starts[started] = static_cast<std::int32_t>(block);
+  };
+  const auto add = [&](std::size_t request, std::int64_t chunk, std::uint8_t valid) {
+    plan.requests[block] = static_cast<std::int32_t>(request);
+    plan.tiles[block] = 0;
+    plan.chunks[block] = static_cast<std::int32_t>(chunk);
+    plan.valid[block++] = valid;
+  };
+  single_rows.for_each([&](std::size_t request, std::int64_t keys) {
+    start_until(request + 1);
+    const std::int64_t chunks = std::max<std::int64_t>(ceil_div(keys, size), 1);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) add(request, chunk, 1);
+  });
+  start_until(static_cast<std::size_t>(rows) + 1);
+  const std::int64_t used = block;
+  while (block < grid.blocks) add(0, 0, 0);
+  return used;
+}
+
+}  // namespace tessera

@@ -1,0 +1,272 @@
+// For each block of 64 keys of the cache: scores, online softmax (running maximum and sum, as in "Online normalizer
+// calculation for softmax", arXiv:1805.02867), weighted sum of values. All arithmetic is float32.
+//
+// Tiles of many rows convert the block's keys and values once and multiply matrices; tiles of a few rows (decode) read
+// them straight from the cache and add a score's products in another order. Blocks start at multiples of 64, and keys
+// that a row does not see add exact zeros, so that its bits depend on neither its place in a tile nor the tile's other
+// rows. With `deterministic` all tiles are of the first kind, and the bits do not depend on the number of rows either.
+#include "tessera/ops/attention/attention_tile.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/cpu/cpu_vector.h"
+#include "tessera/ops/linear/cpu_gemm.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kFewRows = 8;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+TESSERA_INLINE Range visible(const AttentionProblem& p, std::int64_t position) {
+  const std::int64_t begin = p.window > 0 ? std::max<std::int64_t>(0, position - p.window + 1) : 0;
+  return {begin, position + 1};
+}
+
+// The row's place among all tokens' query heads.
+TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionTile& tile, std::int64_t row) {
+  const std::int64_t token = tile.query_start + row / p.group();
+  return token * p.heads + tile.head * p.group() + row % p.group();
+}
+
+template <class X>
+TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+  const std::int64_t padded = p.padded_dim();
+  for (std::int64_t r = 0; r < tile.rows(); ++r) {
+    const X* from = reinterpret_cast<const X*>(p.q) + head_row(p, tile, tile.row_begin + r) * p.head_dim;
+    float* to = s.q + r * padded;
+    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * p.scale;
+    for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
+    for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
+    // A sink is a first key whose value is zero.
+    const bool sink = p.sinks != nullptr;
+    s.greatest[r] = sink ? p.sinks[tile.head * p.group() + (tile.row_begin + r) % p.group()] : kMinusInfinity;
+    s.total[r] = sink ? 1.0f : 0.0f;
+  }
+}
+
+template <class X>
+TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+  for (std::int64_t r = 0; r < tile.rows(); ++r) {
+    X* to = reinterpret_cast<X*>(p.out) + head_row(p, tile, tile.row_begin + r) * p.value_dim;
+    const float* from = s.sums + r * p.padded_dim();
+    const float factor = 1.0f / s.total[r];
+    for (std::int64_t d = 0; d < p.value_dim; ++d) to[d] = from_float<X>(from[d] * factor);
+  }
+}
+
+// Turns the block's raw scores into weights, and moves the row's running sums to the new greatest score.
+TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range seen,
+                               std::int64_t width) {
+  float* scores = s.scores + row * kBlockKeys;
+  if (p.softcap > 0)
+    for (std::int64_t j = 0; j < width; ++j) scores[j] = p.softcap * fast_tanh(scores[j] / p.softcap);
+  for (std::int64_t j = 0; j < seen.begin; ++j) scores[j] = kMinusInfinity;
+  for (std::int64_t j = seen.end; j < width; ++j) scores[j] = kMinusInfinity;
+  float greatest = s.greatest[row];
+#pragma omp simd reduction(max : greatest)
+  for (std::int64_t j = 0; j < width; ++j) greatest = scores[j] > greatest ? scores[j] : greatest;
+  // No key seen yet: nothing to weigh, and -inf - -inf would be NaN.
+  const float reference = greatest == kMinusInfinity ? 0.0f : greatest;
+  if (greatest != s.greatest[row]) {
+    const float shrink = fast_exp(s.greatest[row] - reference);
+    float* sums = s.sums + row * p.padded_dim();
+    for (std::int64_t d = 0; d < p.padded_value_dim(); ++d) sums[d] *= shrink;
+    s.total[row] *= shrink;
+    s.greatest[row] = greatest;
+  }
+  float total = 0.0f;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t j = 0; j < width; ++j) {
+    scores[j] = fast_exp(scores[j] - reference);
+    total += scores[j];
+  }
+  s.total[row] += total;
+}
+
+// The block's keys as float32, transposed; zeros for those not present, up to `width`.
+template <class Y>
+TESSERA_INLINE void load_keys(const AttentionProblem& p, const AttentionScratch& s, Range present, std::int64_t width) {
+  const std::int64_t whole = p.head_dim / kVecFloats * kVecFloats;
+  for (std::int64_t first = 0; first < width; first += kVecFloats) {
+    for (std::int64_t d = 0; d < whole; d += kVecFloats) {
+      Vec16 rows[16];
+      for (int j = 0; j < 16; ++j)
+        rows[j] = first + j >= present.begin && first + j < present.end
+                      ? load16(reinterpret_cast<const Y*>(p.k_cache) + s.offsets[first + j] + d)
+                      : Vec16{};
+      transpose16(rows);
+      for (int j = 0; j < 16; ++j) store16(s.keys + (d + j) * kBlockKeys + first, rows[j]);
+    }
+    for (std::int64_t j = first; j < first + kVecFloats; ++j) {
+      const bool there = j >= present.begin && j < present.end;
+      const Y* key = reinterpret_cast<const Y*>(p.k_cache) + (there ? s.offsets[j] : 0);
+      for (std::int64_t d = whole; d < p.head_dim; ++d) s.keys[d * kBlockKeys + j] = there ? to_float(key[d]) : 0.0f;
+    }
+  }
+}
+
+template <class Y>
+TESSERA_INLINE void load_values(const AttentionProblem& p, const AttentionScratch& s, Range present,
+                                std::int64_t width) {
+  const std::int64_t padded = p.padded_dim();
+  for (std::int64_t j = 0; j < width; ++j) {
+    float* to = s.values + j * padded;
+    std::int64_t d = 0;
+    if (j >= present.begin && j < present.end) {
+      const Y* from = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
+      for (; d < p.value_dim; ++d) to[d] = to_float(from[d]);
+    }
+    for (; d < p.padded_value_dim(); ++d) to[d] = 0.0f;
+  }
+}
+
+template <class Y>
+TESSERA_INLINE void prefetch(const Y* row, std::int64_t count) {
+  constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(Y));
+  for (std::int64_t d = 0; d < count; d += kLine) __builtin_prefetch(row + d);
+}
+
+// scores[r][j] = q[r] · key j for kRows rows at once, straight from the cache.
+template <int kRows, class Y>
+TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
+  const std::int64_t padded = p.padded_dim();
+  const std::int64_t whole = p.head_dim / kVecFloats * kVecFloats;
+  const float* q = s.q + row * padded;
+  for (std::int64_t j = present.begin; j < present.end; ++j) {
+    const Y* key = reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j];
+    if (row == 0) {
+      prefetch(reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j + kPrefetchKeys], p.head_dim);
+      prefetch(reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j], p.value_dim);
+    }
+    Vec16 sum[kRows] = {};
+    for (std::int64_t d = 0; d < whole; d += kVecFloats) {
+      const Vec16 k = load16(key + d);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d) * k;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      float dot = sum16(sum[r]);
+      for (std::int64_t d = whole; d < p.head_dim; ++d) dot += q[r * padded + d] * to_float(key[d]);
+      s.scores[(row + r) * kBlockKeys + j] = dot;
+    }
+  }
+}
+
+// sums[r][d …] += Σ_j weight[r][j] · value j for kRows rows and 16·kVecs columns, straight from the cache.
+template <int kRows, int kVecs, class Y>
+TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
+                                      std::int64_t d, Range present) {
+  const std::int64_t padded = p.padded_dim();
+  float* sums = s.sums + row * padded + d;
+  const float* weights = s.scores + row * kBlockKeys;
+  Vec16 sum[kRows][kVecs];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < kVecs; ++i) sum[r][i] = load16(sums + r * padded + i * kVecFloats);
+  for (std::int64_t j = present.begin; j < present.end; ++j) {
+    const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j] + d;
+#pragma GCC unroll 4
+    for (int i = 0; i < kVecs; ++i) {
+      const Vec16 v = load16(value + i * kVecFloats);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) sum[r][i] += splat16(weights[r * kBlockKeys + j]) * v;
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < kVecs; ++i) store16(sums + r * padded + i * kVecFloats, sum[r][i]);
+}
+
+template <int kRows, class Y>
+TESSERA_INLINE void add_values(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
+  const std::int64_t padded = p.padded_dim();
+  std::int64_t d = 0;
+  for (; d + 4 * kVecFloats <= p.value_dim; d += 4 * kVecFloats) add_value_columns<kRows, 4, Y>(p, s, row, d, present);
+  for (; d + kVecFloats <= p.value_dim; d += kVecFloats) add_value_columns<kRows, 1, Y>(p, s, row, d, present);
+  for (std::int64_t j = present.begin; j < present.end && d < p.value_dim; ++j) {
+    const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
+    for (std::int64_t r = row; r < row + kRows; ++r)
+      for (std::int64_t e = d; e < p.value_dim; ++e)
+        s.sums[r * padded + e] += s.scores[r * kBlockKeys + j] * to_float(value[e]);
+  }
+}
+
+template <class Y>
+TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const AttentionTile& tile,
+                                        const AttentionScratch& s) {
+  const std::int64_t rows = tile.rows();
+  const std::int64_t padded = p.padded_dim();
+  const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
+  const std::int64_t last_position = tile.offset + (tile.row_end - 1) / p.group();
+  const Range keys{visible(p, first_position).begin, last_position + 1};
+  const bool few = rows <= kFewRows && !p.deterministic;
+
+  for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
+    const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
+    const std::int64_t width = round_up(present.end, kVecFloats);
+    // The keys to prefetch are those of the next block; past the last key it is the last key again.
+    for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
+      const std::int64_t position = std::min(block + j, keys.end - 1);
+      const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;
+      s.offsets[j] = (slot * p.kv_heads + tile.head) * p.head_dim;
+    }
+
+    std::int64_t r = 0;
+    if (few) {
+      for (; r + 4 <= rows; r += 4) dot_keys<4, Y>(p, s, r, present);
+      if (r + 2 <= rows) dot_keys<2, Y>(p, s, r, present), r += 2;
+      if (r < rows) dot_keys<1, Y>(p, s, r, present);
+    } else {
+      load_keys<Y>(p, s, present, width);
+      gemm_block({s.q, padded, s.keys, kBlockKeys, s.scores, kBlockKeys, rows, width, p.head_dim, false});
+    }
+
+    for (r = 0; r < rows; ++r) {
+      const Range seen = visible(p, tile.offset + (tile.row_begin + r) / p.group());
+      update_row(p, s, r,
+                 {std::clamp<std::int64_t>(seen.begin - block, 0, width),
+                  std::clamp<std::int64_t>(seen.end - block, 0, present.end)},
+                 width);
+    }
+
+    r = 0;
+    if (few) {
+      for (; r + 4 <= rows; r += 4) add_values<4, Y>(p, s, r, present);
+      if (r + 2 <= rows) add_values<2, Y>(p, s, r, present), r += 2;
+      if (r < rows) add_values<1, Y>(p, s, r, present);
+    } else {
+      load_values<Y>(p, s, present, width);
+      gemm_block({s.scores, kBlockKeys, s.values, padded, s.sums, padded, rows, p.padded_value_dim(), width, true});
+    }
+  }
+}
+
+// The loop over the cache does not depend on the queries' type, so that it is compiled once for each type of the cache.
+template <class X, class Y>
+void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+  load_queries<X>(p, tile, s);
+  attend_to_cache<Y>(p, tile, s);
+  store_outputs<X>(p, tile, s);
+}
+
+}  // namespace
+
+Result<AttendTile> find_attend_tile(ir::DType dtype, ir::DType cache_dtype) {
+  return dispatch_dtype(dtype, "attention", [&]<class X>() -> Result<AttendTile> {
+    return dispatch_dtype(cache_dtype, "attention's cache",
+                          [&]<class Y>() -> Result<AttendTile> { return AttendTile{attend<X, Y>}; });
+  });
+}
+
+}  // namespace tessera

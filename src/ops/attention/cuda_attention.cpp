@@ -1,0 +1,223 @@
+// The choice of attention's kernel on CUDA, and its binding.
+#include "tessera/ops/attention/cuda_attention.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/attention/decode_attention.h"
+#include "tessera/ops/attention/prefill_attention.h"
+#include "tessera/ops/contract/forward_states.h"
+#include "tessera/ops/cudnn/attention.h"
+#include "tessera/ops/flashinfer/kernels.h"
+
+namespace tessera {
+namespace {
+
+// In order of preference. "tessera" serves every shape that those after it serve: they run only where the user names
+// them.
+constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
+// cuDNN's is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every size.
+constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
+                                AttentionKernel::kCudnn};
+
+// Without the plan's addresses.
+CudaAttention describe(const BindArgs& args) {
+  const TensorView& q = args.operands[0];
+  const TensorView& cache = args.operands[1];
+  return CudaAttention{.q = q.data.raw(),
+                       .k_cache = cache.data.raw(),
+                       .v_cache = args.operands[2].data.raw(),
+                       .out = args.operands[3].data.raw(),
+                       .sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr,
+                       .shape = {.dtype = q.dtype,
+                                 .heads = q.dim(1) / cache.dim(3),
+                                 .kv_heads = cache.dim(2),
+                                 .head_dim = cache.dim(3),
+                                 .window = args.node.attribute_or("window", std::int64_t{0}),
+                                 .softcap = args.node.attribute_or("softcap", 0.0),
+                                 .sinks = args.operands.size() > 4,
+                                 .wanted_rows_only = args.node.attribute_or(kWantedRowsOnly, false)},
+                       .cache_dtype = cache.dtype,
+                       .num_rows = q.dim(0),
+                       .num_pages = cache.dim(0),
+                       .page_size = cache.dim(1),
+                       .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
+                       .kind = args.context.batch_kind,
+                       .deterministic = args.context.limits.deterministic,
+                       .metadata = {.max_requests = args.context.limits.max_requests,
+                                    .max_pages_per_request = args.context.limits.max_pages_per_request},
+                       .workspace = args.workspace.raw()};
+}
+
+// An extend step in two launches: requests of a single row, and tiles of the others. Most steps need one of the two.
+// A full graph is for batches without requests of a single row.
+class ExtendInTwo final : public BoundOp {
+ public:
+  ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
+              const ForwardStates* states)
+      : single_rows_(std::move(single_rows)), tiles_(std::move(tiles)), work_(work), states_(states) {}
+  Status enqueue(Stream& stream) const override {
+    if (states_ == nullptr || !states_->in(ForwardState::kFull)) TRY(single_rows_->enqueue(stream));
+    return work_.tiles || stream.recording() ? tiles_->enqueue(stream) : ok_status();
+  }
+
+ private:
+  // The single rows' kernel follows from the tiles', and its code is loaded when it is bound.
+  std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
+
+  std::unique_ptr<BoundOp> single_rows_;
+  std::unique_ptr<BoundOp> tiles_;
+  const ExtendWork& work_;
+  const ForwardStates* states_;  // null: none is ever open, or a full graph has single rows too
+};
+
+Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
+  if (serves_prefill_attention(attention.shape, attention.page_size)) {
+    if (attention.num_rows <= planner.short_tile_tokens(attention.shape))
+      return bind_short_prefill_attention(attention, planner.short_tile_plan(attention.shape));
+    return bind_prefill_attention(attention, planner.tile_plan(attention.shape));
+  }
+  return flashinfer::bind_fa3(attention, planner);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAttention& attention,
+                                             const CudaAttentionPlanner& planner, const ForwardStates* states) {
+  std::unique_ptr<BoundOp> op =
+      TRY(tiles == AttentionKernel::kFa3 ? bind_fa3(attention, planner) : flashinfer::bind_fa2(attention, planner));
+  const ExtendWork* work = planner.extend_work(attention.shape);
+  if (work == nullptr) return op;
+  const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
+  std::unique_ptr<BoundOp> single_rows =
+      TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
+  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;  // of requests of several
+  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
+                                       takes_last_rows ? nullptr : states);
+}
+
+int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
+
+// From sizes alone.
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const CudaAttention attention = describe(args);
+  return own_attention_workspace_bytes(attention, multiprocessors(args));
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  CudaAttention attention = describe(args);
+  const AttentionPlan* plan = TRY(find_attention_plan(args));
+  attention.metadata = plan->metadata();
+  TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernels' attributes are the current device's
+  const auto* planner = static_cast<const CudaAttentionPlanner*>(plan->planner());
+  AttentionKernel kernel = AttentionKernel::kTessera;
+  if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
+    kernel = planner->choice(attention.shape, attention.kind);
+  if (attention.kind == BatchKind::kExtend && kernel != AttentionKernel::kTessera)
+    return bind_extend(kernel, attention, *planner, args.context.states);
+  switch (kernel) {
+    case AttentionKernel::kFa3: return bind_fa3(attention, *planner);
+    case AttentionKernel::kHopper: return bind_decode_attention(attention, *planner);
+    case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);
+    case AttentionKernel::kCudnn:
+      return cudnn::bind_attention(attention, *planner, planner->cudnn_plans(), args.device);
+    case AttentionKernel::kTessera: break;
+  }
+  return bind_own_attention(attention, multiprocessors(args));
+}
+
+// Without layers there is nothing to plan beside the lists, and our own kernel runs.
+Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
+  std::unique_ptr<AttentionPlanner> planner;
+  if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));
+  return TRY(AttentionPlan::create(device, args, step, std::move(planner)));
+}
+
+Result<std::int64_t> plan_bytes(Device& device, const PlanArgs& args) {
+  const std::int64_t lists = AttentionPlan::bytes_needed(args);
+  return args.nodes.empty() ? lists : lists + TRY(CudaAttentionPlanner::bytes_needed(device, args));
+}
+
+constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
+
+}  // namespace
+
+std::string_view attention_kernel_name(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::kTessera: return "tessera";
+    case AttentionKernel::kHopper: return "hopper";
+    case AttentionKernel::kFa3: return "fa3";
+    case AttentionKernel::kFa2: return "fa2";
+    case AttentionKernel::kCudnn: return "cudnn";
+  }
+  return "?";
+}
+
+bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
+                             const AttentionTarget& target) {
+  const int compute_capability = target.compute_capability;
+  switch (kernel) {
+    case AttentionKernel::kHopper: return kind == BatchKind::kDecode && decode_attention_serves(shape, target);
+    case AttentionKernel::kTessera: return shape.head_dim <= kGreatestOwnHeadDim;
+    case AttentionKernel::kFa3: return kind == BatchKind::kExtend && flashinfer::fa3_serves(shape, compute_capability);
+    case AttentionKernel::kFa2: return flashinfer::fa2_serves(shape, kind, compute_capability);
+    case AttentionKernel::kCudnn: return cudnn::attention_serves(shape, kind, compute_capability);
+  }
+  return false;
+}
+
+Status check_attention_kernel(std::string_view wanted) {
+  if (wanted.empty()) return ok_status();
+  for (const AttentionKernel kernel : {AttentionKernel::kHopper, AttentionKernel::kFa3, AttentionKernel::kFa2,
+                                       AttentionKernel::kCudnn, AttentionKernel::kTessera}) {
+    if (attention_kernel_name(kernel) != wanted) continue;
+    if (kernel != AttentionKernel::kCudnn) return ok_status();
+    const Status available = cudnn::check_available();
+    if (!available.ok()) log_warn("attention", "{}; another kernel runs", available.message());
+    return ok_status();
+  }
+  return invalid_argument(
+      fmt::format("attention has no kernel \"{}\"; there are hopper, fa3, fa2, cudnn and tessera", wanted));
+}
+
+AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
+                                        std::string_view wanted) {
+  const auto choose = [&](const auto& kernels) {
+    const auto serves = [&](AttentionKernel kernel) { return attention_kernel_serves(kernel, shape, kind, target); };
+    for (const AttentionKernel kernel : kernels)
+      if (attention_kernel_name(kernel) == wanted && serves(kernel)) return kernel;
+    const auto first = std::find_if(kernels.begin(), kernels.end(), serves);
+    return first == kernels.end() ? AttentionKernel::kTessera : *first;  // whose bind() says what it takes
+  };
+  return kind == BatchKind::kExtend ? choose(kForExtend) : choose(kForDecode);
+}
+
+AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
+                                         const AttentionTarget& target) {
+  if (extend == AttentionKernel::kTessera) return AttentionKernel::kTessera;
+  constexpr std::array kKernels{AttentionKernel::kHopper, AttentionKernel::kFa2};
+  if (std::find(kKernels.begin(), kKernels.end(), decode) != kKernels.end()) return decode;
+  for (const AttentionKernel kernel : kKernels)
+    if (attention_kernel_serves(kernel, shape, BatchKind::kDecode, target)) return kernel;
+  return AttentionKernel::kTessera;
+}
+
+AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
+                                                      std::string_view wanted) {
+  // With a window FA2's tiles of keys start at the first one that a tile's first row sees.
+  const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
+                   attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
+                   wanted != attention_kernel_name(AttentionKernel::kTessera);
+  return fa2 ? AttentionKernel::kFa2 : AttentionKernel::kTessera;
+}
+
+const KernelDef kAttentionCuda{
+    .op = "attention", .name = "cuda", .bind = bind, .workspace_bytes = workspace_bytes, .planner = &kPlanner};
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+// Attention on CUDA: which kernel runs, and what its launch needs.
+//
+//   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
+//   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
+//   "fa3"      on Hopper: extend, without window, softcap and sinks. Our own kernel for heads of 128 that are an even
+//              number to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
+//   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
+//              with a softcap for head sizes of 128 and more
+//   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
+//
+// In an extend step whose kernel is fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or
+// FA2's decode kernel: a tile of the others' kernel would be nearly empty. Of wanted rows alone "hopper" also takes the
+// last row of prompts of which no other is wanted.
+//
+// All but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, it runs.
+// Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles
+// that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else "tessera".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/attention/attention_planner.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+
+namespace tessera {
+
+enum class AttentionKernel : std::uint8_t { kTessera, kHopper, kFa3, kFa2, kCudnn };
+std::string_view attention_kernel_name(AttentionKernel kernel);
+
+inline constexpr std::int64_t kGreatestOwnHeadDim = 512;
+
+struct AttentionTarget {
+  int compute_capability = 0;  // of the GPU: 10 · major + minor
+  std::int64_t page_size = 16;
+};
+
+// What this build can run there.
+bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
+                             const AttentionTarget& target);
+// kInvalidArgument where no kernel has this name; "" asks for none. Where cuDNN is asked for and the machine does not
+// have it, the log says why.
+Status check_attention_kernel(std::string_view wanted);
+// The fastest that serves, or `wanted` where it names one that does.
+AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
+                                        std::string_view wanted);
+// Of the requests of a single row in extend steps whose others run on `extend`. kTessera: they have tiles as the others
+// have. `decode`: what decode steps run on.
+AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
+                                         const AttentionTarget& target);
+// The kernel for both kinds of batches in deterministic forwards; `wanted` as above.
+AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
+                                                      std::string_view wanted);
+
+// One bound attention: addresses in device memory and sizes of the bucket. Lengths are in the metadata.
+struct CudaAttention {
+  std::byte* q = nullptr;        // X[num_rows, heads, head_dim]
+  std::byte* k_cache = nullptr;  // Y[pages, page_size, kv_heads, head_dim]
+  std::byte* v_cache = nullptr;
+  std::byte* out = nullptr;      // X[num_rows, heads, head_dim]
+  const float* sinks = nullptr;  // [heads]; null: none
+  AttentionShape shape;          // X is shape.dtype
+  ir::DType cache_dtype = ir::DType::kBFloat16;
+  std::int64_t num_rows = 0;  // T of the bucket
+  std::int64_t num_pages = 0;
+  std::int64_t page_size = 16;
+  float scale = 1;
+  BatchKind kind = BatchKind::kExtend;
+  bool deterministic = false;
+  AttentionMetadata metadata;
+  std::byte* workspace = nullptr;
+
+  std::int64_t group() const { return shape.heads / shape.kv_heads; }
+  // Requests that a forward of num_rows rows can have.
+  std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
+};
+
+// Our own kernel for all. `multiprocessors` of the device that it will run on.
+std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
+Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
+
+}  // namespace tessera

@@ -1,0 +1,314 @@
+#include "tessera/ops/attention/cuda_attention_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "tessera/device/alignment.h"
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/cuda/clear_memory.h"
+#include "tessera/ops/flashinfer/kernels.h"
+
+namespace tessera {
+
+std::size_t CudaAttentionPlanner::page_starts_bytes() const {
+  return (static_cast<std::size_t>(limits_.max_requests) + 1) * sizeof(std::int32_t);
+}
+
+std::int64_t CudaAttentionPlanner::bytes() const {
+  return align_up(static_cast<std::int64_t>(list_bytes_)) + align_up(static_cast<std::int64_t>(page_starts_bytes())) +
+         static_cast<std::int64_t>(partial_bytes_);
+}
+
+// They do not change: the first plan's upload carries them.
+void CudaAttentionPlanner::write_page_starts() {
+  if (std::exchange(page_starts_written_, true)) return;
+  auto* const starts = reinterpret_cast<std::int32_t*>(step_->host(page_starts_offset_));
+  for (std::int64_t b = 0; b <= limits_.max_requests; ++b)
+    starts[b] = static_cast<std::int32_t>(b * limits_.max_pages_per_request);
+  step_->written(page_starts_offset_, page_starts_bytes());
+}
+
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Device& device, const PlanArgs& args) {
+  const PlanLimits& limits = args.limits;
+  if (limits.max_requests < 1 || limits.max_tokens < 1 || limits.max_pages_per_request < 1)
+    return invalid_argument(
+        fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
+                    "and {}",
+                    limits.max_requests, limits.max_tokens, limits.max_pages_per_request));
+  // FlashInfer counts the page table's entries in 32 bits with a sign, and their tokens in 32 without.
+  const std::int64_t entries = limits.max_requests * limits.max_pages_per_request;
+  if (entries > std::numeric_limits<std::int32_t>::max() ||
+      entries * limits.page_size > std::numeric_limits<std::uint32_t>::max())
+    return resource_exhausted(
+        fmt::format("{} requests of {} pages of {} tokens are more than attention's page table "
+                    "can count; fewer requests or a shorter context are needed",
+                    limits.max_requests, limits.max_pages_per_request, limits.page_size));
+  TRY(check_attention_kernel(limits.attention_kernel));
+  TRY(static_cast<CudaDevice&>(device).make_current());
+  std::unique_ptr<CudaAttentionPlanner> planner(new CudaAttentionPlanner);
+  planner->limits_ = args.limits;
+  const AttentionTarget target{device.properties().compute_capability, limits.page_size};
+  const std::int64_t multiprocessors = std::max(1, device.properties().threads);
+  for (AttentionShape shape : attention_shapes(args)) {
+    const bool wanted_rows_only = std::exchange(shape.wanted_rows_only, false);
+    if (const auto known = std::ranges::find(planner->shapes_, shape, &ShapePlan::shape);
+        known != planner->shapes_.end()) {
+      known->has_wanted |= wanted_rows_only;
+      continue;
+    }
+    ShapePlan plan;
+    plan.shape = shape;
+    plan.has_wanted = wanted_rows_only;
+    const std::string& wanted = planner->limits_.attention_kernel;
+    if (planner->limits_.deterministic) {
+      plan.extend = choose_deterministic_attention_kernel(shape, target, wanted);
+      plan.decode = plan.extend;
+    } else {
+      plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, target, wanted);
+      plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, target, wanted);
+      plan.single_rows = choose_single_row_kernel(shape, plan.extend, plan.decode, target);
+    }
+    planner->shapes_.push_back(std::move(plan));
+  }
+  for (ShapePlan& plan : planner->shapes_)
+    planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
+  planner->first_tiled_.resize(static_cast<std::size_t>(limits.max_requests));
+  planner->lay_out_partials();
+  return planner;
+}
+
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device, const PlanArgs& args,
+                                                                           StepBuffer& step) {
+  std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
+  planner->step_ = &step;
+  planner->list_offset_ = step.reserve(planner->list_bytes_);
+  planner->page_starts_offset_ = step.reserve(planner->page_starts_bytes());
+  planner->partials_ = TRY(device.allocate(planner->partial_bytes_, "attention of chunks"));
+  TRY(planner->clear_arrivals());
+  return planner;
+}
+
+// Launches leave zeros behind.
+Status CudaAttentionPlanner::clear_arrivals() {
+  const std::size_t bytes = partial_bytes_ - arrivals_offset_;
+  return bytes == 0 ? ok_status()
+                    : clear_memory(partials_->data().raw() + arrivals_offset_, bytes, "attention's planner");
+}
+
+Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, const PlanArgs& args) {
+  const std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
+  return planner->bytes();
+}
+
+Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const {
+  std::int64_t tokens = 0;
+  for (const std::int32_t query_len : batch.query_lens) tokens += query_len;
+  const std::int64_t requests = std::max(batch.num_requests(), kind == BatchKind::kDecode ? padded_requests : 0);
+  if (requests > limits_.max_requests || tokens > limits_.max_tokens)
+    return resource_exhausted(fmt::format("{} requests with {} tokens; attention's planner was made for {} and {}",
+                                          requests, tokens, limits_.max_requests, limits_.max_tokens));
+  if (kind == BatchKind::kDecode && tokens != batch.num_requests())
+    return internal_error(fmt::format("a decode batch of {} requests has {} tokens", batch.num_requests(), tokens));
+  return ok_status();
+}
+
+void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch) {
+  if (plan.single_rows == AttentionKernel::kFa2) plan_single_rows(plan, batch);
+  if (plan.single_rows == AttentionKernel::kHopper)
+    plan.work.single_blocks = write_segments(plan.segments, {batch.query_lens, batch.kv_lens});
+  plan.work.tiles = write_tiles(
+      plan,
+      {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .least_rows = plan.separates_single_rows() ? 2 : 1},
+      RowList::kAll);
+}
+
+// After plan_extend(). Where no prompt ends in the step, requests of a single row are those of all rows.
+void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
+                                       std::span<const std::int32_t> wanted_starts) {
+  plan.wanted_work = plan.work;
+  if (plan.has_wanted_segments()) {
+    const SegmentedRows all{batch.query_lens, batch.kv_lens};
+    const SegmentedRows wanted{batch.query_lens, batch.kv_lens, wanted_starts};
+    bool same = true;
+    for (std::size_t b = 0; same && b < batch.query_lens.size(); ++b)
+      same = wanted.has_segments(b) == all.has_segments(b);
+    plan.wanted_work.single_blocks = same ? copy_segments(plan.segments, plan.wanted_segments, plan.work.single_blocks)
+                                          : write_segments(plan.wanted_segments, wanted);
+  }
+  plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
+}
+
+// Without the requests that are among the single rows.
+TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
+                                                  std::span<const std::int32_t> wanted_starts) {
+  for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
+    const std::int32_t rows = batch.query_lens[b];
+    const bool single =
+        plan.has_wanted_segments() ? rows - wanted_starts[b] == 1 : plan.separates_single_rows() && rows == 1;
+    first_tiled_[b] = single ? rows : wanted_starts[b];
+  }
+  return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .first_rows = first_tiled_};
+}
+
+// Returns whether there are tiles.
+bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list) {
+  if (plan.extend == AttentionKernel::kFa2)
+    return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
+  if (plan.extend != AttentionKernel::kFa3) return false;
+  // The forward may run in a bucket of either kind.
+  const std::int64_t tokens = std::accumulate(rows.query_lens.begin(), rows.query_lens.end(), std::int64_t{0});
+  if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows, list);
+  return write_works(plan.tiles, rows, list) > 0;
+}
+
+// Returns the number of works. Those of wanted rows lie behind those of all, so that one copy carries both.
+std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
+  if (list == RowList::kAll) range.works_of_all = 0;
+  const std::int64_t before = range.works_of_all;
+  const std::span<std::int32_t> starts = range.starts(host(), list);
+  const std::int64_t count =
+      range.schedule->assign(rows, starts, range.works(host()).subspan(static_cast<std::size_t>(before)));
+  if (list == RowList::kAll) range.works_of_all = count;
+  for (std::int32_t& start : starts) start += static_cast<std::int32_t>(before);
+  step_->written(list_offset_ + range.offset, range.bytes(before + count));
+  return count;
+}
+
+// Returns the number of tiles.
+std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows) {
+  const std::int64_t tiles = plan_tiles(rows, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows,
+                                        range.blocks, range.at(host()));
+  step_->written(list_offset_ + range.offset, range.bytes());
+  return tiles;
+}
+
+// The list is written to its end: a recorded launch has blocks for as many requests as fit in its rows.
+void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
+  const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
+  const ChunkGrid grid = single_row_grid(rows, plan.limits);
+  const BlockPlan list = plan.chunks.at(host());
+  plan.work.single_blocks =
+      plan_chunks(batch.query_lens, batch.kv_lens, plan.chunks.rows, grid, plan.shape.window, list);
+  const auto last = std::find(batch.query_lens.rbegin(), batch.query_lens.rend(), 1);
+  plan.work.single_requests = batch.query_lens.rend() - last;
+  std::fill(list.valid + grid.blocks, list.valid + plan.chunks.blocks, std::uint8_t{0});
+  step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
+}
+
+// Returns the number of segments.
+std::int64_t CudaAttentionPlanner::write_segments(const SegmentRange& range, const SegmentedRows& rows) {
+  const std::int64_t segments = plan_segments(rows, range.limits, range.at(host()));
+  step_->written(list_offset_ + range.offset, range.bytes(segments));
+  return segments;
+}
+
+// Returns their number.
+std::int64_t CudaAttentionPlanner::copy_segments(const SegmentRange& from, const SegmentRange& to,
+                                                 std::int64_t segments) {
+  std::copy_n(host() + from.offset, from.bytes(segments), host() + to.offset);
+  step_->written(list_offset_ + to.offset, to.bytes(segments));
+  return segments;
+}
+
+void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch) {
+  const SequencePlan to = plan.sequences.at(host());
+  for (std::int64_t b = 0; b < plan.sequences.requests; ++b) {
+    const bool real = b < batch.num_requests();
+    to.query_lens[b] = real ? batch.query_lens[static_cast<std::size_t>(b)] : 0;
+    to.kv_lens[b] = real ? batch.kv_lens[static_cast<std::size_t>(b)] : 0;
+  }
+  step_->written(list_offset_ + plan.sequences.offset, plan.sequences.bytes());
+}
+
+void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows) {
+  if (plan.decode == AttentionKernel::kCudnn) {
+    write_sequences(plan, batch);
+  } else if (plan.decode == AttentionKernel::kHopper) {
+    write_segments(plan.segments, {batch.query_lens, batch.kv_lens});
+  } else if (plan.decode == AttentionKernel::kFa2) {
+    plan_chunks(batch.query_lens, batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window,
+                plan.chunks.at(host()));
+    step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
+  }
+}
+
+Status CudaAttentionPlanner::plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts,
+                                  BatchKind kind, std::int64_t padded_requests) {
+  TRY(check(batch, kind, padded_requests));
+  write_page_starts();
+  const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
+  const bool tiles = kind == BatchKind::kExtend || limits_.deterministic;
+  for (ShapePlan& plan : shapes_) {
+    if (tiles) {
+      plan_extend(plan, batch);
+      if (plan.has_wanted) plan_wanted(plan, batch, wanted_starts);
+    } else {
+      plan_decode(plan, batch, rows);
+    }
+  }
+  return ok_status();
+}
+
+const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(AttentionShape shape) const {
+  shape.wanted_rows_only = false;
+  const auto at = std::find_if(shapes_.begin(), shapes_.end(), [&](const ShapePlan& p) { return p.shape == shape; });
+  return at == shapes_.end() ? nullptr : &*at;
+}
+
+AttentionKernel CudaAttentionPlanner::choice(const AttentionShape& shape, BatchKind kind) const {
+  const ShapePlan* plan = find(shape);
+  if (plan == nullptr) return AttentionKernel::kTessera;
+  return kind == BatchKind::kExtend ? plan->extend : plan->decode;
+}
+
+std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, BatchKind kind) const {
+  return attention_kernel_name(choice(shape, kind));
+}
+
+TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
+  return find(shape)->tiles.at(lists(), list_of(shape));
+}
+
+TilePlan CudaAttentionPlanner::short_tile_plan(const AttentionShape& shape) const {
+  return find(shape)->short_tiles.at(lists(), list_of(shape));
+}
+
+BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  return (shape.wanted_rows_only ? plan.wanted_blocks : plan.blocks).at(lists());
+}
+
+const ExtendWork* CudaAttentionPlanner::extend_work(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  if (!plan.separates_single_rows()) return nullptr;
+  return shape.wanted_rows_only ? &plan.wanted_work : &plan.work;
+}
+
+SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {
+  return find(shape)->sequences.at(lists());
+}
+
+ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  return {.blocks = plan.chunks.at(lists()),
+          .limits = plan.limits,
+          .partial_values = partials_->data().raw(),
+          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_)};
+}
+
+SegmentedPlan CudaAttentionPlanner::segmented_plan(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  const SegmentRange& segments = shape.wanted_rows_only ? plan.wanted_segments : plan.segments;
+  return {.lists = segments.at(lists()),
+          .workers = segments.limits.workers,
+          .partial_values = partials_->data().raw(),
+          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_),
+          .arrivals = reinterpret_cast<std::int32_t*>(partials_->data().raw() + arrivals_offset_)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,206 @@
+// The lists of attention's kernels for one cache group: made on the host before every forward, carried to the device
+// with the step buffer, read by bound kernels at fixed addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/attention/attention_planner.h"
+#include "tessera/ops/attention/attention_schedule.h"
+#include "tessera/ops/attention/cuda_attention.h"
+#include "tessera/ops/attention/decode_schedule.h"
+#include "tessera/ops/cudnn/attention.h"
+
+namespace tessera {
+
+// What FA3's persistent blocks take, in device memory.
+struct TilePlan {
+  const std::int32_t* starts;  // [workers + 1]
+  const TileWork* works;
+  std::int64_t workers;
+};
+
+// What the next extend forward leaves to do, on the host.
+struct ExtendWork {
+  bool tiles = false;                // for the kernel of requests with several rows
+  std::int64_t single_blocks = 0;    // of the launch for requests of a single row; 0: there are none
+  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1; kFa2's
+};
+
+// What a launch over chunks reads and writes beside its operands, in device memory.
+struct ChunkedPlan {
+  BlockPlan blocks;
+  ChunkLimits limits;
+  std::byte* partial_values;  // X[blocks, heads, head_dim]: of each chunk, where rows are split
+  float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
+};
+
+// The same of a launch over segments.
+struct SegmentedPlan {
+  SegmentPlan lists;
+  std::int64_t workers;
+  std::byte* partial_values;  // X[most_parts(workers), heads, head_dim]
+  float* partial_lse;         // [most_parts(workers), heads]: log2 of each part's Σ exp
+  std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: 0 between launches
+};
+
+// What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
+struct SequencePlan {
+  std::int32_t* query_lens;  // [max_requests]
+  std::int32_t* kv_lens;     // [max_requests]
+};
+
+class CudaAttentionPlanner final : public AttentionPlanner {
+ public:
+  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args, StepBuffer& step);
+  // What create() will take of the device's memory.
+  static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
+
+  Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
+              std::int64_t padded_requests) override;
+  std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
+  std::int64_t bytes() const override;
+
+  // A shape of wanted rows alone runs on the kernels of the shape that is like it but computes all rows: its lists of
+  // extend differ, and chunks do not.
+  //
+  // kTessera for a shape that the plan's nodes do not have.
+  AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
+  // Of the requests of a single row in extend steps: kHopper, kFa2, or kTessera where they are in the others' tiles.
+  // Precondition of this and what follows: choice() is not kTessera for both kinds.
+  AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
+  // Device addresses, valid as long as the planner. Precondition: choice() or single_rows() is the kernel that reads
+  // them.
+  TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
+  TilePlan short_tile_plan(const AttentionShape& shape) const;      // the same of kShortTileRows
+  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode where deterministic
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
+  SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
+  SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
+  // The most tokens of a forward that has a short_tile_plan() beside the other; 0: none has.
+  std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
+  // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented
+  // plan, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take as long
+  // for one. Of wanted rows alone the segmented plan also has the requests whose last row is the only wanted one. What
+  // it points to changes with every plan().
+  const ExtendWork* extend_work(const AttentionShape& shape) const;
+  // Shared by the ops that are bound with this planner.
+  cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
+  // [max_requests + 1]: where each request's row of the page table starts.
+  const std::int32_t* page_starts() const {
+    return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_).raw());
+  }
+
+ private:
+  // The bytes of one list, at the same offset in the device's memory and in the mirror.
+  struct BlockRange {
+    std::size_t offset = 0;
+    std::int64_t blocks = 0;
+    std::int64_t rows = 0;
+    std::size_t bytes() const;
+    BlockPlan at(std::byte* memory) const;
+  };
+  struct SegmentRange {
+    std::size_t offset = 0;
+    std::int64_t requests = 0;
+    SegmentLimits limits;
+    std::size_t bytes(std::int64_t segments) const;  // of the first so many
+    std::size_t bytes() const { return bytes(most_segments(requests, limits.workers)); }
+    SegmentPlan at(std::byte* memory) const;
+  };
+  struct SequenceRange {
+    std::size_t offset = 0;
+    std::int64_t requests = 0;
+    std::size_t bytes() const;
+    SequencePlan at(std::byte* memory) const;
+  };
+  // The tiles of all rows, and in a second list those of wanted rows alone.
+  enum class RowList : std::uint8_t { kAll, kWanted };
+  static RowList list_of(const AttentionShape& shape) {
+    return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
+  }
+  // The starts of each list, then the works of all.
+  struct TileRange {
+    std::optional<TileSchedule> schedule;  // none: no forward has these tiles
+    std::size_t offset = 0;
+    std::int64_t tokens = 0;  // the most of a forward that has them
+    std::int64_t lists = 1;
+    std::int64_t works_of_all = 0;  // in the list of all rows, as it was last written
+    std::size_t bytes(std::int64_t works) const;
+    std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
+    std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
+    std::span<TileWork> works(std::byte* memory) const;
+    TilePlan at(std::byte* memory, RowList list) const;
+  };
+  struct ShapePlan {
+    AttentionShape shape;
+    bool has_wanted = false;  // some nodes of the shape are of wanted rows alone
+    AttentionKernel extend = AttentionKernel::kTessera;
+    AttentionKernel decode = AttentionKernel::kTessera;
+    AttentionKernel single_rows = AttentionKernel::kTessera;
+    TileRange tiles;        // kFa3
+    TileRange short_tiles;  // of our own kernel
+    BlockRange blocks;      // kFa2, extend, and decode where deterministic
+    BlockRange chunks;      // kFa2, decode and single rows
+    ChunkLimits limits;
+    SegmentRange segments;  // kHopper, decode and single rows
+    ExtendWork work;
+    // The same of wanted rows alone; `tiles` and `short_tiles` have theirs within.
+    BlockRange wanted_blocks;
+    SegmentRange wanted_segments;
+    ExtendWork wanted_work;
+    SequenceRange sequences;  // kCudnn, decode
+    bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
+    bool has_segments() const { return segments.requests > 0; }
+    bool has_wanted_segments() const { return wanted_segments.requests > 0; }
+  };
+  CudaAttentionPlanner() = default;
+  // A planner that has decided everything and allocated nothing.
+  static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
+  Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  void lay_out_partials();
+  Status clear_arrivals();
+  std::size_t page_starts_bytes() const;
+  void write_page_starts();
+  Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
+  std::size_t lay_out_tiles(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  Result<std::size_t> lay_out_chunks(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  Result<std::size_t> lay_out_segments(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
+  void plan_wanted(ShapePlan& plan, const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts);
+  TiledRows tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
+                              std::span<const std::int32_t> wanted_starts);
+  bool write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list);
+  std::int64_t write_works(TileRange& range, const TiledRows& rows, RowList list);
+  std::int64_t write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows);
+  void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
+  std::int64_t write_segments(const SegmentRange& range, const SegmentedRows& rows);
+  std::int64_t copy_segments(const SegmentRange& from, const SegmentRange& to, std::int64_t segments);
+  void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
+  void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
+  std::byte* host() const { return step_->host(list_offset_); }
+  std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
+  // Of wanted rows alone or not.
+  const ShapePlan* find(AttentionShape shape) const;
+
+  PlanLimits limits_;
+  std::vector<ShapePlan> shapes_;
+  StepBuffer* step_ = nullptr;
+  std::size_t list_offset_ = 0;  // in the step buffer
+  std::size_t list_bytes_ = 0;
+  std::size_t partial_bytes_ = 0;
+  std::size_t partial_lse_offset_ = 0;
+  std::size_t arrivals_offset_ = 0;
+  std::unique_ptr<Allocation> partials_;
+  std::vector<std::int32_t> first_tiled_;  // [max_requests]: scratch of tiled_wanted_rows()
+  std::size_t page_starts_offset_ = 0;     // in the step buffer
+  bool page_starts_written_ = false;
+  std::unique_ptr<cudnn::PlanCache> cudnn_plans_ = std::make_unique<cudnn::PlanCache>();
+};
+
+}  // namespace tessera

@@ -1,0 +1,308 @@
+// Attention of requests of a single row on Hopper. What limits it is the memory's bandwidth, so the kernel is built
+// around loads: each warp has a ring of stages in shared memory of its own, and as soon as it has used one it asks the
+// copy engine for the next 16 keys and values of its KV head. No barrier of the block stands between two loads, and
+// loads go on over the ends of requests.
+//
+// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the segment's keys, 16
+// at a time; at the segment's end their sums are joined in shared memory. Where a request has several parts, the block
+// that ends last joins them, so that no other launch follows.
+//
+// Tensor cores compute keys · queries, then values · weights: keys, then elements of a head, are the 16 rows of a
+// product, and up to 8 query heads its columns.
+//
+// Lists and page tables are copied to the device before a forward, and keys before a segment's newest were written by
+// earlier forwards. Every forward begins with launches that wait for all work before them. So a block asks for its
+// first keys, as far as none is newer, before it waits for the kernels ahead (cuda_launch.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/attention/decode_parts.cuh"
+#include "tessera/ops/attention/decode_schedule.h"
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kKeyBlock = 16;   // keys of a stage: a box of the copy engine, from within one page
+inline constexpr int kRowBytes = 128;  // of a box in shared memory: 64 elements of one key
+inline constexpr float kLog2E = 1.44269504088896f;
+
+// Warps of a block, and stages of each, which together hold 128 KiB of keys and values.
+template <int kHeadDim>
+inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
+                                    : kHeadDim <= 256 ? 8
+                                                      : 4;
+template <int kHeadDim>
+inline constexpr int kDecodeStages = kHeadDim <= 128 ? 2 : 1;
+
+template <class T>
+struct DecodeAttention {
+  CUtensorMap keys;    // [slots, kv_heads · head_dim / 64, 64], boxes of kKeyBlock slots and a head
+  CUtensorMap values;  // the same
+  const T* q;          // [rows, heads, head_dim]
+  SegmentPlan plan;
+  const std::int32_t* page_table;  // [requests, max_pages]
+  const float* sinks;              // [heads]; null: none
+  DecodeParts<T> parts;
+  float scale;    // of scores
+  float softcap;  // 0: none
+  int max_pages;
+  int page_size;  // a multiple of kKeyBlock
+};
+
+template <int kHeadDim>
+struct alignas(1024) DecodeShared {
+  static constexpr int kWarps = kDecodeWarps<kHeadDim>;
+  static constexpr int kStages = kDecodeStages<kHeadDim>;
+  static constexpr int kBoxBytes = kKeyBlock * kHeadDim * 2;
+  struct Stage {
+    unsigned char keys[kBoxBytes];
+    unsigned char values[kBoxBytes];
+  };
+
+  Stage stages[kWarps][kStages];
+  SharedBarrier arrived[kWarps][kStages];
+  WarpSums<kHeadDim, kWarps> sums;
+};
+
+// The address of 8 neighbouring elements of a key, pack `column`, in a box that the copy engine has written: rows of
+// kRowBytes whose packs change places by the key, box after box of 64 elements.
+__device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
+  return box + column / 8 * (kKeyBlock * kRowBytes) + key * kRowBytes + ((column % 8) ^ (key % 8)) * 16;
+}
+
+// One warp's walk over the keys of its block's segments, ahead of the arithmetic.
+template <class T, int kHeadDim>
+class KeyLoader {
+ public:
+  using Shared = DecodeShared<kHeadDim>;
+
+  __device__ KeyLoader(const DecodeAttention<T>& p, Shared& shared, const KeySegment* begin, const KeySegment* end)
+      : p_(p), shared_(shared), segment_(begin), end_(end) {
+    enter();
+    settle();
+  }
+
+  __device__ bool done() const { return segment_ == end_; }
+  // Whether the next load reads what this forward writes.
+  __device__ bool has_newest() const { return block_ >= newest_block_; }
+
+  // By all lanes. Asks for the next keys and values; there are some, and nobody uses the stage.
+  __device__ void load(int stage) {
+    if (threadIdx.x == 0) {
+      const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
+      const int column = static_cast<int>(blockIdx.y) * (kHeadDim / 64);
+      SharedBarrier& arrived = shared_.arrived[threadIdx.y][stage];
+      auto& to = shared_.stages[threadIdx.y][stage];
+      arrived.arrive_and_expect(2 * Shared::kBoxBytes);
+      copy_box(shared_address(to.keys), p_.keys, arrived, 0, slot, column);
+      copy_box(shared_address(to.values), p_.values, arrived, 0, slot, column);
+    }
+    block_ += Shared::kWarps;
+    settle();
+  }
+
+ private:
+  __device__ void enter() {
+    block_ = segment_->begin / kKeyBlock + static_cast<int>(threadIdx.y);
+    blocks_end_ = (segment_->end + kKeyBlock - 1) / kKeyBlock;
+    newest_block_ = segment_->newest / kKeyBlock;
+    pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
+  }
+  // Goes to the next segment that has keys for this warp. The page is asked for long before its keys are.
+  __device__ void settle() {
+    while (block_ >= blocks_end_) {
+      if (++segment_ == end_) return;
+      enter();
+    }
+    page_ = pages_[block_ * kKeyBlock / p_.page_size];
+  }
+
+  const DecodeAttention<T>& p_;
+  Shared& shared_;
+  const KeySegment* segment_;
+  const KeySegment* end_;
+  const std::int32_t* pages_;
+  int block_;  // of kKeyBlock keys of the request
+  int blocks_end_;
+  int newest_block_;
+  int page_;
+};
+
+// Lane l has query head l / 4 of the block's KV head; zeros where there are fewer.
+template <class T, int kHeadDim>
+__device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::uint32_t (&q)[kHeadDim / 16][2]) {
+  const int group = p.parts.heads / p.parts.kv_heads;
+  const int head = static_cast<int>(threadIdx.x) / 4;
+  const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
+  const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int d = 0; d < kHeadDim / 16; ++d)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      q[d][i] = head < group ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + i * 8) : std::uint32_t{};
+}
+
+// What a warp keeps of a row: lane l has the query heads (l % 4) · 2 and the next.
+template <class T, int kHeadDim>
+struct DecodeSums {
+  float out[kHeadDim / 16][4];  // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
+  float greatest[2];            // of scores, as powers of two
+  float total[2];               // of weights, over the keys of this lane
+};
+
+template <class T, int kHeadDim>
+__device__ inline void multiply_keys(float (&score)[4], const unsigned char* keys,
+                                     const std::uint32_t (&q)[kHeadDim / 16][2]) {
+  const int lane = static_cast<int>(threadIdx.x);
+  float odd[4] = {};  // a second chain of products
+#pragma unroll
+  for (int d = 0; d < kHeadDim / 16; ++d) {
+    std::uint32_t k[4];
+    load_matrices<false>(k, pack_in_box(keys, lane % 16, d * 2 + lane / 16));
+    multiply_tile<T>(d % 2 == 0 ? score : odd, k, q[d][0], q[d][1]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) score[i] += odd[i];
+}
+
+// Takes 16 keys whose scores are known into the sums.
+template <class T, int kHeadDim>
+__device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[4], const unsigned char* values) {
+  const int lane = static_cast<int>(threadIdx.x);
+  float shrink[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float most = fmaxf(score[h], score[h + 2]);
+#pragma unroll
+    for (int step = 4; step < kWarp; step *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+    most = fmaxf(most, sums.greatest[h]);  // finite: a row sees one of these keys at least
+    shrink[h] = exp2f(sums.greatest[h] - most);
+    sums.greatest[h] = most;
+    sums.total[h] *= shrink[h];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    score[i] = exp2f(score[i] - sums.greatest[i % 2]);
+    sums.total[i % 2] += score[i];
+  }
+  const std::uint32_t low = transpose_matrix(pack_two<T>(score[0], score[1]));
+  const std::uint32_t high = transpose_matrix(pack_two<T>(score[2], score[3]));
+#pragma unroll
+  for (int d = 0; d < kHeadDim / 16; ++d) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums.out[d][i] *= shrink[i % 2];
+    std::uint32_t v[4];
+    load_matrices<true>(v, pack_in_box(values, lane % 8 + lane / 16 * 8, d * 2 + lane / 8 % 2));
+    multiply_tile<T>(sums.out[d], v, low, high);
+  }
+}
+
+// Grid [workers, kv_heads], blocks of [kWarp, warps].
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
+    decode_attention(const __grid_constant__ DecodeAttention<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  using Shared = DecodeShared<kHeadDim>;
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
+  const int lane = static_cast<int>(threadIdx.x);
+  const int warp = static_cast<int>(threadIdx.y);
+  const int kv_head = static_cast<int>(blockIdx.y);
+  let_next_begin();
+  const KeySegment* const begin = p.plan.segments + p.plan.starts[blockIdx.x];
+  const KeySegment* const end = p.plan.segments + p.plan.starts[blockIdx.x + 1];
+  if (begin == end) return wait_for_previous();
+  if (lane < Shared::kStages) shared.arrived[warp][lane].init(1);
+  if (lane == 0) SharedBarrier::make_visible();
+  __syncwarp();
+
+  KeyLoader<T, kHeadDim> loader(p, shared, begin, end);
+  int asked = 0;
+  while (asked < Shared::kStages && !loader.done() && !loader.has_newest()) loader.load(asked++);
+  wait_for_previous();
+  let_copies_see_stores();
+  while (asked < Shared::kStages && !loader.done()) loader.load(asked++);
+
+  const int group = p.parts.heads / p.parts.kv_heads;
+  const int quad = lane / 4;
+  const int in_quad = lane % 4;
+  const float scale = p.softcap > 0 ? p.scale / p.softcap : p.scale * kLog2E;
+  int stage = 0;
+  std::uint32_t parity = 0;
+  KeySegment s = *begin;
+  std::uint32_t q[kHeadDim / 16][2];
+  load_queries<T, kHeadDim>(p, s.row, q);
+  for (const KeySegment* next = begin + 1;; ++next) {
+    DecodeSums<T, kHeadDim> sums{.out = {}, .greatest = {-INFINITY, -INFINITY}, .total = {}};
+    // A sink is a key whose value is zero. The first warp of a request's first part has it: parts and warps are joined
+    // by sums that count it.
+    if (p.sinks != nullptr && s.part == 0 && warp == 0) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (in_quad * 2 + h >= group) continue;
+        sums.greatest[h] = p.sinks[kv_head * group + in_quad * 2 + h] * kLog2E;
+        sums.total[h] = quad == 0 ? 1.0f : 0.0f;
+      }
+    }
+    const int blocks_end = (s.end + kKeyBlock - 1) / kKeyBlock;
+    for (int block = s.begin / kKeyBlock + warp; block < blocks_end; block += Shared::kWarps) {
+      const int first = block * kKeyBlock;
+      const bool whole = first >= s.begin && first + kKeyBlock <= s.end;
+      const auto sees = [&](int key) { return whole || (first + key >= s.begin && first + key < s.end); };
+      auto& at = shared.stages[warp][stage];
+      shared.arrived[warp][stage].wait(parity);
+      if (!whole) {  // a weight of zero times what is not a number were not zero
+        for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
+          if (!sees(i / 8 % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
+        let_copies_follow_stores();
+        __syncwarp();
+      }
+      float score[4] = {};  // of keys `quad` and `quad` + 8
+      multiply_keys<T, kHeadDim>(score, at.keys, q);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        score[i] *= scale;
+        if (p.softcap > 0) score[i] = p.softcap * kLog2E * tanhf(score[i]);
+        if (!sees(quad + i / 2 * 8)) score[i] = -INFINITY;
+      }
+      add_values(sums, score, at.values);
+      __syncwarp();
+      if (!loader.done()) loader.load(stage);
+      if (++stage == Shared::kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int step = 4; step < kWarp; step *= 2) sums.total[h] += __shfl_xor_sync(0xffffffffu, sums.total[h], step);
+      if (in_quad * 2 + h >= group) continue;
+      if (quad == 0) {
+        shared.sums.greatest[warp][in_quad * 2 + h] = sums.greatest[h];
+        shared.sums.total[warp][in_quad * 2 + h] = sums.total[h];
+      }
+#pragma unroll
+      for (int d = 0; d < kHeadDim / 16; ++d)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          shared.sums.values[warp][in_quad * 2 + h][d * 16 + i * 8 + quad] = sums.out[d][i * 2 + h];
+    }
+    const KeySegment ended = s;
+    if (next != end) {  // while the warps' sums are joined
+      s = *next;
+      load_queries<T, kHeadDim>(p, s.row, q);
+    }
+    finish_segment<T, kHeadDim, Shared::kWarps>(p.parts, ended, kv_head, shared.sums);
+    if (next == end) return;
+  }
+#endif
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,145 @@
+// Binds prefill attention (prefill_attention.cuh).
+#include "tessera/ops/attention/prefill_attention.h"
+
+#include <array>
+
+#include "tessera/ops/attention/prefill_attention.cuh"
+#include "tessera/ops/attention/prefill_copies.cuh"
+#include "tessera/ops/attention/prefill_rows.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/tensor_map.h"
+#include "tessera/ops/flashinfer/kernels.h"
+
+namespace tessera {
+namespace cuda::prefill {
+namespace {
+
+static_assert(Shape<Share::kRows>::kRows == flashinfer::fa3_tile_rows(kHeadDim),
+              "the planner's tiles of kFa3 have as many rows");
+static_assert(Shape<Share::kKeys>::kRows == kShortTileRows);
+
+template <class S, class T>
+__global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_constant__ Attention<T> p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[kQuerySlots], query_empty[kQuerySlots];
+  constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // that compute
+  let_next_begin();
+  const int cluster = static_cast<int>(blockIdx.x) / kCluster;
+  const int begin = p.starts[cluster];
+  const int end = p.starts[cluster + 1];
+  const std::uint32_t queries = (shared_address(unaligned) + 1023) / 1024 * 1024;
+  const std::uint32_t tiles = queries + kQuerySlots * S::kQueryBytes;
+  const Shared<S> shared{queries, tiles, tiles + S::kSlots * kTileBytes, full, empty, query_full, query_empty};
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp % (kWarpgroup / kWarp);
+  if (threadIdx.x == 0) {
+    for (SharedBarrier& barrier : full) barrier.init(1);
+    for (SharedBarrier& barrier : empty) barrier.init(kCluster * kWarps);
+    for (SharedBarrier& barrier : query_full) barrier.init(1);
+    for (SharedBarrier& barrier : query_empty) barrier.init(kWarps);
+    SharedBarrier::make_visible();
+    prefetch_map(p.q);
+    prefetch_map(p.keys);
+    prefetch_map(p.values);
+  }
+  if (begin == end) {
+    if (blockIdx.x == 0) wait_for_previous();
+    return;
+  }
+  arrive_at_cluster();
+  if (warpgroup == kWarpgroups) {
+    const bool copies = warp < kCopyingWarps;
+    CopyingWarp<S, T> copying{p, shared, /*copies_keys=*/warp == 0, /*copies_values=*/warp == 1};
+    if (copies) copying.look_up(begin);
+    wait_for_cluster();
+    keep_registers<S::kCopyingRegisters, false>();
+    if (copies) copying.run(begin, end);
+  } else {
+    wait_for_cluster();
+    keep_registers<S::kComputingRegisters, true>();
+    RowsWarpgroup<S, T>{p, shared, warpgroup, warp}.run(begin, end);
+  }
+#endif
+}
+
+// Of queries: boxes of a warpgroup's rows of one head.
+Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
+  const std::int64_t row = a.shape.heads * kHeadDim;
+  return encode_tensor_map(
+      a.shape.dtype, a.q,
+      std::array{TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
+                 TensorBox{.size = a.num_rows, .stride = row, .box = kGroupRows},
+                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = kHeadDim / kColumns},
+                 TensorBox{.size = a.shape.heads, .stride = kHeadDim, .box = 1},
+                 TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
+}
+
+// Of keys or values: boxes of kBoxTokens tokens of one head.
+Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
+  const std::int64_t token = a.shape.kv_heads * kHeadDim;
+  return encode_tensor_map(
+      a.shape.dtype, cache,
+      std::array{TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
+                 TensorBox{.size = 8, .stride = token, .box = 8},
+                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = kHeadDim / kColumns},
+                 TensorBox{.size = a.num_pages * a.page_size / 8, .stride = 8 * token, .box = kBoxTokens / 8},
+                 TensorBox{.size = a.shape.kv_heads, .stride = kHeadDim, .box = 1}});
+}
+
+template <class S, class T>
+Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& plan) {
+  constexpr float kLog2E = 1.44269504088896F;
+  const Attention<T> p{.q = TRY(map_of_queries(a)),
+                       .keys = TRY(map_of_cache(a, a.k_cache)),
+                       .values = TRY(map_of_cache(a, a.v_cache)),
+                       .out = reinterpret_cast<T*>(a.out),
+                       .page_table = a.metadata.page_table,
+                       .query_starts = a.metadata.query_starts,
+                       .kv_lens = a.metadata.kv_lens,
+                       .starts = plan.starts,
+                       .works = plan.works,
+                       .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
+                       .page_size = static_cast<int>(a.page_size),
+                       .token_groups = static_cast<int>(a.num_pages * a.page_size / 8),
+                       .rows = static_cast<int>(a.num_rows),
+                       .heads = static_cast<int>(a.shape.heads),
+                       .group = static_cast<int>(a.group()),
+                       .scale_log2 = a.scale * kLog2E};
+  constexpr auto kKernel = prefill_attention<S, T>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), S::kSharedBytes, "attention (fa3)"));
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(plan.workers * kCluster)), .block = dim3(kThreads), .cluster = kCluster};
+  return make_cuda_op("attention (fa3)", [=](cudaStream_t stream) {
+    launch_with(kKernel, shape, S::kSharedBytes, can_launch_early(), stream, p);
+  });
+}
+
+template <Share kShare>
+Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const TilePlan& plan) {
+  if (a.shape.dtype == ir::DType::kBFloat16) return make<Shape<kShare>, __nv_bfloat16>(a, plan);
+  return make<Shape<kShare>, __half>(a, plan);
+}
+
+}  // namespace
+}  // namespace cuda::prefill
+
+bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] std::int64_t page_size) {
+#ifdef TESSERA_WITH_SM90A
+  return shape.head_dim == cuda::prefill::kHeadDim && shape.heads % (kPrefillHeads * shape.kv_heads) == 0 &&
+         page_size % cuda::prefill::kBoxTokens == 0;
+#else
+  return false;
+#endif
+}
+
+Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
+  return cuda::prefill::bind<cuda::prefill::Share::kRows>(attention, plan);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
+  return cuda::prefill::bind<cuda::prefill::Share::kKeys>(attention, plan);
+}
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// The warps of a prefill attention block that copy (prefill_attention.cuh): one the block's half of each tile of keys,
+// another that of values, and the queries of each work. Slots of the ring are filled in the order in which the products
+// take them: the keys of a tile, then the values of the tile before.
+//
+// One thread asks for a box in about 100 cycles, and the first product waits for all of a tile: nothing is computed
+// between them.
+#pragma once
+
+#include "tessera/ops/attention/prefill_attention.cuh"
+
+namespace tessera::cuda::prefill {
+
+template <class S, class T>
+struct CopyingWarp {
+  static constexpr int kMine = kBoxes / kCluster;  // boxes of a tile that the block copies
+
+  const Attention<T>& p;
+  const Shared<S>& shared;
+  bool copies_keys;
+  bool copies_values;  // and queries
+  int rank = static_cast<int>(block_in_cluster());
+  int lane = static_cast<int>(threadIdx.x) % kWarp;
+  Place<S::kSlots> at = {};
+  Place<kQuerySlots> query_at = {};
+  Work work = {};
+  int kv_head = 0;
+  int key_box = 0;  // find_box() of the next tile of keys
+  int value_box = 0;
+
+  // What work `i` needs to be known of. May be called while the kernel ahead still runs.
+  __device__ void look_up(int i) {
+    work = work_at<S>(p, i, rank);
+    kv_head = work.head / p.group;
+    key_box = value_box = find_box(work.tiles - 1);
+  }
+
+  // Works begin … end - 1, after look_up(begin).
+  __device__ void run(int begin, int end) {
+    wait_for_previous();
+    let_copies_see_stores();
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      if (i > begin) look_up(i);
+      if (work.tiles > 0) copy();
+    }
+    if (copies_keys) wait_for_all();
+  }
+
+  __device__ void copy() {
+    if (copies_values) copy_queries();
+    const int last = work.tiles - 1;
+#pragma unroll 1
+    for (int tile = last; tile >= -1; --tile) {
+      if (tile >= 0) {
+        if (copies_keys) copy_tile(p.keys, tile, key_box);
+        at.advance();
+      }
+      if (tile < last) {
+        if (copies_values) copy_tile(p.values, tile + 1, value_box);
+        at.advance();
+      }
+    }
+  }
+
+  __device__ void copy_queries() {
+    SharedBarrier& full = shared.query_full[query_at.slot];
+    shared.query_empty[query_at.slot].wait(query_at.parity ^ 1);
+    if (lane == 0) {
+      full.arrive_and_expect(S::kQueryBytes);
+#pragma unroll
+      for (int group = 0; group < S::kRowGroups; ++group)
+        copy_box(shared.query(query_at.slot) + static_cast<std::uint32_t>(group * kGroupQueryBytes), p.q, full, 0,
+                 work.first_row + work.tile_begin + group * kGroupRows, 0, work.head, 0);
+    }
+    __syncwarp();
+    query_at.advance();
+  }
+
+  // Of the lane's box of those that the block copies of a tile, its first group of 8 tokens in the cache; beyond it
+  // where no row of the work sees one.
+  __device__ int find_box(int tile) const {
+    const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
+    if (tile < 0 || token >= work.seen) return p.token_groups;
+    const int page = p.page_table[static_cast<std::int64_t>(work.request) * p.max_pages + token / p.page_size];
+    return (page * p.page_size + token % p.page_size) / 8;
+  }
+
+  // When the slot is empty in both blocks. They fill it together. `box`: find_box() of the tile, then of the one
+  // before.
+  __device__ void copy_tile(const CUtensorMap& map, int tile, int& box) {
+    int groups[kMine];
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) groups[i] = __shfl_sync(~0U, box, i);
+    box = find_box(tile - 1);
+    SharedBarrier& full = shared.full[at.slot];
+    const std::uint32_t to = shared.tile(at.slot) + static_cast<std::uint32_t>(rank * kTileBytes / kCluster);
+    shared.empty[at.slot].wait(at.parity ^ 1);
+    if (lane == 0) {
+      full.arrive_and_expect(kTileBytes);
+#pragma unroll
+      for (int i = 0; i < kMine; ++i)
+        copy_box_to_all(to + static_cast<std::uint32_t>(i * kTileBytes / kBoxes), map, full, (1 << kCluster) - 1, 0, 0,
+                        0, groups[i], kv_head);
+    }
+    __syncwarp();
+  }
+
+  // Until all slots are empty: the block may go, as nobody reads what it copied to others or tells its barriers.
+  __device__ void wait_for_all() {
+#pragma unroll 1
+    for (int i = 0; i < S::kSlots; ++i) {
+      shared.empty[at.slot].wait(at.parity ^ 1);
+      at.advance();
+    }
+  }
+};
+
+}  // namespace tessera::cuda::prefill

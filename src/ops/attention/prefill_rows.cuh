@@ -1,0 +1,392 @@
+// The warpgroups of a prefill attention block that compute (prefill_attention.cuh): each the results of kGroupRows
+// query rows of one head, of all their keys or of its part of every tile.
+//
+// While a warpgroup turns scores into weights, its products of weights and values of the tile before run, and all
+// products of the other warpgroup. Those of different rows take turns in asking for products, so that one has scores to
+// work on while the other waits for its own. Those of the same rows join their results at the end, as parts of a
+// softmax: each part's sums are worth 2^(its greatest score - the greatest of all).
+#pragma once
+
+#include "tessera/ops/attention/prefill_attention.cuh"
+#include "tessera/ops/cuda/async_copy.cuh"
+
+namespace tessera::cuda::prefill {
+
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Barriers of the block by number, beside __syncthreads().
+__device__ inline void wait_for_turn(int warpgroup) {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
+}
+__device__ inline void give_turn(int warpgroup) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
+}
+__device__ inline void sync_warpgroup(int warpgroup) {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + kWarpgroups + warpgroup), "n"(kWarpgroup) : "memory");
+}
+
+__device__ inline void meet_warpgroups() {
+  asm volatile("bar.sync %0, %1;" ::"n"(1 + 2 * kWarpgroups), "n"(kWarpgroups * kWarpgroup) : "memory");
+}
+
+// Rows are those of a product's sums (wgmma.cuh): a thread has parts of two, lane / 4 and lane / 4 + 8 of its
+// warp's 16.
+template <class S, class T>
+struct RowsWarpgroup {
+  static constexpr int kOutSums = kHeadDim / 2;
+  static constexpr int kScores = S::kGroupKeys / 2;
+
+  const Attention<T>& p;
+  const Shared<S>& shared;
+  int warpgroup;
+  int warp;  // of the warpgroup
+  int lane = static_cast<int>(threadIdx.x) % kWarp;
+  Place<S::kSlots> at = {};
+  Place<kQuerySlots> query_at = {};
+
+  float out[kOutSums];
+  float scores[kScores];
+  std::uint32_t weights[kScores / 2];
+  float greatest[2];  // score of the row so far
+  float sum[2];       // of the thread's weights
+  float rescale[2];   // what sums before the newest tile are worth
+
+  // Works begin … end - 1.
+  __device__ void run(int begin, int end) {
+    // The first turns: to ask for products, or to put results where they are joined.
+    if (S::kJoined || warpgroup == kWarpgroups - 1) give_turn(warpgroup ^ 1);
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      const Work w = work_at<S>(p, i, static_cast<int>(block_in_cluster()));
+      if (w.tiles <= 0) continue;
+      compute(w);
+      give_results(w);
+    }
+  }
+
+  __device__ int row_group() const { return S::kJoined ? 0 : warpgroup; }
+  __device__ std::uint32_t queries_at() const {
+    return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * kGroupQueryBytes);
+  }
+  // The first key of a tile that is the warpgroup's.
+  __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
+  // Where matrices of it begin in the tile's slot.
+  __device__ std::uint32_t keys_at(int slot) const {
+    return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * kTokenGroupBytes);
+  }
+
+  __device__ void compute(const Work& w) {
+    const int position = w.position + row_group() * kGroupRows;
+    const std::uint32_t queries = queries_at();
+    shared.query_full[query_at.slot].wait(query_at.parity);
+    greatest[0] = greatest[1] = -1e30F;  // finite, so that a row which sees no key of a tile stays without NaN
+    sum[0] = sum[1] = 0;
+#pragma unroll
+    for (float& x : out) x = 0;
+
+    int tile = w.tiles - 1;
+    const int slot = take_tile();
+    begin_turn();
+    multiply_keys(queries, slot);
+    end_turn();
+    wait_for_products<0>();
+    hold(scores);
+    release(slot);
+    mask(tile, position);
+    weigh();
+    rescale[0] = rescale[1] = 1;  // there are no sums yet
+    pack_weights();
+    if (w.seen % kBoxTokens != 0) clear_unseen(w);
+    --tile;
+    // Two loops: in the first are keys that some row does not see.
+#pragma unroll 1
+    for (; tile >= 0 && first_key(tile) + S::kGroupKeys > position + 1; --tile) step<true>(queries, tile, position);
+#pragma unroll 1
+    for (; tile >= 0; --tile) step<false>(queries, tile, position);
+    finish();
+  }
+
+  __device__ void give_results(const Work& w) {
+    constexpr int kChunks = kHeadDim / 8;
+    const std::uint32_t staging = queries_at();
+    if constexpr (!S::kJoined) {
+      sync_warpgroup(warpgroup);  // the products of all its warps have ended
+      store<0, kChunks>(w, staging);
+    } else if (warpgroup == 0) {
+      join<0>();
+      store<0, kChunks / 2>(w, staging);
+    } else {
+      join<1>();
+      store<kChunks / 2, kChunks / 2>(w, staging + kGroupQueryBytes / 2);
+    }
+    query_at.advance();
+  }
+
+  __device__ void begin_turn() const {
+    if constexpr (!S::kJoined) wait_for_turn(warpgroup);
+  }
+  __device__ void end_turn() const {
+    if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
+  }
+
+  // The scores of a tile, and the values of the one before, which came after it in the sequence.
+  template <bool kMask>
+  __device__ void step(std::uint32_t queries, int tile, int position) {
+    const int keys = take_tile();
+    begin_turn();
+    multiply_keys(queries, keys);
+    rescale_out();
+    const int values = take_tile();
+    add_values(values);
+    end_turn();
+    wait_for_products<1>();
+    hold(scores);
+    release(keys);
+    if constexpr (kMask) mask(tile, position);
+    weigh();
+    wait_for_products<0>();
+    hold(out);
+    release(values);
+    pack_weights();
+  }
+
+  // The values of the first tile, and the rows' sums.
+  __device__ void finish() {
+    rescale_out();
+    const int values = take_tile();
+    add_values(values);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sum[h] += __shfl_xor_sync(~0U, sum[h], 1);
+      sum[h] += __shfl_xor_sync(~0U, sum[h], 2);
+    }
+    wait_for_products<0>();
+    hold(out);
+    release(values);
+  }
+
+  // The slot of the next tile, when it has arrived.
+  __device__ int take_tile() {
+    const int slot = at.slot;
+    shared.full[slot].wait(at.parity);
+    at.advance();
+    return slot;
+  }
+  __device__ void release(int slot) {
+    if (lane != 0) return;
+    for (unsigned block = 0; block < kCluster; ++block) arrive_at_block(shared.empty[slot], block);
+  }
+
+  __device__ void multiply_keys(std::uint32_t queries, int slot) {
+    hold(scores);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < kHeadDim / 16; ++i) {
+      const int column = i * 16 / kColumns;
+      multiply<T, S::kGroupKeys>(
+          scores,
+          matrix_at(queries + static_cast<std::uint32_t>(column * kGroupRows * kRowBytes)) + i % 4 * kMatrixStep,
+          matrix_at<kTokenGroupBytes>(keys_at(slot) + static_cast<std::uint32_t>(column * kEightRowBytes)) +
+              i % 4 * kMatrixStep,
+          i);
+    }
+    end_products();
+  }
+
+  __device__ void add_values(int slot) {
+    hold(out);
+    hold(weights);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < S::kGroupKeys / 16; ++i)
+      multiply_held<T, kHeadDim, /*kTransposed=*/true>(
+          out, &weights[4 * i],
+          wide_matrix_at<kTokenGroupBytes, kEightRowBytes>(keys_at(slot) +
+                                                           static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes)),
+          1);
+    end_products();
+  }
+
+  // Values of a box that no row sees become zeros: what lies there may be NaN, and their weights of 0 would not undo
+  // it. Of the work's last tile, whose values come next, or behind the keys of the tile before.
+  __device__ void clear_unseen(const Work& w) {
+    Place<S::kSlots> values = at;
+    if (w.tiles > 1) values.advance();
+    shared.full[values.slot].wait(values.parity);
+    const int seen = w.seen - (w.tiles - 1) * kKeys;
+    const std::uint32_t box =
+        shared.tile(values.slot) + static_cast<std::uint32_t>(seen / kBoxTokens * 2 * kTokenGroupBytes);
+    constexpr int kRowChunks = kRowBytes / 16;
+    constexpr int kTokenChunks = kHeadDim / kColumns * kRowChunks;
+#pragma unroll
+    for (int i = warp * kWarp + lane; i < kBoxTokens * kTokenChunks; i += kWarpgroup) {
+      const int token = i / kTokenChunks;
+      const int offset = token / 8 * kTokenGroupBytes + i % kTokenChunks / kRowChunks * kEightRowBytes +
+                         token % 8 * kRowBytes + i % kRowChunks * 16;
+      if (token >= seen % kBoxTokens) store_four(box + static_cast<std::uint32_t>(offset), 0, 0, 0, 0);
+    }
+    let_copies_follow();  // products read shared memory as copies do
+    sync_warpgroup(warpgroup);
+  }
+
+  // Scores of keys behind a row. `position`: of the warpgroup's first row.
+  __device__ void mask(int tile, int position) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int last = position + warp * 16 + h * 8 + lane / 4 - first_key(tile) - lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < kScores / 4; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (j * 8 + i > last) scores[4 * j + 2 * h + i] = -INFINITY;
+    }
+  }
+
+  // Scores become weights, relative to the greatest score so far.
+  __device__ void weigh() {
+    float shift[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float parts[4];  // four chains, so that one maximum need not wait for the last
+#pragma unroll
+      for (int j = 0; j < kScores / 4; ++j) {
+        const float two = fmaxf(scores[4 * j + 2 * h], scores[4 * j + 2 * h + 1]);
+        parts[j % 4] = j < 4 ? two : fmaxf(parts[j % 4], two);
+      }
+      float most = fmaxf(greatest[h], fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3])));
+      most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
+      rescale[h] = power_of_two((greatest[h] - most) * p.scale_log2);
+      greatest[h] = most;
+      shift[h] = -most * p.scale_log2;
+      sum[h] *= rescale[h];
+    }
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int h = i / 2 % 2;
+      scores[i] = power_of_two(fmaf(scores[i], p.scale_log2, shift[h]));
+      sum[h] += scores[i];
+    }
+  }
+  __device__ void pack_weights() {
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) weights[i] = pack_two<T>(scores[2 * i], scores[2 * i + 1]);
+  }
+
+  __device__ void rescale_out() {
+    if (__all_sync(~0U, rescale[0] == 1 && rescale[1] == 1)) return;  // no row has a greater score than before
+#pragma unroll
+    for (int i = 0; i < kOutSums; ++i) out[i] *= rescale[i / 2 % 2];
+  }
+
+  // Each warpgroup takes half of the columns of both. They meet twice: what the other gave lies there, and has been
+  // read.
+  template <int kMine>
+  __device__ void join() {
+    constexpr int kSums = kOutSums / kWarpgroups;
+    const auto place_of = [&](int group) {
+      return shared.joined + static_cast<std::uint32_t>(group * kGroupJoinBytes + (warp * kWarp + lane) * 16);
+    };
+    wait_for_turn(warpgroup);
+    const std::uint32_t to = place_of(kMine);
+    const float* const given = &out[(1 - kMine) * kSums];
+    store_four(to, greatest[0], greatest[1], sum[0], sum[1]);
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4)
+      store_four(to + (i / 4 + 1) * kJoinStep, given[i], given[i + 1], given[i + 2], given[i + 3]);
+    meet_warpgroups();
+    const std::uint32_t from = place_of(1 - kMine);
+    const float4 other = load_four(from);
+    const float other_greatest[2] = {other.x, other.y};
+    const float other_sum[2] = {other.z, other.w};
+    float worth[2];
+    float other_worth[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float most = fmaxf(greatest[h], other_greatest[h]);
+      worth[h] = power_of_two((greatest[h] - most) * p.scale_log2);
+      other_worth[h] = power_of_two((other_greatest[h] - most) * p.scale_log2);
+      sum[h] = sum[h] * worth[h] + other_sum[h] * other_worth[h];
+    }
+    float* const mine = &out[kMine * kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      const float4 x = load_four(from + (i / 4 + 1) * kJoinStep);
+      mine[i] = mine[i] * worth[0] + x.x * other_worth[0];
+      mine[i + 1] = mine[i + 1] * worth[0] + x.y * other_worth[0];
+      mine[i + 2] = mine[i + 2] * worth[1] + x.z * other_worth[1];
+      mine[i + 3] = mine[i + 3] * worth[1] + x.w * other_worth[1];
+    }
+    give_turn(warpgroup ^ 1);
+  }
+
+  // Columns 8 kFirst … 8 (kFirst + kChunks) - 1, through the queries' shared memory, where a row's 16-byte chunks
+  // change places by its number, to rows of 16 bytes a thread. `staging`: for the warpgroup's rows.
+  template <int kFirst, int kChunks>
+  __device__ void store(const Work& w, std::uint32_t staging) {
+    constexpr int kWarpRows = 16;
+    const std::uint32_t mine = staging + static_cast<std::uint32_t>(warp * kWarpRows * kChunks * 16);
+    const float scale[2] = {1 / sum[0], 1 / sum[1]};
+    const auto chunk_at = [&](int row, int chunk) {
+      return mine + static_cast<std::uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);
+    };
+#pragma unroll
+    for (int j = 0; j < kChunks / 2; ++j) {
+      const float* const x = &out[4 * kFirst + 8 * j];
+      const std::uint32_t matrices[4] = {
+          pack_two<T>(x[0] * scale[0], x[1] * scale[0]), pack_two<T>(x[2] * scale[1], x[3] * scale[1]),
+          pack_two<T>(x[4] * scale[0], x[5] * scale[0]), pack_two<T>(x[6] * scale[1], x[7] * scale[1])};
+      store_matrices(chunk_at(lane % 16, 2 * j + lane / 16), matrices);
+    }
+    __syncwarp();
+    constexpr int kLoads = kWarpRows * kChunks / kWarp;
+    uint4 values[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) values[i] = load_chunk(chunk_at((i * kWarp + lane) / kChunks, lane % kChunks));
+    let_copies_follow();
+    __syncwarp();
+    if (lane == 0) shared.query_empty[query_at.slot].arrive();
+    const int first = w.tile_begin + row_group() * kGroupRows + warp * kWarpRows;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int row = first + (i * kWarp + lane) / kChunks;
+      if (row >= w.query_len) continue;
+      T* const to = p.out + (static_cast<std::int64_t>(w.first_row + row) * p.heads + w.head) * kHeadDim;
+      reinterpret_cast<uint4*>(to)[kFirst + lane % kChunks] = values[i];
+    }
+  }
+
+  // Four 8 x 8 matrices to rows of shared memory: lane l gives the address of row l % 8 of matrix l / 8.
+  __device__ static void store_matrices(std::uint32_t to, const std::uint32_t (&from)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]),
+                 "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  }
+  __device__ static uint4 load_chunk(std::uint32_t from) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(from)
+                 : "memory");
+    return x;
+  }
+  __device__ static void store_four(std::uint32_t to, float a, float b, float c, float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+  }
+  __device__ static float4 load_four(std::uint32_t from) {
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(from)
+                 : "memory");
+    return x;
+  }
+  // Copies to shared memory that are asked for later come after what this thread stored there.
+  __device__ static void let_copies_follow() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+};
+
+}  // namespace tessera::cuda::prefill

@@ -1,0 +1,8 @@
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/attention/room.h"
+
+namespace tessera {
+
+void add_attention_cuda(KernelList& list) { list.add({kAttentionCuda}); }
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// kv_store: writes the keys and values of a forward's tokens to their slots of the paged cache.
+//
+//   kv_store(k X[T, Hkv·D], v X[T, Hkv·D], slots i32[T], mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…])
+//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t], the same for v
+//
+// A row whose slot is negative or past the cache is skipped. Padded rows carry slot 0, which no request owns.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kKvStore;
+extern const KernelDef kKvStoreCpu;
+extern const KernelDef kKvStoreCuda;
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// The operands of qkv_rope_store as its kernels take them.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cache/qkv_rope_store.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/rows/norm_form.h"
+
+namespace tessera {
+
+// Trivially copyable.
+template <class X, class Y>
+struct QkvRopeStoreArgs {
+  const X* qkv;               // [num_tokens, heads + 2 · kv_heads, head_dim]
+  const float* table;         // [num_tokens, 2, half]: cosines, sines
+  const std::int32_t* slots;  // [num_tokens]
+  Y* k_cache;                 // [num_slots, kv_heads, head_dim]
+  Y* v_cache;                 // as k_cache
+  const X* q_weight;          // [head_dim]; null: nothing is normalised
+  const X* k_weight;          // [head_dim]; null likewise
+  X* q;                       // [num_tokens, heads, head_dim]
+  std::int64_t num_tokens;
+  std::int64_t num_slots;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  std::int64_t half;  // pairs of a head that are rotated; 2 · half <= head_dim
+  float eps;
+  NormForm form;  // of both norms
+
+  constexpr std::int64_t row_heads() const { return heads + 2 * kv_heads; }
+};
+
+template <class X, class Y>
+QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
+  const TensorView& cache = args.operands[3];
+  const bool norm = args.operands.size() > 5;
+  return {.qkv = args.operands[0].as<X>(),
+          .table = args.operands[1].as<float>(),
+          .slots = args.operands[2].as<std::int32_t>(),
+          .k_cache = cache.as<Y>(),
+          .v_cache = args.operands[4].as<Y>(),
+          .q_weight = norm ? args.operands[5].as<X>() : nullptr,
+          .k_weight = norm ? args.operands[6].as<X>() : nullptr,
+          .q = args.results[0].as<X>(),
+          .num_tokens = args.operands[0].dim(0),
+          .num_slots = cache.dim(0) * cache.dim(1),
+          .heads = args.node.attribute_or("heads", std::int64_t{0}),
+          .kv_heads = cache.dim(2),
+          .head_dim = cache.dim(3),
+          .half = args.operands[1].dim(1) / 2,
+          .eps = static_cast<float>(args.node.attribute_or("eps", kDefaultQkNormEps)),
+          .form = norm_form(args.node)};
+}
+
+}  // namespace tessera

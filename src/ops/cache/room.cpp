@@ -1,0 +1,10 @@
+#include "tessera/ops/cache/room.h"
+
+#include "tessera/ops/cache/kv_store.h"
+#include "tessera/ops/cache/qkv_rope_store.h"
+
+namespace tessera {
+
+void add_cache(OpList& list) { list.add({&kKvStore, &kQkvRopeStore}, {kKvStoreCpu, kQkvRopeStoreCpu}); }
+
+}  // namespace tessera

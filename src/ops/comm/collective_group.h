@@ -1,0 +1,101 @@
+// The ranks of this process that meet in collectives, and what they need to: of collective.cpp and
+// collective_calls.cpp.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/comm/node_exchange.h"
+
+namespace tessera {
+
+struct Communicator::Group {
+  // `nodes_in` null: all ranks are in this process.
+  Group(int ranks, const std::shared_ptr<NodeGroup>& nodes_in)
+      : nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks)),
+        first(nodes == nullptr ? 0 : nodes->first_rank()),
+        here(nodes == nullptr ? ranks : nodes->ranks_here()),
+        tensors(static_cast<std::size_t>(ranks)),
+        calls(static_cast<std::size_t>(ranks)) {}
+
+  int size() const { return static_cast<int>(tensors.size()); }
+  std::span<const TensorView> tensors_here() const {
+    return std::span(tensors).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
+  }
+  bool follows() const { return nodes != nullptr && !nodes->leads(); }
+  // Releases all that wait, on hosts and devices. Precondition: the mutex is held.
+  void end(Status why) {
+    ended = std::move(why);
+    if (nodes != nullptr) nodes->end(ended);
+    for (std::atomic<std::uint32_t>* flag : flags) flag->store(1);
+    moved.notify_all();
+  }
+  // The last rank to arrive releases the others. Precondition: the mutex is held.
+  bool arrive() {
+    if (++arrived < here) return false;
+    arrived = 0;
+    ++generation;
+    moved.notify_all();
+    return true;
+  }
+  // Until all ranks of this process have come; nothing ends this wait.
+  void meet(bool ends_call) {
+    std::unique_lock lock(mutex);
+    const std::int64_t came = generation;
+    if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
+    if (!arrive()) moved.wait(lock, [&] { return generation != came; });
+  }
+  // False: it had ended before.
+  bool end_once(Status why) {
+    std::function<void()> call;
+    {
+      const std::lock_guard lock(mutex);
+      if (!ended.ok()) return false;
+      end(std::move(why));
+      call = told;
+    }
+    if (call) call();
+    return true;
+  }
+  // As it was made; of several nodes, for the restart of that number.
+  void begin(std::uint64_t epoch) {
+    if (nodes != nullptr) nodes->begin(epoch);
+    const std::lock_guard lock(mutex);
+    ended = ok_status();
+    arrived = 0;
+    std::ranges::fill(calls, std::string_view());
+  }
+  static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
+
+  const std::unique_ptr<NodeExchange> nodes;  // null: one process
+  const int first;                            // rank of this process
+  const int here;                             // ranks of this process
+  std::mutex mutex;
+  std::condition_variable moved;
+  int arrived = 0;                                 // ranks at the current barrier
+  std::int64_t generation = 0;                     // barriers passed so far
+  Status ended;                                    // not ok once a rank has aborted
+  std::vector<std::atomic<std::uint32_t>*> flags;  // of raise_when_ended(), by any rank
+  std::function<void()> told;                      // of when_ended()
+  // Entry r is written by rank r in enter(), of other nodes' ranks by the first rank here; all are read between enter()
+  // and leave(). A rank that is not in a call has an empty name.
+  std::vector<TensorView> tensors;
+  std::vector<std::string_view> calls;
+  // Written by the first rank of this process between two barriers.
+  Status exchanged;
+  TensorView result;
+  // Of a collective that gives every rank rows of its own: those of this process's ranks, on node 0 those of the other
+  // nodes' ranks, behind as many bytes that nobody uses as its own would take.
+  std::vector<std::byte> rows;
+};
+
+}  // namespace tessera

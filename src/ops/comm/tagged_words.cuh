@@ -1,0 +1,78 @@
+// How blocks of one launch hand values to one another without a barrier: each word of 8 bytes has a payload and a tag.
+// A reader asks for the words until all have the tag that it expects, so that a value takes one way through the L2
+// cache, and nothing is fenced or counted. 8 bytes are written and read at once. Two sets of words take turns: whoever
+// writes a set again has read a value that depends on all readers of its last content.
+//
+// All blocks that wait for one another must be resident at once.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+using TaggedWord = unsigned long long;
+struct TaggedPair {
+  TaggedWord first;
+  TaggedWord second;
+};
+
+__device__ inline std::uint32_t tag_of(TaggedWord word) { return static_cast<std::uint32_t>(word >> 32); }
+__device__ inline std::uint32_t payload_of(TaggedWord word) { return static_cast<std::uint32_t>(word); }
+
+__device__ inline TaggedWord load_word(const TaggedWord* from) {
+  TaggedWord word = 0;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+// `from` is a multiple of 16 bytes.
+__device__ inline TaggedPair load_words(const TaggedWord* from) {
+  TaggedPair pair;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(from)
+               : "memory");
+  return pair;
+}
+__device__ inline void store_word(TaggedWord* to, std::uint32_t payload, std::uint32_t tag) {
+  const TaggedWord word = static_cast<TaggedWord>(tag) << 32 | payload;
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+
+// Two neighbouring values in a payload.
+__device__ inline std::uint32_t pack_values(float low, float high) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const std::uint32_t&>(two);
+}
+__device__ inline float2 unpack_values(std::uint32_t payload) {
+  return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(payload));
+}
+
+// Four neighbouring values, from each of several places, which are multiples of 16 bytes.
+template <int kPlaces>
+__device__ inline void wait_for_fours(const TaggedWord* const (&from)[kPlaces], std::uint32_t tag,
+                                      float (&values)[kPlaces][4]) {
+  TaggedPair pairs[kPlaces];
+  std::uint32_t wrong;
+  do {
+    wrong = 0;
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) pairs[i] = load_words(from[i]);
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) wrong |= (tag_of(pairs[i].first) ^ tag) | (tag_of(pairs[i].second) ^ tag);
+  } while (wrong != 0);
+#pragma unroll
+  for (int i = 0; i < kPlaces; ++i) {
+    const float2 low = unpack_values(payload_of(pairs[i].first));
+    const float2 high = unpack_values(payload_of(pairs[i].second));
+    values[i][0] = low.x;
+    values[i][1] = low.y;
+    values[i][2] = high.x;
+    values[i][3] = high.y;
+  }
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,38 @@
+// The lengths of a forward's requests at fixed addresses: what every plan whose kernels work request by request tells
+// them. They lie in the step buffer, so that the step's one upload carries them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/contract/forward_batch.h"
+#include "tessera/ops/contract/step_buffer.h"
+
+namespace tessera {
+
+// In device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward, which stand at the
+// positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
+struct RequestLengths {
+  const std::int32_t* num_requests = nullptr;  // [1]: real requests; kernels process no others
+  const std::int32_t* query_starts =
+      nullptr;                            // [max_requests + 1]: first row of each; the last is the real rows' number
+  const std::int32_t* kv_lens = nullptr;  // [max_requests]
+};
+
+class BatchLengths {
+ public:
+  // Reserves its share of `step`, which outlives it.
+  BatchLengths(const PlanLimits& limits, StepBuffer& step);
+  static std::int64_t bytes_needed(const PlanLimits& limits);
+
+  // Preconditions: at most limits.max_requests requests, as many kv_lens as query_lens. Allocates nothing.
+  void write(const ForwardBatch& batch);
+  RequestLengths lengths() const;
+
+ private:
+  std::int64_t max_requests_;
+  StepBuffer* step_;
+  std::size_t offset_;  // i32: num_requests, query_starts [max_requests + 1], kv_lens [max_requests]
+};
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// Catches: a state that an inner scope ends for the outer one, or that an error leaves open.
+#include "tessera/ops/contract/forward_states.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+namespace {
+
+TEST(ForwardStates, NestAndEndWithTheirScope) {
+  ForwardStates states;
+  ForwardContext context;
+  context.states = &states;
+  EXPECT_FALSE(in_state(context, ForwardState::kCapturing));
+  {
+    const ForwardStates::Scope outer(&states, ForwardState::kCapturing);
+    {
+      const ForwardStates::Scope inner(&states, ForwardState::kCapturing);
+      const ForwardStates::Scope other(&states, ForwardState::kCompiling);
+      EXPECT_TRUE(in_state(context, ForwardState::kCapturing));
+      EXPECT_TRUE(in_state(context, ForwardState::kCompiling));
+    }
+    EXPECT_TRUE(in_state(context, ForwardState::kCapturing)) << "the outer scope is open";
+    EXPECT_FALSE(in_state(context, ForwardState::kCompiling));
+    EXPECT_FALSE(in_state(context, ForwardState::kPiecewise));
+  }
+  EXPECT_FALSE(in_state(context, ForwardState::kCapturing));
+}
+
+TEST(ForwardStates, AnErrorEndsThem) {
+  ForwardStates states;
+  const auto fails = [&]() -> Status {
+    const ForwardStates::Scope capturing(&states, ForwardState::kCapturing);
+    TRY(internal_error("a kernel refuses"));
+    return ok_status();
+  };
+  EXPECT_FALSE(fails().ok());
+  EXPECT_FALSE(states.in(ForwardState::kCapturing));
+}
+
+TEST(ForwardStates, WithoutStatesAForwardIsPlain) {
+  const ForwardStates::Scope capturing(nullptr, ForwardState::kCapturing);
+  EXPECT_FALSE(in_state(ForwardContext{}, ForwardState::kCapturing));
+}
+
+}  // namespace
+}  // namespace tessera

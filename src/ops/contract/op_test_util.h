@@ -1,0 +1,319 @@
+// For operators' tests: tensors on the host, one operator run on a device, and comparison with a
+// double-precision reference. TESSERA_TEST_DEVICE=cuda runs the same tests on the CUDA kernels.
+//
+//   const HostTensor x = random_tensor(DType::kBFloat16, {7, 64}, /*seed=*/1);
+//   const OpOutcome out = run_op(kSiluMul, kSiluMulCpu, {x});
+//   expect_close(out.results[0], reference(x), tolerance(DType::kBFloat16), "silu_mul");
+//
+// run_op runs the kernel twice: eagerly, and by a graph that was recorded while the same addresses held other contents.
+// Both must agree to the bit. Memory that the kernel has to write is NaN before.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/ir/builder.h"
+#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/cpu/cpu_math.h"
+
+namespace tessera::testing {
+
+// A tensor in host memory, elements read and written as double.
+struct HostTensor {
+  ir::DType dtype = ir::DType::kFloat32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::byte> bytes;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes.size() / ir::dtype_size(dtype)); }
+  template <class T>
+  T raw(std::int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void set_raw(std::int64_t i, T value) {
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+  }
+  double at(std::int64_t i) const {
+    switch (dtype) {
+      case ir::DType::kFloat32: return static_cast<double>(raw<float>(i));
+      case ir::DType::kBFloat16: return static_cast<double>(to_float(raw<BFloat16>(i)));
+      case ir::DType::kFloat16: return static_cast<double>(to_float(raw<Float16>(i)));
+      case ir::DType::kInt32: return static_cast<double>(raw<std::int32_t>(i));
+      case ir::DType::kInt64: return static_cast<double>(raw<std::int64_t>(i));
+      case ir::DType::kUInt8: return static_cast<double>(raw<std::uint8_t>(i));
+    }
+    return 0;
+  }
+  void set(std::int64_t i, double v) {
+    switch (dtype) {
+      case ir::DType::kFloat32: return set_raw(i, static_cast<float>(v));
+      case ir::DType::kBFloat16: return set_raw(i, from_float<BFloat16>(static_cast<float>(v)));
+      case ir::DType::kFloat16: return set_raw(i, from_float<Float16>(static_cast<float>(v)));
+      case ir::DType::kInt32: return set_raw(i, static_cast<std::int32_t>(v));
+      case ir::DType::kInt64: return set_raw(i, static_cast<std::int64_t>(v));
+      case ir::DType::kUInt8: return set_raw(i, static_cast<std::uint8_t>(v));
+    }
+  }
+  std::vector<double> values() const {
+    std::vector<double> out(static_cast<std::size_t>(size()));
+    for (std::int64_t i = 0; i < size(); ++i) out[static_cast<std::size_t>(i)] = at(i);
+    return out;
+  }
+  ir::Type type() const { return {dtype, ir::Shape(dims.begin(), dims.end())}; }
+  TensorView view(DeviceAddress data) const {
+    TensorView v{.data = data, .dtype = dtype, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
+    std::copy(dims.begin(), dims.end(), v.dims.begin());
+    return v;
+  }
+};
+
+// Every byte 0xff: NaN in floating-point types, -1 in signed integers.
+inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dims) {
+  std::size_t n = 1;
+  for (const std::int64_t d : dims) n *= static_cast<std::size_t>(d);
+  return {dtype, std::move(dims), std::vector<std::byte>(n * ir::dtype_size(dtype), std::byte{0xff})};
+}
+inline HostTensor filled_tensor(ir::DType dtype, std::vector<std::int64_t> dims, double value) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, value);
+  return t;
+}
+inline HostTensor make_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::span<const double> values) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  EXPECT_EQ(t.size(), static_cast<std::int64_t>(values.size()));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, values[static_cast<std::size_t>(i)]);
+  return t;
+}
+inline HostTensor int_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
+  return make_tensor(ir::DType::kInt32, std::move(dims), std::vector<double>(values.begin(), values.end()));
+}
+// Uniform in [low, high), rounded to the dtype.
+inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::uint32_t seed, double low = -1,
+                                double high = 1) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, uniform(generator));
+  return t;
+}
+
+// |actual - expected| <= absolute + relative · |expected|
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+// One rounding to the dtype plus float32 arithmetic, `scale` times.
+inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
+  switch (dtype) {
+    case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};
+    case ir::DType::kFloat16: return {1e-5 * scale, 5.0e-4 * scale};
+    default: return {1e-6 * scale, 2e-6 * scale};
+  }
+}
+
+// Compares every element and prints the greatest difference. NaN equals NaN, inf equals inf of its sign.
+inline void expect_close(const HostTensor& actual, std::span<const double> expected, Tolerance allowed,
+                         const std::string& what) {
+  ASSERT_EQ(actual.size(), static_cast<std::int64_t>(expected.size())) << what;
+  double greatest = 0;
+  int failures = 0;
+  for (std::int64_t i = 0; i < actual.size(); ++i) {
+    const double a = actual.at(i);
+    const double e = expected[static_cast<std::size_t>(i)];
+    if ((std::isnan(a) && std::isnan(e)) || a == e) continue;
+    const double difference = std::abs(a - e);
+    if (difference > greatest) greatest = difference;
+    if (difference <= allowed.absolute + allowed.relative * std::abs(e)) continue;
+    if (++failures <= 3) ADD_FAILURE() << what << ": element " << i << " is " << a << ", expected " << e;
+  }
+  EXPECT_EQ(failures, 0) << what << ": elements too far from the reference, of " << actual.size();
+  std::printf("  %-56s %-4s greatest difference %.3g\n", what.c_str(),
+              std::string(ir::dtype_name(actual.dtype)).c_str(), greatest);
+}
+
+// A node as a graph would hold it: attributes sorted, mutated operands marked.
+inline ir::Node make_node(const ir::OpDecl& decl, std::size_t operands, ir::Attributes attributes) {
+  ir::Node node;
+  node.op = std::string(decl.name);
+  for (std::size_t i = 0; i < operands; ++i) {
+    node.operands.emplace_back(static_cast<std::int32_t>(i));
+    node.mutates.push_back(decl.operands[i].mutated);
+  }
+  std::sort(attributes.begin(), attributes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  node.attributes = std::move(attributes);
+  return node;
+}
+
+// The shape rule alone: result types, or why it refuses.
+inline Result<std::vector<ir::Type>> infer_types(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
+                                                 ir::Attributes attributes = {}) {
+  const ir::Node node = make_node(decl, operands.size(), std::move(attributes));
+  return decl.infer({operands, node});
+}
+// The message with which it refuses, "" where it accepts.
+inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
+                               ir::Attributes attributes = {}) {
+  return infer_types(decl, operands, std::move(attributes)).status().message();
+}
+
+// The built-in devices. One registry for the process.
+inline const DeviceRegistry& test_devices() {
+  static const DeviceRegistry devices = built_in_devices();
+  return devices;
+}
+
+// The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. One for the process.
+inline Device& test_device() {
+  static const std::unique_ptr<Device> device = [] {
+    Result<std::unique_ptr<Device>> opened = test_devices().open(test_device_name());
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.status().to_string().c_str());
+      std::exit(1);
+    }
+    return std::move(opened).value();
+  }();
+  return *device;
+}
+inline bool on_cuda() { return test_device().properties().type == "cuda"; }
+
+// The kernel on the device under test of the operator that `cpu_kernel` computes.
+inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
+  if (!on_cuda()) return &cpu_kernel;
+  return TRY(test_devices().kernels("cuda"))->get(cpu_kernel.op);
+}
+
+// One operator bound on a device of its own, for tests that run it more than once.
+class OpCase {
+ public:
+  // `context` and `kernel` are borrowed for the case's life.
+  static Result<std::unique_ptr<OpCase>> create(Device& device, const ir::OpDecl& decl, const KernelDef& kernel,
+                                                const std::vector<HostTensor>& operands, ir::Attributes attributes,
+                                                const ForwardContext& context) {
+    std::unique_ptr<OpCase> c(new OpCase);
+    c->stream_ = TRY(device.create_stream("test"));
+    const ir::Node node = make_node(decl, operands.size(), std::move(attributes));
+    std::vector<ir::Type> types;
+    for (const HostTensor& t : operands) types.push_back(t.type());
+    c->operands_ = operands;
+    for (const ir::Type& type : TRY(decl.infer({types, node})))
+      c->results_.push_back(poisoned_tensor(type.dtype, TRY(ir::evaluate(type.shape, {}))));
+
+    std::vector<TensorView> operand_views;
+    std::vector<TensorView> result_views;
+    for (const HostTensor& t : c->operands_) operand_views.push_back(TRY(c->place(device, t)));
+    for (const HostTensor& t : c->results_) result_views.push_back(TRY(c->place(device, t)));
+    BindArgs args{node, operand_views, result_views, {}, device, context};
+    if (kernel.workspace_bytes) {
+      const std::size_t bytes = TRY(kernel.workspace_bytes(args));
+      c->memory_.push_back(TRY(device.allocate(bytes, "workspace")));
+      args.workspace = c->memory_.back()->data();
+    }
+    c->bound_ = TRY(kernel.bind(args));
+    return c;
+  }
+
+  // Writes the operands' contents to the device and poisons the results.
+  Status load(const std::vector<HostTensor>& operands) {
+    for (std::size_t i = 0; i < operands.size(); ++i) TRY(upload(i, operands[i]));
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      TRY(upload(operands_.size() + i, poisoned_tensor(results_[i].dtype, results_[i].dims)));
+    return ok_status();
+  }
+  Status enqueue() { return bound_->enqueue(*stream_); }
+  Status record() {
+    TRY(stream_->begin_recording("test"));
+    TRY(bound_->enqueue(*stream_));
+    graph_ = TRY(stream_->end_recording());
+    return ok_status();
+  }
+  Status replay() { return graph_->launch(*stream_); }
+  std::int64_t recorded_nodes() const { return graph_->stats().nodes; }
+  // The operands' current contents.
+  Result<std::vector<HostTensor>> operands() { return fetch(operands_, 0); }
+  Result<std::vector<HostTensor>> results() { return fetch(results_, operands_.size()); }
+  Stream& stream() { return *stream_; }
+
+ private:
+  OpCase() = default;
+  Result<TensorView> place(Device& device, const HostTensor& t) {
+    memory_.push_back(TRY(device.allocate(t.bytes.size(), "test tensor")));
+    return t.view(memory_.back()->data());
+  }
+  Status upload(std::size_t i, const HostTensor& t) {
+    return stream_->upload(memory_[i]->data(), t.bytes.data(), t.bytes.size());
+  }
+  Result<std::vector<HostTensor>> fetch(std::vector<HostTensor> tensors, std::size_t first) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      TRY(stream_->download(tensors[i].bytes.data(), memory_[first + i]->data(), tensors[i].bytes.size()));
+    TRY(stream_->synchronize());
+    return tensors;
+  }
+
+  // Destroyed in reverse order: graph, kernel, stream, memory.
+  std::vector<std::unique_ptr<Allocation>> memory_;  // operands, results, workspace
+  std::vector<HostTensor> operands_;
+  std::vector<HostTensor> results_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<BoundOp> bound_;
+  std::unique_ptr<RecordedGraph> graph_;
+};
+
+struct OpOutcome {
+  std::vector<HostTensor> results;
+  std::vector<HostTensor> operands;  // as they are after the run: mutated ones have their new content
+};
+
+inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& kernel,
+                                    const std::vector<HostTensor>& operands, ir::Attributes attributes = {},
+                                    const ForwardContext& context = {}) {
+  const KernelDef* tested = TRY(kernel_under_test(kernel));
+  std::unique_ptr<OpCase> c =
+      TRY(OpCase::create(test_device(), decl, *tested, operands, std::move(attributes), context));
+  std::vector<HostTensor> others = operands;
+  for (HostTensor& t : others) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
+  TRY(c->load(others));
+  TRY(c->record());
+  TRY(c->load(operands));
+  TRY(c->replay());
+  OpOutcome replayed{TRY(c->results()), TRY(c->operands())};
+  TRY(c->load(operands));
+  TRY(c->enqueue());
+  OpOutcome eager{TRY(c->results()), TRY(c->operands())};
+  for (std::size_t i = 0; i < eager.results.size(); ++i)
+    EXPECT_EQ(eager.results[i].bytes, replayed.results[i].bytes) << decl.name << ": eager and replayed result " << i;
+  for (std::size_t i = 0; i < eager.operands.size(); ++i) {
+    EXPECT_EQ(eager.operands[i].bytes, replayed.operands[i].bytes) << decl.name << ": eager and replayed operand " << i;
+    if (decl.operands[i].mutated) continue;
+    EXPECT_EQ(eager.operands[i].bytes, operands[i].bytes) << decl.name << " changed operand " << i;
+  }
+  return eager;
+}
+
+// The same; an error fails the test and gives an empty outcome of the right size.
+inline OpOutcome run_op(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
+                        ir::Attributes attributes = {}, const ForwardContext& context = {}) {
+  Result<OpOutcome> outcome = try_run_op(decl, kernel, operands, std::move(attributes), context);
+  if (outcome.ok()) return *std::move(outcome);
+  ADD_FAILURE() << decl.name << ": " << outcome.status().to_string();
+  return {std::vector<HostTensor>(4), operands};
+}
+
+}  // namespace tessera::testing

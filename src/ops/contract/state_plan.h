@@ -1,0 +1,71 @@
+// The plan of operators whose layers keep one state for each sequence (a *state* cache group): the lengths of the
+// forward's requests, and the slot of each in which its state lies. Kernels read both from device memory when they run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/contract/batch_lengths.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/contract/op_plan.h"
+
+namespace tessera {
+
+// In device memory, at the same addresses for the plan's life.
+struct StateMetadata {
+  RequestLengths lengths;
+  // [max_requests]: index of each request's state; no two requests share one. Slot 0 is nobody's: batches that only
+  // warm kernels up or are measured have it for all requests, and it is neither read nor written.
+  const std::int32_t* slots = nullptr;
+  std::int64_t max_requests = 0;
+
+  // Of request b, on a device whose memory the caller can read.
+  std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
+  std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
+  bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
+  // From zeros, because its first row is its first token: the slot holds another sequence's state, and nothing of it is
+  // read. Or because it has none.
+  bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
+};
+
+class StatePlan final : public OpPlan {
+ public:
+  // kInvalidArgument for limits below one.
+  static Result<std::unique_ptr<StatePlan>> create(const PlanArgs& args, StepBuffer& step);
+  static std::int64_t bytes_needed(const PlanLimits& limits);
+
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  std::int64_t bytes() const override { return bytes_needed(limits_); }
+  std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {kernel_}; }
+
+  StateMetadata metadata() const;
+
+ private:
+  StatePlan(const PlanArgs& args, StepBuffer& step);
+  Status check(const ForwardBatch& batch) const;
+
+  PlanLimits limits_;
+  std::int64_t group_;
+  std::int64_t num_slots_;
+  std::string_view kernel_;
+  StepBuffer* step_;
+  BatchLengths lengths_;
+  std::size_t slots_offset_;  // in the step buffer: i32[max_requests]
+};
+
+// Makes StatePlans, for the KernelDefs of such operators.
+extern const OpPlanner kStatePlanner;
+
+// For kernels' bind(): the plan of the node's operator and cache group. kFailedPrecondition where the context has none.
+Result<StateMetadata> find_state_plan(const BindArgs& args);
+
+// The number of requests all of whose rows are among the first `rows` of the forward. A request beyond them would be a
+// defect of the runner: it and those after it are left out, so that nothing is written out of bounds. For devices whose
+// memory the caller can read.
+std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows);
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// Catches: batches whose slots contradict their requests and reach kernels all the same; a plan that takes other memory
+// than it said.
+#include "tessera/ops/contract/state_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/ops/recurrent/state_op_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+TEST(StatePlan, RefusesBatchesThatContradictThemselves) {
+  StateBench bench("op");
+  EXPECT_TRUE(bench.plan(state_batch({{.rows = 3, .slot = kNumSlots - 1}})).ok());
+  EXPECT_EQ(bench.plan(state_batch({{.slot = kNumSlots}})).code(), StatusCode::kInternal);
+  EXPECT_EQ(bench.plan(state_batch({{.slot = -1}})).code(), StatusCode::kInternal);
+  EXPECT_EQ(bench.plan(state_batch(std::vector<StateRequest>(17))).code(), StatusCode::kResourceExhausted);
+
+  ForwardBatch batch = state_batch({{}, {.slot = 2}});
+  batch.groups[0].own({{PageId(1)}});
+  EXPECT_EQ(bench.plan(batch).code(), StatusCode::kInternal);
+  batch.groups[0].own({{PageId(1)}, {}});
+  EXPECT_NE(bench.plan(batch).message().find("request 1 has no slot"), std::string::npos);
+  batch.groups.clear();
+  EXPECT_EQ(bench.plan(batch).code(), StatusCode::kInternal);
+}
+
+TEST(StatePlan, TakesTheBytesThatItSaid) {
+  const PlanArgs args{.nodes = {}, .kernel = "k", .num_pages = 4, .limits = {.max_requests = 37}};
+  StepBuffer step;
+  const auto plan = StatePlan::create(args, step);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(step.bytes(), StatePlan::bytes_needed(args.limits));
+  EXPECT_EQ((*plan)->bytes(), step.bytes());
+  EXPECT_FALSE(StatePlan::create({.nodes = {}, .kernel = "k", .limits = {}}, step).ok());
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,90 @@
+// Sixteen floats at a time, for kernels whose speed depends on the use of registers: compilers split the vector into
+// what the instruction set has (one AVX-512 register, two AVX2, four SSE or NEON).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "tessera/ops/cpu/cpu_math.h"
+
+// -Wpsabi warns that calling conventions for such vectors differ between instruction sets. Every function that takes or
+// returns one is inlined, here and in the sources that include this.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace tessera {
+
+inline constexpr std::int64_t kVecFloats = 16;
+
+typedef float Vec16 __attribute__((vector_size(64)));
+typedef std::uint32_t VecU16 __attribute__((vector_size(64)));
+typedef std::int32_t VecI16 __attribute__((vector_size(64)));
+typedef std::uint16_t VecHalf16 __attribute__((vector_size(32)));
+
+TESSERA_INLINE Vec16 splat16(float x) { return Vec16{} + x; }
+
+TESSERA_INLINE Vec16 load16(const float* p) {
+  Vec16 v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+TESSERA_INLINE Vec16 load16(const BFloat16* p) {
+  VecHalf16 half;
+  std::memcpy(&half, p, sizeof(half));
+  return reinterpret_cast<Vec16>(__builtin_convertvector(half, VecU16) << 16);
+}
+// The same steps as to_float(Float16).
+TESSERA_INLINE Vec16 load16(const Float16* p) {
+  VecHalf16 half;
+  std::memcpy(&half, p, sizeof(half));
+  const VecU16 wide = __builtin_convertvector(half, VecU16);
+  const VecU16 magnitude = (wide & 0x7fffu) << 13;
+  const VecU16 sign = (wide & 0x8000u) << 16;
+  const Vec16 lifted = reinterpret_cast<Vec16>(magnitude + (113u << 23));
+  const VecU16 subnormal = reinterpret_cast<VecU16>(lifted - std::bit_cast<float>(113u << 23));
+  VecU16 bits = magnitude >= (31u << 23) ? magnitude + ((255u - 31u) << 23) : magnitude + ((127u - 15u) << 23);
+  bits = magnitude < (1u << 23) ? subnormal : bits;
+  return reinterpret_cast<Vec16>(bits | sign);
+}
+TESSERA_INLINE void store16(float* p, const Vec16& v) { std::memcpy(p, &v, sizeof(v)); }
+
+// The sum of all lanes, in one fixed order.
+TESSERA_INLINE float sum16(Vec16 const& lanes) {
+  Vec16 v = lanes;
+  v += __builtin_shuffle(v, VecI16{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  v += __builtin_shuffle(v, VecI16{4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3});
+  v += __builtin_shuffle(v, VecI16{2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1});
+  return v[0] + v[1];
+}
+
+namespace internal {
+
+// Swaps the off-diagonal kStride x kStride blocks of each 2·kStride square.
+template <int kStride>
+TESSERA_INLINE void exchange_blocks(Vec16 (&rows)[16]) {
+  VecI16 upper{};
+  VecI16 lower{};
+  for (int lane = 0; lane < 16; ++lane) {
+    upper[lane] = (lane & kStride) == 0 ? lane : 16 + lane - kStride;
+    lower[lane] = (lane & kStride) == 0 ? lane + kStride : 16 + lane;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    if ((i & kStride) != 0) continue;
+    const Vec16 a = rows[i];
+    const Vec16 b = rows[i + kStride];
+    rows[i] = __builtin_shuffle(a, b, upper);
+    rows[i + kStride] = __builtin_shuffle(a, b, lower);
+  }
+}
+
+}  // namespace internal
+
+// rows[i][j] becomes rows[j][i].
+TESSERA_INLINE void transpose16(Vec16 (&rows)[16]) {
+  internal::exchange_blocks<8>(rows);
+  internal::exchange_blocks<4>(rows);
+  internal::exchange_blocks<2>(rows);
+  internal::exchange_blocks<1>(rows);
+}
+
+}  // namespace tessera

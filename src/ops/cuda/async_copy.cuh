@@ -1,0 +1,71 @@
+// Copies to shared memory that run beside the arithmetic, and fragments of tensor-core products from and to it.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+// 16 bytes, both addresses aligned to as many; zeros where not `real`, and `from` is not read then.
+__device__ inline void copy_async(void* to, const void* from, bool real) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(real ? 16 : 0)
+               : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending of this thread's groups of copies are under way.
+template <int kPending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Rows of 16-byte packs in shared memory. The packs of a row are permuted by its number, so that eight rows at one
+// column lie in different banks.
+template <class T, int kRows, int kPacks>
+struct PermutedRows {
+  static_assert(kPacks % 8 == 0);
+  Pack<T, kPackSize<T>> at[kRows * kPacks];
+  __device__ Pack<T, kPackSize<T>>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
+};
+
+// Four 8 x 8 matrices of 16-bit elements, as mma.m16n8k16 takes them: lane 8i + j has the address of row j of matrix i.
+template <bool kTransposed>
+__device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  }
+}
+
+// Two elements in a register, the first in its lower half.
+template <class T>
+__device__ inline std::uint32_t pack_two(float low, float high) {
+  Pack<T, 2> pair;
+  pair.at[0] = from_float<T>(low);
+  pair.at[1] = from_float<T>(high);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+template <class T>
+__device__ inline float2 unpack_two(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  }
+}
+// Two numbers as T holds them: a conversion of two at once has four times the rate of two of one.
+template <class T>
+__device__ inline float2 rounded_two(float low, float high) {
+  return unpack_two<T>(pack_two<T>(low, high));
+}
+
+}  // namespace tessera::cuda

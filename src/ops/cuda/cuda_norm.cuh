@@ -1,0 +1,52 @@
+// The parts of an RMS norm (norm.h), shared by the norms and the operators that contain one.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/rows/norm_form.h"
+
+namespace tessera::cuda {
+
+template <class T, int N>
+__device__ inline float sum_of_squares(const Pack<T, N>& values) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum += to_float(values.at[j]) * to_float(values.at[j]);
+  return sum;
+}
+
+// T(x + residual)
+template <class T, int N>
+__device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
+  Pack<T, N> sum;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum.at[j] = from_float<T>(to_float(x.at[j]) + to_float(residual.at[j]));
+  return sum;
+}
+
+// The sum over the threads of a row, in each of them: a power of two of neighbouring lanes up to a warp, or else a
+// block of whole warps, which has no other row. blockDim.x is their number; `scratch` is shared memory for 32 floats.
+__device__ inline float row_sum(float x, float* scratch) {
+  return blockDim.x <= kWarp ? warp_sum(x, static_cast<int>(blockDim.x)) : block_sum(x, scratch);
+}
+
+// 1/√(mean + eps) of n values.
+__device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
+  return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
+}
+
+// T(values · scale) · w, values · scale · w, or values · scale · (1 + w)
+template <class T, int N>
+__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, NormForm form) {
+  Pack<T, N> out;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float value = to_float(values.at[j]) * scale;
+    const float weight = form == NormForm::kUnitOffset ? 1.0f + to_float(w.at[j]) : to_float(w.at[j]);
+    out.at[j] = from_float<T>((form == NormForm::kRoundFirst ? rounded<T>(value) : value) * weight);
+  }
+  return out;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,55 @@
+// A BoundOp that launches CUDA kernels on a stream: what most CUDA kernels are.
+//
+//   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
+//
+// Launch errors are found in the runtime's last error. The callable is called eagerly and while the stream records, and
+// must enqueue the same launches each time (op.h has the one exception). Its type says which kernels those are; where
+// one type launches one of several, `choice` (BoundOp::choice) tells them apart.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "tessera/device/cuda/cuda_stream.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+namespace internal {
+
+template <class F>
+class CudaOp final : public BoundOp {
+ public:
+  CudaOp(const char* name, F launch, std::uint64_t choice) : name_(name), launch_(std::move(launch)), choice_(choice) {}
+  Status enqueue(Stream& stream) const override {
+    CudaStream& cuda = as_cuda(stream);
+    TRY(cuda.begin_launch(name_));
+    launch_(cuda.handle());
+    if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return cuda.launch_error(name_, error);
+    return ok_status();
+  }
+
+ private:
+  std::uint64_t choice() const override { return choice_; }
+
+  const char* name_;
+  F launch_;
+  std::uint64_t choice_;
+};
+
+}  // namespace internal
+
+inline bool is_recording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
+
+// `name` is a string literal.
+template <class F>
+std::unique_ptr<BoundOp> make_cuda_op(const char* name, F launch, std::uint64_t choice = 0) {
+  return std::make_unique<internal::CudaOp<F>>(name, std::move(launch), choice);
+}
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// The rotation of position embeddings, shared by rotary and the operators that contain it.
+//
+// A head of `dim` elements whose first 2·half are rotated is cut into slots of two packs of N: a pair (i, i + half) to
+// rotate, or two neighbouring packs that stay as they are, so that both packs of a pair are in one thread's registers.
+#pragma once
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+struct HeadShape {
+  int dim;   // elements of a head
+  int half;  // pairs of it; 2 · half <= dim
+};
+
+// Whether packs of n elements divide a head and its rotated half, and are aligned in them.
+constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
+
+struct HeadSlot {
+  int first;     // element of the first pack
+  int second;    // element of the second pack; -1: there is none
+  bool rotated;  // by the angles of [first, first + N)
+};
+
+template <int N>
+constexpr int slots_of(const HeadShape& shape) {
+  const int rest = (shape.dim - 2 * shape.half) / N;
+  return shape.half / N + (rest + 1) / 2;
+}
+
+template <int N>
+__device__ inline HeadSlot slot_at(const HeadShape& shape, int slot) {
+  const int pairs = shape.half / N;
+  if (slot < pairs) return {slot * N, shape.half + slot * N, true};
+  const int first = 2 * shape.half + 2 * (slot - pairs) * N;
+  return {first, first + N < shape.dim ? first + N : -1, false};
+}
+
+// (a, b) becomes (a·cos - b·sin, b·cos + a·sin), rounded to T. Multiply-adds are fused explicitly, not by the
+// compiler's choice, so that all kernels give the same bits.
+template <class T>
+__device__ inline void rotate(T& a, T& b, float cosine, float sine) {
+  const float x = to_float(a);
+  const float y = to_float(b);
+  a = from_float<T>(fmaf(x, cosine, -(y * sine)));
+  b = from_float<T>(fmaf(y, cosine, x * sine));
+}
+
+// Cosines and sines for the pairs of two packs.
+template <int N>
+struct Angles {
+  float cosine[N];
+  float sine[N];
+};
+
+// From a row of the table: cosines [half], sines [half]. `first` is a multiple of N.
+template <int N>
+__device__ inline Angles<N> load_angles(const float* row, int half, int first) {
+  constexpr int kFloats = N < kPackSize<float> ? N : kPackSize<float>;
+  Angles<N> angles;
+#pragma unroll
+  for (int i = 0; i < N; i += kFloats) {
+    const Pack<float, kFloats> cosine = load_pack<float, kFloats>(row + first + i);
+    const Pack<float, kFloats> sine = load_pack<float, kFloats>(row + half + first + i);
+#pragma unroll
+    for (int j = 0; j < kFloats; ++j) {
+      angles.cosine[i + j] = cosine.at[j];
+      angles.sine[i + j] = sine.at[j];
+    }
+  }
+  return angles;
+}
+
+template <class T, int N>
+__device__ inline void rotate_packs(Pack<T, N>& a, Pack<T, N>& b, const Angles<N>& angles) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) rotate(a.at[j], b.at[j], angles.cosine[j], angles.sine[j]);
+}
+
+}  // namespace tessera::cuda

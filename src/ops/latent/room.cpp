@@ -1,0 +1,10 @@
+#include "tessera/ops/latent/room.h"
+
+#include "tessera/ops/latent/latent_attention.h"
+#include "tessera/ops/latent/latent_store.h"
+
+namespace tessera {
+
+void add_latent(OpList& list) { list.add({&kLatentAttention, &kLatentStore}, {kLatentAttentionCpu, kLatentStoreCpu}); }
+
+}  // namespace tessera

@@ -1,0 +1,9 @@
+#include "tessera/ops/latent/latent_attention.h"
+#include "tessera/ops/latent/latent_store.h"
+#include "tessera/ops/latent/room.h"
+
+namespace tessera {
+
+void add_latent_cuda(KernelList& list) { list.add({kLatentAttentionCuda, kLatentStoreCuda}); }
+
+}  // namespace tessera

@@ -1,0 +1,114 @@
+// What matmuls by Hopper's warpgroups share: the ring of stages in shared memory, a tile's sums, and how sums become
+// rows of the result.
+//
+// The weights are the products' first matrix, 64 of their rows to a warpgroup, and rows of x the second, whose number
+// may be any multiple of 32 up to 256: a tile is as wide as there are rows, and little is computed for nothing.
+//
+// A block has a thread that asks for copies, in a warpgroup that leaves its registers to two others. These multiply,
+// each 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through a ring that does not pause
+// between tiles. The warpgroups meet nowhere but at the ring, so that one stores its results while the other
+// multiplies. Blocks of a cluster compute neighbouring weight rows for the same rows of x, whose copies they share.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/wgmma.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kHopperCluster = 2;
+inline constexpr int kHopperWeightRows = 128;
+inline constexpr int kHopperRows = 256;  // of x, in a tile
+inline constexpr int kHopperStep = 32;   // by which tiles differ
+inline constexpr int kHopperDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kHopperStages = 4;
+inline constexpr int kHopperWarpgroups = 2;
+inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;
+inline constexpr int kHopperRowBytes = kHopperDepth * 2;
+inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kHopperRowBytes;
+static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
+
+// Where a walk through the ring stands: its slot, and how often it went round.
+struct RingPlace {
+  int slot = 0;
+  std::uint32_t turn = 0;
+  __device__ void advance() {
+    if (++slot == kHopperStages) {
+      slot = 0;
+      ++turn;
+    }
+  }
+};
+
+// Matrices of the block in shared memory.
+struct HopperRing {
+  std::uint32_t base;    // of the stages
+  SharedBarrier* full;   // [kHopperStages]
+  SharedBarrier* empty;  // [kHopperStages], of all blocks of the cluster
+  __device__ std::uint32_t weights(int slot) const {
+    return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
+  }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kHopperWeightRows * kHopperRowBytes; }
+  __device__ void release(int slot) const {
+    if (const unsigned block = threadIdx.x % kWarp; block < kHopperCluster) arrive_at_block(empty[slot], block);
+  }
+};
+
+// By one thread of the block, before the cluster meets.
+__device__ inline void prepare(const HopperRing& ring) {
+  for (int s = 0; s < kHopperStages; ++s) {
+    ring.full[s].init(1);
+    ring.empty[s].init(kHopperCluster * kHopperWarpgroups * kWarpgroup / kWarp);
+  }
+  SharedBarrier::make_visible();
+}
+
+// The sums of a tile of kN rows of x: kHopperDepth columns of a stage at a time, the next products begun before the
+// last ones have ended.
+template <class T, int kN>
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup) {
+  int last = 0;
+  for (int s = 0; s < stages; ++s) {
+    ring.full[at.slot].wait(at.turn & 1);
+    const std::uint64_t a =
+        matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kHopperRowBytes);
+    const std::uint64_t b = matrix_at(ring.rows(at.slot));
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < kHopperDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
+    end_products();
+    wait_for_products<1>();
+    if (s > 0) ring.release(last);
+    last = at.slot;
+    at.advance();
+  }
+  wait_for_products<0>();
+  ring.release(last);
+}
+
+template <class T>
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup, int rows) {
+  switch ((rows + kHopperStep - 1) / kHopperStep) {
+    case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
+    case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
+    case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
+    case 4: return multiply_tile_of<T, 128>(sum, ring, at, stages, warpgroup);
+    case 5: return multiply_tile_of<T, 160>(sum, ring, at, stages, warpgroup);
+    case 6: return multiply_tile_of<T, 192>(sum, ring, at, stages, warpgroup);
+    case 7: return multiply_tile_of<T, 224>(sum, ring, at, stages, warpgroup);
+    default: return multiply_tile_of<T, 256>(sum, ring, at, stages, warpgroup);
+  }
+}
+
+// Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,28 @@
+// The gate behind a linear, where one kernel computes both: T(T(a(gate)) · up) of sums in float32, each rounded where
+// the operators' own kernels round it.
+#pragma once
+
+#include "tessera/ir/graph.h"
+#include "tessera/ops/cuda/cuda_activation.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+enum class Gate : int { kNone, kSilu, kGeluTanh, kGeluErf };
+
+// Of silu_mul or gelu_mul.
+inline Gate gate_of(const ir::Node& node) {
+  if (node.op == "silu_mul") return Gate::kSilu;
+  return node.attribute_or("tanh", true) ? Gate::kGeluTanh : Gate::kGeluErf;
+}
+
+template <class T>
+__device__ inline float gated(Gate kind, float gate, float up) {
+  gate = rounded<T>(gate);
+  const float activated = kind == Gate::kSilu       ? Silu{}(gate)
+                          : kind == Gate::kGeluTanh ? GeluTanh{}(gate)
+                                                    : GeluErf{}(gate);
+  return rounded<T>(activated) * rounded<T>(up);
+}
+
+}  // namespace tessera::cuda

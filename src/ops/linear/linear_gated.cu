@@ -1,0 +1,94 @@
+// Binds the linear with a gate on Hopper (linear_gated.cuh).
+#include "tessera/ops/linear/linear_gated.cuh"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/sm90a_code.h"
+#include "tessera/ops/cuda/tensor_map.h"
+#include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/linear/linear_gated.h"
+#include "tessera/ops/linear/linear_problem.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::gated_linear;
+
+// Fewer rows or tiles, and cuBLASLt with a kernel for the gate is as fast or faster: it splits k or takes smaller tiles
+// (docs/benchmarks.md).
+constexpr std::int64_t kFewestRows = 1024;
+bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
+
+// The rows of a tile with which the last clusters end soonest. A tile costs its rows, and what is stored at its end:
+// that is hidden behind the other warpgroup's products in part, and counts like kStoreRows rows at k = 1024.
+int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
+  constexpr std::int64_t kStoreRows = 24;
+  std::int64_t best = 0;
+  int rows = kHopperRows;
+  for (int r = kHopperRows; r >= 2 * kHopperStep; r -= kHopperStep) {
+    const std::int64_t turns = ceil_div(ceil_div(m, r) * across, clusters);
+    const std::int64_t cost = turns * (r * k + kStoreRows * 1024);
+    if (best == 0 || cost < best) best = cost, rows = r;
+  }
+  return rows;
+}
+
+template <class T, class Gate>
+Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
+  const std::int64_t n = p.n / 2;
+  const void* const kernel = reinterpret_cast<const void*>(linear_gated<T, Gate>);
+  const std::int64_t clusters =
+      TRY(clusters_at_once(kernel, kHopperThreads, kHopperCluster, kSharedBytes, "linear and gate"));
+  const std::int64_t across = ceil_div(n, kClusterColumns);
+  const int tile_rows = best_tile_rows(p.m, across, p.k, clusters);
+  const std::int64_t items = ceil_div(p.m, tile_rows) * across;
+  if (!has_tiles_enough(items, clusters)) return std::unique_ptr<BoundOp>();
+  const GatedLinear<T> bound{
+      .x = TRY(encode_tensor_map(p.dtype, p.x,
+                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
+                                            TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}})),
+      .w = TRY(encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = n},
+                                 kHopperWeightRows, kHopperDepth)),
+      .bias = reinterpret_cast<const T*>(p.bias),
+      .y = TRY(encode_tensor_map(p.dtype, y,
+                                 std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
+                                            TensorBox{.size = p.m, .stride = n, .box = tile_rows}},
+                                 Swizzle::kNone)),
+      .m = static_cast<int>(p.m),
+      .n = static_cast<int>(n),
+      .k = static_cast<int>(p.k),
+      .tile_rows = tile_rows};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kHopperCluster)),
+                          .block = dim3(kHopperThreads),
+                          .cluster = kHopperCluster};
+  return make_cuda_op("linear and gate, by warpgroups", [=](cudaStream_t stream) {
+    launch_with(linear_gated<T, Gate>, shape, kSharedBytes, /*early=*/true, stream, bound);
+  });
+}
+
+template <class Gate>
+Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y) {
+  if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16, Gate>(p, y);
+  return make<__half, Gate>(p, y);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  std::byte* const y = calls[1].results[0].data.raw();
+  if (!allows_own_kernels(calls[0], p) || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 || p.n % 16 != 0 ||
+      !is_aligned(y) || !runs_sm90a_code(reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)))
+    return std::unique_ptr<BoundOp>();
+  if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
+  if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);
+  return std::unique_ptr<BoundOp>();  // no model in use has many rows of the other GELU
+}
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// Binds the linear whose blocks split k (linear_split.cuh), alone and joined.
+#include "tessera/ops/linear/linear_split.cuh"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/sm90a_code.h"
+#include "tessera/ops/cuda/tensor_map.h"
+#include "tessera/ops/linear/linear_cuda.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::split_linear;
+
+// Two blocks fit on a multiprocessor with the one, and one alone with the other. Where there is a multiprocessor for
+// each block, none may have two: blocks are placed as those of the kernel ahead end, and the first to be free would
+// take all of them.
+constexpr int kSharedBytesOfTwo = 112 * 1024;
+constexpr int kSharedBytesOfOne = 116 * 1024;
+
+// The blocks that share a tile: as many as there are multiprocessors for; two on each for a long k, of which either
+// still has enough to keep loads under way (docs/benchmarks.md). Does not depend on m.
+int blocks_of_tile(const LinearProblem& p) {
+  constexpr std::int64_t kLong = 4096;
+  const std::int64_t tiles = ceil_div(p.n, kWeightRows);
+  int blocks = 1;
+  while (blocks < kMostBlocks && 2 * blocks * tiles <= p.workers && p.k >= 2 * blocks * kDepth) blocks *= 2;
+  return blocks == 1 && tiles <= p.workers && p.k >= kLong ? 2 : blocks;
+}
+
+// With more tiles the multiprocessors would take several turns, of which the last is not full; the library's blocks
+// stay for all tiles.
+bool is_worth_splitting(const LinearProblem& p) { return ceil_div(p.n, kWeightRows) <= 2 * p.workers; }
+
+Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {
+  if (gate == Gate::kNone)
+    return encode_tensor_map(p.dtype, p.w,
+                             std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
+                                        TensorBox{.size = p.n, .stride = p.k, .box = kWeightRows}});
+  return encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = p.n / 2},
+                           kWeightRows, kDepth);
+}
+
+template <class T, int kN, int kBlocks>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+  constexpr auto kKernel = linear_split<T, kN, kBlocks>;
+  constexpr int kAlignment = 1024;
+  static_assert(kAlignment + kSumBytes<kN> <= kSharedBytesOfTwo);
+  const SplitLinear<T> bound{.x = TRY(encode_tensor_map(p.dtype, p.x,
+                                                        std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
+                                                                   TensorBox{.size = p.m, .stride = p.k, .box = kN}})),
+                             .w = TRY(map_of_weights(p, gate)),
+                             .bias = reinterpret_cast<const T*>(p.bias),
+                             .residual = reinterpret_cast<const T*>(p.residual),
+                             .y = reinterpret_cast<T*>(y),
+                             .m = static_cast<int>(p.m),
+                             .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+                             .k = static_cast<int>(p.k),
+                             .stages = std::min(kMostStages, (kSharedBytesOfTwo - kAlignment) / kStageBytes<kN>),
+                             .gate = gate};
+  const std::int64_t blocks = ceil_div(p.n, kWeightRows) * kBlocks;
+  const std::size_t bytes = blocks <= p.workers ? kSharedBytesOfOne : kSharedBytesOfTwo;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kSharedBytesOfOne, name));
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .cluster = kBlocks};
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, bound); });
+}
+
+template <class T, int kN>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+  switch (blocks_of_tile(p)) {
+    case 1: return make<T, kN, 1>(name, p, gate, y);
+    case 2: return make<T, kN, 2>(name, p, gate, y);
+    default: return make<T, kN, 4>(name, p, gate, y);
+  }
+}
+
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+  const bool is_short = p.m <= 32;
+  if (p.dtype == ir::DType::kBFloat16)
+    return is_short ? make<__nv_bfloat16, 32>(name, p, gate, y) : make<__nv_bfloat16, 64>(name, p, gate, y);
+  return is_short ? make<__half, 32>(name, p, gate, y) : make<__half, 64>(name, p, gate, y);
+}
+
+}  // namespace
+
+bool can_split(const BindArgs& args) {
+  const LinearProblem p = make_linear_problem(args);
+  return allows_own_kernels(args, p) && args.operands[1].is_weight && p.m > 1 && p.m <= kMostSplitRows &&
+         p.k % 8 == 0 && p.n % 8 == 0 && is_worth_splitting(p) && is_aligned(p.bias) && is_aligned(p.residual) &&
+         is_aligned(p.y) && runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1>));
+}
+
+Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& p) {
+  return make("linear, k split", p, Gate::kNone, p.y);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  std::byte* const y = calls[1].results[0].data.raw();
+  if (!can_split(calls[0]) || p.residual != nullptr || p.n % 16 != 0 || !is_aligned(y))
+    return std::unique_ptr<BoundOp>();
+  return make("linear and gate, k split", p, gate_of(calls[1].node), y);
+}
+
+}  // namespace tessera

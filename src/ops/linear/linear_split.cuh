@@ -1,0 +1,236 @@
+// Linears of some dozens of rows on Hopper, alone and with the gate behind them.
+//
+// A matrix of a small model is read in two microseconds and multiplied in one. What such a linear takes is latency:
+// until its blocks are placed, until the first columns are there, and the walk along k. So
+// - weights, which do not depend on the kernels ahead, are asked for before the block waits for those
+//   (cuda_launch.cuh);
+// - the blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the walk. At
+//   its end each leaves its sums in its own shared memory, and adds those of all for its share of the tile's rows, in
+//   the order of the cluster's blocks;
+// - two blocks fit on a multiprocessor, so that one loads while the other adds.
+//
+// The weights are the products' first matrix, 64 rows of them, and rows of x the second, as in hopper_matmul.cuh. An
+// element's sum has the same order for any number of rows. The floor is the time of w through memory.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/wgmma.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+
+namespace tessera::cuda::split_linear {
+
+inline constexpr int kWeightRows = 64;  // of a tile
+inline constexpr int kMostBlocks = 4;   // of a cluster
+inline constexpr int kDepth = 64;       // of k in a stage: rows of 128 bytes
+inline constexpr int kRowBytes = kDepth * 2;
+inline constexpr int kMostStages = 8;
+inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp asks for copies
+// Sums lie with padding between the rows of x, so that the threads of a store use all banks.
+inline constexpr int kSumRow = kWeightRows + 4;
+
+// kN: rows of x, 32 or 64.
+template <int kN>
+inline constexpr int kStageBytes = (kN + kWeightRows) * kRowBytes;
+template <int kN>
+inline constexpr int kSumBytes = kN* kSumRow * 4;
+
+template <class T>
+struct SplitLinear {
+  CUtensorMap x;      // [m, k], boxes of kN rows
+  CUtensorMap w;      // [n, k], boxes of kWeightRows; gated: [n / 8, 2, 8, k], so that 8 gates and their ups alternate
+  const T* bias;      // [n or 2n]; null: none
+  const T* residual;  // [m, n]; null: none
+  T* y;               // [m, n]
+  int m;
+  int n;
+  int k;
+  int stages;  // of the ring, at least 2
+  Gate gate;
+};
+
+// 16 bytes at the same address of another block of the cluster.
+__device__ inline float4 load_of_block(std::uint32_t address, int block) {
+  float4 v;
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}\n"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "r"(address), "r"(block));
+  return v;
+}
+__device__ inline float4 load_of_own(std::uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(address));
+  return v;
+}
+
+// Eight neighbouring sums, of all blocks of the cluster. All loads are under way before the first is added.
+template <int kBlocks>
+__device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
+  float4 parts[kBlocks][2];
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t from = address + static_cast<std::uint32_t>(half * 16);
+      parts[b][half] = kBlocks == 1 ? load_of_own(from) : load_of_block(from, b);
+    }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float4 sum = parts[0][half];
+#pragma unroll
+    for (int b = 1; b < kBlocks; ++b) {
+      const float4& part = parts[b][half];
+      sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+    }
+    total[half * 4] = sum.x, total[half * 4 + 1] = sum.y, total[half * 4 + 2] = sum.z, total[half * 4 + 3] = sum.w;
+  }
+}
+
+template <class T>
+__device__ inline void add_pack(float (&total)[8], const T* from) {
+  const Pack<T, 8> pack = load_pack<T, 8>(from);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) total[i] += to_float(pack.at[i]);
+}
+
+// The block's share of the rows: sums become y, eight columns to a thread of the warpgroup.
+template <class T, int kN, int kBlocks>
+__device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
+  constexpr int kShare = kN / kBlocks;
+  const bool is_gated = p.gate != Gate::kNone;
+  const int weights = is_gated ? 16 : 8;  // of a thread
+  const int packs = kWeightRows / weights;
+  for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kWarpgroup) {
+    const int row = rank * kShare + i / packs;
+    const int column = first_weight * 8 / weights + i % packs * 8;
+    if (row >= p.m || column >= p.n) continue;
+    const std::uint32_t from = sums + static_cast<std::uint32_t>((row * kSumRow + i % packs * weights) * 4);
+    const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
+    float total[8];
+    add_blocks<kBlocks>(total, from);
+    if (p.bias != nullptr) add_pack(total, p.bias + column);
+    if (is_gated) {
+      float up[8];
+      add_blocks<kBlocks>(up, from + 8 * 4);
+      if (p.bias != nullptr) add_pack(up, p.bias + p.n + column);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
+    }
+    if (p.residual != nullptr) add_pack(total, p.residual + out);
+    *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
+                                                      pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+  }
+}
+
+// The sums of a warpgroup go to shared memory as [kN, kSumRow].
+template <int kN>
+__device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int weight = thread / kWarp * 16 + thread % kWarp / 4;
+  const int row = thread % 4 * 2;
+  const std::uint32_t to = sums + static_cast<std::uint32_t>((row * kSumRow + weight) * 4);
+#pragma unroll
+  for (int j = 0; j < kN / 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      asm volatile(
+          "st.shared.f32 [%0], %1;" ::"r"(to + static_cast<std::uint32_t>(((j * 8 + i % 2) * kSumRow + i / 2 * 8) * 4)),
+          "f"(sum[4 * j + i])
+          : "memory");
+}
+
+// Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n are multiples of 8; k has a stage for each block.
+template <class T, int kN, int kBlocks>
+__global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__ SplitLinear<T> p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier full[kMostStages], empty[kMostStages];
+  const std::uint32_t ring = (shared_address(unaligned) + 1023) / 1024 * 1024;
+  const int rank = static_cast<int>(blockIdx.x) % kBlocks;
+  const int first_weight = static_cast<int>(blockIdx.x) / kBlocks * kWeightRows;
+  const int all_stages = (p.k + kDepth - 1) / kDepth;
+  const int first = all_stages * rank / kBlocks;
+  const int count = all_stages * (rank + 1) / kBlocks - first;  // stages of this block
+  const auto weights_at = [&](int slot) { return ring + static_cast<std::uint32_t>(slot * kStageBytes<kN>); };
+  const auto rows_at = [&](int slot) { return weights_at(slot) + kWeightRows * kRowBytes; };
+  const auto copy_weights = [&](int slot, int stage) {
+    full[slot].arrive_and_expect(kStageBytes<kN>);  // what lies outside w or x arrives as zeros
+    if (p.gate == Gate::kNone) {
+      copy_box(weights_at(slot), p.w, full[slot], stage * kDepth, first_weight);
+    } else {
+      copy_box(weights_at(slot), p.w, full[slot], stage * kDepth, 0, 0, first_weight / 16, 0);
+    }
+  };
+  const auto copy_rows = [&](int slot, int stage) { copy_box(rows_at(slot), p.x, full[slot], stage * kDepth, 0); };
+
+  const bool is_copying = threadIdx.x == kWarpgroup;
+  const int ahead = min(p.stages, count);
+  if (is_copying) {
+    prefetch_map(p.w);
+    prefetch_map(p.x);
+    for (int s = 0; s < p.stages; ++s) {
+      full[s].init(1);
+      empty[s].init(kWarpgroup / kWarp);
+    }
+    SharedBarrier::make_visible();
+    for (int s = 0; s < ahead; ++s) copy_weights(s, first + s);
+  }
+  __syncwarp();
+  let_next_begin();
+  __syncthreads();
+  wait_for_previous();
+
+  if (threadIdx.x < kWarpgroup) {
+    float sum[kN / 2];
+    int slot = 0;
+    int turn = 0;
+    int last = 0;
+    for (int s = 0; s < count; ++s) {
+      full[slot].wait(turn & 1);
+      const std::uint64_t a = matrix_at(weights_at(slot));
+      const std::uint64_t b = matrix_at(rows_at(slot));
+      begin_products();
+#pragma unroll
+      for (int d = 0; d < kDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
+      end_products();
+      wait_for_products<1>();
+      if (s > 0 && threadIdx.x % kWarp == 0) empty[last].arrive();
+      last = slot;
+      if (++slot == p.stages) slot = 0, ++turn;
+    }
+    wait_for_products<0>();
+    hold(sum);
+    asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup) : "memory");  // all warps have read what sums overwrite
+    store_sums<kN>(sum, ring);
+  } else if (is_copying) {
+    let_copies_see_stores();
+    for (int s = 0; s < ahead; ++s) copy_rows(s, first + s);
+    for (int s = ahead, slot = 0, turn = 0; s < count; ++s) {
+      empty[slot].wait(turn & 1);
+      copy_weights(slot, first + s);
+      copy_rows(slot, first + s);
+      if (++slot == p.stages) slot = 0, ++turn;
+    }
+  }
+  __syncwarp();
+  if constexpr (kBlocks > 1) {
+    sync_cluster();
+  } else {
+    __syncthreads();
+  }
+  if (threadIdx.x < kWarpgroup) store_share<T, kN, kBlocks>(p, ring, first_weight, rank);
+  if constexpr (kBlocks > 1) {
+    __syncwarp();
+    sync_cluster();  // others may still read this block's sums
+  }
+#endif
+}
+
+}  // namespace tessera::cuda::split_linear

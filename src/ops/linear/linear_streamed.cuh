@@ -1,0 +1,277 @@
+// Linears of few rows on Hopper, alone and joined with the gate behind them.
+//
+// A decode of few requests reads every weight once, and a small model's matrix is read in less time than a kernel takes
+// to begin. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
+// waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run. What it reads of x after
+// that wait it asks for all at once, as far as registers hold it: what follows depends on the last of it.
+//
+// Up to eight rows, of which little is held in registers, two blocks of a multiprocessor keep 200 KiB of loads under
+// way; else it has one at a time. A block takes tile after tile, of 16 rows of w and all of k, in stages of at most
+// 1024 columns, as even as they can be, that go through a ring in shared memory and do not pause between tiles. Each of
+// eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added at the end of a tile,
+// in an order that depends neither on the number of rows nor on the tile's. Values are rounded where the operators' own
+// kernels round them.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/bulk_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+
+namespace tessera::cuda::streamed_linear {
+
+inline constexpr int kMaxRows = 16;      // of x
+inline constexpr int kTileRows = 16;     // of w
+inline constexpr int kWarps = 8;         // that multiply; a ninth asks for weights
+inline constexpr int kStepColumns = 32;  // of a warp: 16 bytes to a thread
+inline constexpr int kRoundColumns = kWarps * kStepColumns;
+inline constexpr int kMostRounds = 4;                             // of a stage
+inline constexpr int kFewRounds = 3;                              // of a short one
+inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // of a stage
+inline constexpr int kMostSlots = 8;                              // of the ring
+// Rows in shared memory lie 64 bytes further than a multiple of 128, so that the eight threads that read 16 bytes each
+// of two rows at a time use all banks.
+inline constexpr int kBanks = 128;  // bytes
+inline constexpr int kPadding = kBanks / 2;
+// Of the ring, with which two blocks of up to eight rows fit on a multiprocessor.
+inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
+
+// y[m, n], a linear of x; gated: w has n rows of gates, then n rows of ups.
+template <class T>
+struct Streamed {
+  const T* x;         // [m, k]
+  const T* w;         // [n or 2n, k]
+  const T* bias;      // [n or 2n]; null: none
+  const T* residual;  // [m, n]; null: none
+  T* y;               // [m, n]
+  int m;
+  int n;
+  int k;
+  int stage_columns;  // a multiple of kStepColumns; the last stage of a tile may have fewer
+  int row_bytes;      // from a row of a stage to the next, in shared memory
+  int slots;          // of the ring
+  Gate gate;
+};
+
+// The warps that multiply, without the ninth.
+__device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
+
+// Stores what the sums of a tile give, whose first column of y is `first`: total(row of x, row of the tile), in
+// float32. Called by the warps that multiply.
+template <class T, bool kGated, class Total>
+__device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
+  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
+  for (int i = static_cast<int>(threadIdx.x); i < p.m * kColumns; i += kWarps * kWarp) {
+    const int row = i / kColumns;
+    const int at = i % kColumns;
+    float y = total(row, at);
+    if (p.bias != nullptr) y += to_float(p.bias[first + at]);
+    if constexpr (kGated) {
+      float up = total(row, kColumns + at);
+      if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
+      y = gated<T>(p.gate, y, up);
+    }
+    const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
+    if (p.residual != nullptr) y += to_float(p.residual[out]);
+    p.y[out] = from_float<T>(y);
+  }
+}
+
+// What a warp has summed of a tile. An instruction multiplies sixteen rows by eight: with up to eight rows of x the
+// sixteen are w's, which takes half the instructions.
+template <int kEights>
+struct WarpTile {
+  static constexpr bool kWeightsFirst = kEights == 1;
+  static constexpr int kRows = kEights * 8;
+  float sums[kWeightsFirst ? kTileRows : kRows][(kWeightsFirst ? kRows : kTileRows) + 2];
+
+  __device__ float at(int row, int w_row) const { return kWeightsFirst ? sums[w_row][row] : sums[row][w_row]; }
+};
+
+// kEights: groups of eight rows of x, 1 or 2. kHeld: stages whose columns of x are in registers or on their way there;
+// where a tile has no more, they stay. kRounds: of a stage, at most. kAtOnce: a tile has kHeld stages, and a warp waits
+// for all of them before it multiplies. A block takes every gridDim.x-th tile.
+template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
+__global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1) streamed(const Streamed<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  using Tile = WarpTile<kEights>;
+  constexpr int kGroup = kAtOnce ? kHeld : 1;
+  constexpr int kHalves = kTileRows / 8;  // of w's rows
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ SharedBarrier full[kMostSlots], empty[kMostSlots];
+  __shared__ Tile sums[2][kWarps];
+  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;  // of y, in a tile
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int tiles = p.n / kColumns;
+  const int stages = (p.k + p.stage_columns - 1) / p.stage_columns;  // of a tile
+  const int slot_bytes = kTileRows * p.row_bytes;
+  const auto columns_of = [&](int stage) { return min(p.stage_columns, p.k - stage * p.stage_columns); };
+  const int step = static_cast<int>(gridDim.x);
+  if (threadIdx.x == kWarps * kWarp) {
+    for (int s = 0; s < p.slots; ++s) {
+      full[s].init(1);
+      empty[s].init(kWarps);
+    }
+    SharedBarrier::make_visible();
+  }
+  let_next_begin();
+  __syncthreads();
+
+  // Where the ring stands: its slot, and how often it went round.
+  int slot = 0;
+  std::uint32_t turn = 0;
+  const auto advance = [&] {
+    if (++slot == p.slots) {
+      slot = 0;
+      ++turn;
+    }
+  };
+  if (warp == kWarps) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+      const int first = tile * kColumns;
+      const int row = kGated && lane >= kColumns ? p.n + first + lane - kColumns : first + lane;
+      const T* from = p.w + static_cast<std::int64_t>(row) * p.k;
+      for (int i = 0; i < stages; ++i, advance()) {
+        if (turn > 0) empty[slot].wait((turn - 1) & 1);
+        const int bytes = columns_of(i) * 2;
+        if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
+        __syncwarp();
+        if (lane < kTileRows)
+          bulk_copy(shared + slot * slot_bytes + lane * p.row_bytes, from + i * p.stage_columns,
+                    static_cast<std::uint32_t>(bytes), full[slot]);
+      }
+    }
+    wait_for_previous();
+    return;
+  }
+
+  wait_for_previous();
+  // Threads of one quad take neighbouring 16 bytes of a row. Which of k's columns an instruction's operands name does
+  // not matter, as long as both matrices have the same.
+  const int row = lane / 4;
+  const int column = warp * kStepColumns + lane % 4 * 8;
+  const T* mine[kEights];
+#pragma unroll
+  for (int e = 0; e < kEights; ++e) mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.k + column;
+  const auto steps_of = [&](int stage) {  // of this warp
+    return (columns_of(stage) - warp * kStepColumns + kRoundColumns - 1) / kRoundColumns;
+  };
+  using Held = uint4[kRounds][kEights];
+  const auto load = [&](Held& x, int stage) {
+    const int steps = steps_of(stage);
+#pragma unroll
+    for (int d = 0; d < kRounds; ++d)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e)
+        if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + stage * p.stage_columns + d * kRoundColumns);
+  };
+  float sum[kEights == 1 ? 1 : kHalves][2][4];  // two chains, so that an instruction need not wait for the one ahead
+  const auto add_products = [&](const uint4(&x)[kEights], const uint4(&w)[kHalves]) {
+    if constexpr (kEights == 1) {
+      multiply_tile<T>(sum[0][0], {w[0].x, w[1].x, w[0].y, w[1].y}, x[0].x, x[0].y);
+      multiply_tile<T>(sum[0][1], {w[0].z, w[1].z, w[0].w, w[1].w}, x[0].z, x[0].w);
+    } else {
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        multiply_tile<T>(sum[half][0], {x[0].x, x[1].x, x[0].y, x[1].y}, w[half].x, w[half].y);
+        multiply_tile<T>(sum[half][1], {x[0].z, x[1].z, x[0].w, x[1].w}, w[half].z, w[half].w);
+      }
+    }
+  };
+  // The next stages, from `stage` on.
+  const auto multiply = [&](const Held* x, int stage) {
+    int slots[kGroup];
+#pragma unroll
+    for (int& s : slots) {
+      s = slot;
+      full[slot].wait(turn & 1);
+      advance();
+    }
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const unsigned char* const from = shared + slots[i] * slot_bytes + row * p.row_bytes + column * 2;
+      const auto round = [&](int d) {
+        uint4 w[kHalves];
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half)
+          w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.row_bytes + d * kRoundColumns * 2);
+        add_products(x[i][d], w);
+      };
+      // The usual numbers of rounds, without a branch between their loads.
+      const int steps = steps_of(stage + i);
+      if (steps == kRounds) {
+#pragma unroll
+        for (int d = 0; d < kRounds; ++d) round(d);
+      } else if (steps == kRounds - 1) {
+#pragma unroll
+        for (int d = 0; d < kRounds - 1; ++d) round(d);
+      } else {
+#pragma unroll
+        for (int d = 0; d < kRounds - 2; ++d)
+          if (d < steps) round(d);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (const int s : slots)
+      if (lane == 0) empty[s].arrive();
+  };
+
+  const bool stay = kAtOnce || stages <= kHeld;
+  Held x[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) load(x[i], i);
+  int buffer = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+#pragma unroll
+    for (auto& chains : sum)
+#pragma unroll
+      for (auto& chain : chains)
+#pragma unroll
+        for (float& y : chain) y = 0;
+    for (int first = 0; first < stages; first += kHeld) {
+#pragma unroll
+      for (int i = 0; i < kHeld; i += kGroup) {
+        if (i > 0 && first + i >= stages) break;
+        multiply(x + i, first + i);
+        if (stay) continue;
+        if (first + i + kHeld < stages) {
+          load(x[i], first + i + kHeld);
+        } else if (tile + step < tiles) {
+          load(x[i], i);
+        }
+      }
+    }
+    auto& mine_of_all = sums[buffer][warp].sums;
+    const int pair_of_lane = lane % 4 * 2;
+    const auto both = [](const float(&chains)[2][4], int at) {
+      return make_float2(chains[0][at] + chains[1][at], chains[0][at + 1] + chains[1][at + 1]);
+    };
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e) {
+        if constexpr (kEights == 1) {
+          *reinterpret_cast<float2*>(&mine_of_all[half * 8 + row][pair_of_lane]) = both(sum[0], half * 2);
+        } else {
+          *reinterpret_cast<float2*>(&mine_of_all[e * 8 + row][half * 8 + pair_of_lane]) = both(sum[half], e * 2);
+        }
+      }
+    sync_multiplying();  // before it come all reads of the tile before the last, whose buffer the next one takes
+    const auto total = [&](int r, int w_row) {
+      float t = 0;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) t += sums[buffer][w].at(r, w_row);
+      return t;
+    };
+    store_tile<T, kGated>(p, tile * kColumns, total);
+    buffer ^= 1;
+  }
+#endif
+}
+
+}  // namespace tessera::cuda::streamed_linear

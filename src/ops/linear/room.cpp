@@ -1,0 +1,9 @@
+#include "tessera/ops/linear/room.h"
+
+#include "tessera/ops/linear/linear.h"
+
+namespace tessera {
+
+void add_linear(OpList& list) { list.add({&kLinear}, {kLinearCpu}); }
+
+}  // namespace tessera

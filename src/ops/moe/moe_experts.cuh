@@ -1,0 +1,122 @@
+// What the kernels of moe_experts on CUDA share: a matmul over rows that belong to different experts, and how its sums
+// become results.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_activation.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kWarps = kThreads / kWarp;
+
+// One of the two matmuls, y[row, n] of each pair (token, k) that has an expert:
+//   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), x the token's row
+//   down          y = w[e, 0 … n) · x, x the row that the first one gave
+template <class T>
+struct Matmul {
+  const T* x;                  // rows of k
+  const T* w;                  // [experts, w_rows, k]; null where they are packed
+  const T* bias;               // [experts, w_rows]; null: none
+  const std::uint8_t* packed;  // mxfp4 [experts, w_rows, k / 2]; null: none
+  const std::uint8_t* scales;  // [experts, w_rows, k / 32]
+  T* y;                        // rows of n
+  int n;
+  int k;
+  int w_rows;  // of an expert: n, or 2n of gate and up
+  int experts;
+  int top_k;
+  GatedActivation activation;
+  float limit;
+};
+
+// Both of the tokens from `first_token` on. activated: rows of `intermediate` that the first gives and the second
+// takes; y: rows of `hidden` that the second gives.
+template <class T>
+struct Matmuls {
+  Matmul<T> gate_up;
+  Matmul<T> down;
+};
+template <class T>
+Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* activated, T* y) {
+  const auto n = static_cast<int>(p.intermediate);
+  const auto h = static_cast<int>(p.hidden);
+  Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x) + first_token * p.hidden,
+                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
+                    .bias = reinterpret_cast<const T*>(p.gate_up_bias),
+                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
+                    .scales = p.gate_up_scale,
+                    .y = activated,
+                    .n = n,
+                    .k = h,
+                    .w_rows = 2 * n,
+                    .experts = static_cast<int>(p.experts),
+                    .top_k = static_cast<int>(p.top_k),
+                    .activation = p.activation,
+                    .limit = p.limit};
+  Matmul<T> down = gate_up;
+  down.x = activated;
+  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
+  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
+  down.scales = p.down_scale;
+  down.bias = reinterpret_cast<const T*>(p.down_bias);
+  down.y = y;
+  down.n = down.w_rows = h;
+  down.k = n;
+  return {gate_up, down};
+}
+
+// Sums of gate and up, biases included, as the operator's formula rounds them.
+template <class T>
+__device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
+  gate = rounded<T>(gate);
+  up = rounded<T>(up);
+  switch (activation) {
+    case GatedActivation::kSwiglu: return rounded<T>(Silu{}(gate)) * up;
+    case GatedActivation::kGeglu: return rounded<T>(GeluTanh{}(gate)) * up;
+    default: break;
+  }
+  gate = gate > limit ? limit : gate;
+  up = up > limit ? limit : up < -limit ? -limit : up;
+  return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
+}
+
+// Rows of one expert that a block computes together: [first, first + rows) in the order of experts.
+struct Tile {
+  int expert;
+  int first;
+  int rows;
+  int unused;  // 16 bytes
+};
+
+// The order of experts, made on the device by sort_pairs().
+struct Order {
+  int* num_tiles;  // [1]
+  Tile* tiles;     // [num_tiles]
+  int* place;      // [pairs]: of (token, k) in the order of experts, or -1
+  int* row;        // [pairs]: the token at that place
+};
+
+// The sum over the block's threads before this one, of two numbers at once. `scratch`: shared memory for a warp's
+// worth.
+__device__ inline int2 sum_before(int2 mine, int2* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  int2 sum = mine;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int x = __shfl_up_sync(0xffffffffu, sum.x, step);
+    const int y = __shfl_up_sync(0xffffffffu, sum.y, step);
+    if (lane >= step) sum.x += x, sum.y += y;
+  }
+  if (lane == kWarp - 1) scratch[warp] = sum;
+  __syncthreads();
+  int2 before = make_int2(sum.x - mine.x, sum.y - mine.y);
+  for (int w = 0; w < warp; ++w) before.x += scratch[w].x, before.y += scratch[w].y;
+  return before;
+}
+
+}  // namespace tessera::cuda::moe

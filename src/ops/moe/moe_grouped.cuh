@@ -1,0 +1,277 @@
+// moe_experts' matmuls by tensor cores, for any number of tokens: rows in the order of experts, in tiles of one expert.
+//
+// The number of tiles depends on what the router chose. The grid is what the device runs at once, whatever that is, and
+// each block takes every gridDim.x-th tile of the list that sort_pairs() made on the device: a recorded graph serves
+// any choice, and blocks without a tile end. Tiles of one expert are neighbours, so that its weights come from memory
+// once and from the second-level cache for the other tiles.
+//
+// The floor of a prefill is 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
+// dense TFLOP/s in bfloat16; with tiles of 128 rows, three stages of cp.async and two blocks to a multiprocessor about
+// two thirds of that can be expected here. With fewer rows to an expert than a tile has, its weights' bytes are the
+// floor: a tile of 64 rows computes longer than it reads only from about 120 rows on.
+//
+// Weights of 4 bits come to registers while a stage is multiplied and go to shared memory as bfloat16 after it: what is
+// multiplied is the same.
+//
+// The sum of an element is over k in steps of 16, in order, whichever tile its row is in: its bits depend on nothing
+// else.
+#pragma once
+
+#include "tessera/ops/cuda/tensor_core.cuh"
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kTileWeightRows = 128;
+inline constexpr int kStages = 3;
+inline constexpr int kChunks = kDepth / 8;              // of 16 bytes, in a row of a stage
+inline constexpr int kRowsAtOnce = kThreads / kChunks;  // that all threads copy together
+
+template <int kRows>
+inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
+
+// Rows of 128 bytes whose 16-byte chunks change places by the row, so that eight rows' chunks lie in different banks.
+__device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
+  return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
+}
+
+// 16 bytes, or zeros.
+__device__ inline void copy_chunk(unsigned to, const void* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
+}
+__device__ inline void end_stage() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all but the last kStages - 2 stages have arrived.
+__device__ inline void wait_for_stage() { asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory"); }
+
+// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void load_matrices(std::uint32_t (&to)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The copies of one tile's rows of x, stage by stage: of kRows rows each thread has a chunk of every 32nd.
+template <class T, int kRows, bool kGateUp>
+class RowCopy {
+ public:
+  __device__ RowCopy(const Matmul<T>& p, const Order& order, const Tile& tile)
+      : k_(p.k), chunk_(static_cast<int>(threadIdx.x) % kChunks), row_(static_cast<int>(threadIdx.x) / kChunks) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const int r = row_ + i * kRowsAtOnce;
+      const int at = tile.first + min(r, tile.rows - 1);
+      x_[i] = p.x + static_cast<std::int64_t>(kGateUp ? order.row[at] : at) * p.k;
+      has_x_[i] = r < tile.rows;
+    }
+  }
+
+  __device__ void stage(unsigned to, int number) const {
+    const int c = number * kDepth + chunk_ * 8;
+    const bool inside = c < k_;
+    const int from = inside ? c : 0;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i)
+      copy_chunk(chunk_at(to, row_ + i * kRowsAtOnce, chunk_), x_[i] + from, inside && has_x_[i]);
+  }
+
+ private:
+  static constexpr int kMine = kRows / kRowsAtOnce;
+  int k_;
+  int chunk_;
+  int row_;
+  const T* x_[kMine];
+  bool has_x_[kMine];
+};
+
+// Where weight row r of a tile whose columns of y begin at `column` stands in the stack. kTileColumns: of y.
+template <bool kGateUp>
+inline constexpr int kTileColumns = kGateUp ? kTileWeightRows / 2 : kTileWeightRows;
+template <class T, bool kGateUp>
+__device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, int column, int r) {
+  const int c = min(column + r % kTileColumns<kGateUp>, p.n - 1);
+  return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
+}
+
+// The same of its kTileWeightRows weight rows, which stand behind the kRows. A stage's are begun before another one is
+// multiplied, and ended after it.
+template <class T, int kRows, bool kGateUp>
+class PlainCopy {
+ public:
+  __device__ PlainCopy(const Matmul<T>& p, const Tile& tile, int column)
+      : k_(p.k), chunk_(static_cast<int>(threadIdx.x) % kChunks), row_(static_cast<int>(threadIdx.x) / kChunks) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const int r = row_ + i * kRowsAtOnce;
+      w_[i] = p.w + weight_row<T, kGateUp>(p, tile, column, r) * p.k;
+      has_w_[i] = column + r % kTileColumns<kGateUp> < p.n;
+    }
+  }
+
+  __device__ void begin(unsigned to, int number) {
+    const int c = number * kDepth + chunk_ * 8;
+    const bool inside = c < k_;
+    const int from = inside ? c : 0;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i)
+      copy_chunk(chunk_at(to, kRows + row_ + i * kRowsAtOnce, chunk_), w_[i] + from, inside && has_w_[i]);
+  }
+  __device__ void end(unsigned) {}
+
+ private:
+  static constexpr int kMine = kTileWeightRows / kRowsAtOnce;
+  int k_;
+  int chunk_;
+  int row_;
+  const T* w_[kMine];
+  bool has_w_[kMine];
+};
+
+// Of mxfp4, where a stage has two blocks of a row: a thread has one of them.
+template <class T, int kRows, bool kGateUp>
+class PackedCopy {
+ public:
+  __device__ PackedCopy(const Matmul<T>& p, const Tile& tile, int column)
+      : blocks_(p.k / kPackedBlock),
+        row_(static_cast<int>(threadIdx.x) / kOfRow),
+        block_(static_cast<int>(threadIdx.x) % kOfRow),
+        has_w_(column + row_ % kTileColumns<kGateUp> < p.n) {
+    const std::int64_t at = weight_row<T, kGateUp>(p, tile, column, row_) * blocks_;
+    packed_ = p.packed + at * (kPackedBlock / 2);
+    scales_ = p.scales + at;
+  }
+
+  __device__ void begin(unsigned, int number) {
+    const int block = number * kOfRow + block_;
+    words_ = make_uint4(0, 0, 0, 0);
+    scale_ = 0;
+    if (block >= blocks_ || !has_w_) return;
+    words_ = *reinterpret_cast<const uint4*>(packed_ + static_cast<std::int64_t>(block) * (kPackedBlock / 2));
+    scale_ = scales_[block];
+  }
+
+  __device__ void end(unsigned to) {
+    const std::uint32_t words[] = {words_.x, words_.y, words_.z, words_.w};
+#pragma unroll
+    for (int i = 0; i < kPackedBlock / 8; ++i) {
+      std::uint32_t pairs[4];
+      unpack_word(words[i], PackedFactor(scale_), pairs);
+      asm volatile(
+          "st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(to, kRows + row_, block_ * (kPackedBlock / 8) + i)),
+          "r"(__byte_perm(pairs[0], pairs[1], 0x5410)), "r"(__byte_perm(pairs[2], pairs[3], 0x5410)),
+          "r"(__byte_perm(pairs[0], pairs[1], 0x7632)), "r"(__byte_perm(pairs[2], pairs[3], 0x7632))
+          : "memory");
+    }
+  }
+
+ private:
+  static constexpr int kOfRow = kDepth / kPackedBlock;
+  static_assert(kTileWeightRows * kOfRow == kThreads);
+  int blocks_;
+  int row_;
+  int block_;
+  bool has_w_;
+  unsigned scale_ = 0;
+  uint4 words_ = {};
+  const std::uint8_t* packed_;
+  const std::uint8_t* scales_;
+};
+
+// Eight warps, two by rows and four by weight rows: kRows / 2 by 32 of a tile each. Of gate and up these are 16 of
+// gate and the same 16 of up, so that a thread has both sums of an element.
+template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
+__global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr int kAcross = kTileColumns<kGateUp>;
+  constexpr int kHigh = kRows / 32;  // instructions of 16 rows
+  let_next_begin();
+  wait_for_previous();
+  const auto base = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int warp_row = warp / 4 * (kRows / 2);
+  const int warp_column = warp % 4 * (kGateUp ? 16 : 32);
+  const int second = kGateUp ? kAcross : 16;  // from the first 16 weight rows of the warp to the others
+  const int across = (p.n + kAcross - 1) / kAcross;
+  const int stages = (p.k + kDepth - 1) / kDepth;
+  const int tiles = *order.num_tiles * across;
+
+  for (int t = static_cast<int>(blockIdx.x); t < tiles; t += static_cast<int>(gridDim.x)) {
+    const Tile tile = order.tiles[t / across];
+    const int column = t % across * kAcross;
+    const RowCopy<T, kRows, kGateUp> rows(p, order, tile);
+    WeightCopy<T, kRows, kGateUp> weights(p, tile, column);
+    float sum[kHigh][4][4] = {};
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) {
+      const unsigned to = base + s * kStageBytes<kRows>;
+      if (s < stages) {
+        rows.stage(to, s);
+        weights.begin(to, s);
+        weights.end(to);
+      }
+      end_stage();
+    }
+    for (int s = 0; s < stages; ++s) {
+      wait_for_stage();
+      __syncthreads();  // the stage is there for all, and the one before it is read by all
+      const int next = s + kStages - 1;
+      const unsigned to = base + next % kStages * kStageBytes<kRows>;
+      if (next < stages) {
+        rows.stage(to, next);
+        weights.begin(to, next);
+      }
+      end_stage();
+      const unsigned x = base + s % kStages * kStageBytes<kRows>;
+#pragma unroll
+      for (int d = 0; d < kDepth / 16; ++d) {
+        std::uint32_t a[kHigh][4];
+        std::uint32_t b[2][4];
+#pragma unroll
+        for (int h = 0; h < kHigh; ++h)
+          load_matrices(a[h], chunk_at(x, warp_row + h * 16 + lane % 16, d * 2 + lane / 16));
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair)
+          load_matrices(b[pair], chunk_at(x, kRows + warp_column + pair * second + lane / 16 * 8 + lane % 8,
+                                          d * 2 + lane / 8 % 2));
+#pragma unroll
+        for (int h = 0; h < kHigh; ++h)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) multiply_tile<T>(sum[h][e], a[h], b[e / 2][e % 2 * 2], b[e / 2][e % 2 * 2 + 1]);
+      }
+      if (next < stages) weights.end(to);
+    }
+    __syncthreads();  // before the next tile's stages
+
+    const T* const bias = p.bias == nullptr ? nullptr : p.bias + static_cast<std::int64_t>(tile.expert) * p.w_rows;
+    constexpr int kEights = kGateUp ? 2 : 4;  // of y's columns
+#pragma unroll
+    for (int h = 0; h < kHigh; ++h)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e) {
+        const int c = column + warp_column + e * 8 + lane % 4 * 2;
+        if (c >= p.n) continue;  // n is even
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp_row + h * 16 + half * 8 + lane / 4;
+          if (row >= tile.rows) continue;
+          Pack<T, 2> y;
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            float value = sum[h][e][half * 2 + j];
+            if (bias != nullptr) value += to_float(bias[c + j]);
+            if constexpr (kGateUp) {
+              float up = sum[h][2 + e][half * 2 + j];
+              if (bias != nullptr) up += to_float(bias[p.n + c + j]);
+              value = activate<T>(value, up, p.activation, p.limit);
+            }
+            y.at[j] = from_float<T>(value);
+          }
+          store_pack(p.y + static_cast<std::int64_t>(tile.first + row) * p.n + c, y);
+        }
+      }
+  }
+}
+
+}  // namespace tessera::cuda::moe

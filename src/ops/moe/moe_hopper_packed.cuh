@@ -1,0 +1,271 @@
+// moe_hopper.cuh's matmuls by weights of 4 bits (mxfp4 in moe_experts.h), which become bfloat16 in the registers of the
+// warpgroups that multiply: a product of warpgroups takes its first matrix from there.
+//
+// Weights come as they are, 256 columns to a box, through a ring of their own, and their factors once to a tile. What a
+// thread unpacks of a word are pairs of columns four apart (moe_mxfp4.cuh). A product wants its second matrix in the
+// same order of k: rows of x are brought into it when they are sorted by experts, and gate and up stores its results
+// in it. In 32 columns, column 4 i + j comes to place 8 j + i.
+//
+// To unpack a stage takes a warpgroup about 100 instructions to a thread. With 256 tokens to a tile the products of a
+// stage last 1024 cycles of the multiprocessor, of which unpacking issues in a fourth. The code lets a stage's products
+// run while the next one is unpacked; as compiled they do not, for want of registers (ptxas C7512), and only the other
+// warpgroup fills the tensor cores meanwhile.
+#pragma once
+
+#include "tessera/ops/moe/moe_hopper.cuh"
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kPackedStages = 4;                                      // of x
+inline constexpr int kPackedBoxes = 3;                                       // of weights
+inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // of x, to a box of weights
+inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // in shared memory
+inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // of a stage of x
+inline constexpr int kPackedMostBlocks = 96;                                 // of a row: k / 32
+inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes
+template <bool kGateUp>
+inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
+                                     2 * kPackedScales + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
+static_assert(kPackedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+
+// matmul.w: the bytes, as bfloat16's, in boxes of 64 of them by kHopperWeightRows rows.
+template <class T>
+struct PackedMatmul {
+  HopperMatmul<T> matmul;
+  const std::uint8_t* scales;  // [experts, w_rows, k / 32]
+};
+
+// A ring of kSlots in shared memory, and where a walk through it stands.
+template <int kSlots>
+struct PackedRing {
+  unsigned char* base;
+  int slot_bytes;
+  SharedBarrier* full;
+  SharedBarrier* empty;
+  int slot = 0;
+  std::uint32_t turn = 0;
+
+  __device__ unsigned char* data() const { return base + slot * slot_bytes; }
+  __device__ std::uint32_t address() const { return shared_address(data()); }
+  __device__ void advance() {
+    if (++slot == kSlots) {
+      slot = 0;
+      ++turn;
+    }
+  }
+  __device__ void wait_full() const { full[slot].wait(turn & 1); }
+  __device__ void wait_empty() const {
+    if (turn > 0) empty[slot].wait((turn - 1) & 1);
+  }
+};
+struct PackedRings {
+  PackedRing<kPackedStages> rows;
+  PackedRing<kPackedBoxes> weights;
+  PackedRing<2> scales;
+};
+
+// By one thread: all copies of the block, in the order in which they are wanted.
+template <class T, bool kGateUp>
+__device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRings r, int items, int across,
+                                         int stages) {
+  const HopperMatmul<T>& p = packed.matmul;
+  const int rank = static_cast<int>(block_in_cluster());
+  const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+  const int blocks = p.k / kPackedBlock;
+  const int groups = p.w_rows / 16;
+  for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+    const Tile tile = p.order.tiles[i / across];
+    const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
+    r.scales.wait_empty();
+    SharedBarrier& scales = r.scales.full[r.scales.slot];
+    scales.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * blocks));
+    for (int half = 0; half < kHopperWeightRows / 8; ++half) {
+      const int of = min(group + half / 2, groups - 1);  // past the last row: any, which is not stored
+      const int row = kGateUp ? of * 8 + half % 2 * p.n : of * 16 + half % 2 * 8;
+      bulk_copy(r.scales.data() + half * 8 * blocks,
+                packed.scales + (static_cast<std::int64_t>(tile.expert) * p.w_rows + row) * blocks,
+                static_cast<std::uint32_t>(8 * blocks), scales);
+    }
+    r.scales.advance();
+    const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
+    for (int s = 0; s < stages; ++s, r.rows.advance()) {
+      if (s % kPackedBoxStages == 0) {
+        r.weights.wait_empty();
+        SharedBarrier& full = r.weights.full[r.weights.slot];
+        full.arrive_and_expect(kPackedBoxBytes);
+        copy_box(r.weights.address(), p.w, full, s / kPackedBoxStages * (kHopperRowBytes / 2), 0, 0, group,
+                 tile.expert);
+        r.weights.advance();
+      }
+      r.rows.wait_empty();
+      SharedBarrier& full = r.rows.full[r.rows.slot];
+      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
+      constexpr int kShare = kHopperStep / kHopperCluster;
+      for (int step = 0; step < steps; ++step) {
+        const int row = step * kHopperStep + rank * kShare;
+        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), p.x, full,
+                        (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
+      }
+    }
+  }
+}
+
+// A thread's part of a stage of weights, as multiply_held() wants it: steps of 16 columns.
+using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
+
+// row: the thread's first in the tile; the second is 8 further. `stage`: of the tile.
+__device__ inline void unpack_stage(const unsigned char* box, const unsigned char* scales, int row, int blocks,
+                                    int stage, PackedOperand& to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int block = 0; block < kHopperDepth / kPackedBlock; ++block) {
+    const int chunk = stage % kPackedBoxStages * 2 + block;
+    std::uint32_t pairs[2][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = row + half * 8;
+      const unsigned char* const word = box + r * kHopperRowBytes + (chunk ^ (r & 7)) * 16 + lane % 4 * 4;
+      const PackedFactor factor(scales[r * blocks + stage * 2 + block]);
+      unpack_word(*reinterpret_cast<const std::uint32_t*>(word), factor, pairs[half]);
+    }
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      std::uint32_t(&operand)[4] = to[block * 2 + step];
+      operand[0] = pairs[0][2 * step], operand[1] = pairs[1][2 * step];
+      operand[2] = pairs[0][2 * step + 1], operand[3] = pairs[1][2 * step + 1];
+    }
+  }
+}
+
+__device__ inline void release_rows(const PackedRings& r, int slot) {
+  if (threadIdx.x % kWarp != 0) return;
+  for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(r.rows.empty[slot], block);
+}
+
+// The sums of a tile of kN tokens.
+template <int kN>
+__device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
+                                       int warpgroup) {
+  const auto thread = threadIdx.x % kWarpgroup;
+  const int row = warpgroup * 64 + static_cast<int>(thread / kWarp * 16 + thread % kWarp / 4);
+  r.scales.wait_full();
+  const unsigned char* const scales = r.scales.data();
+  int last = 0;
+  PackedOperand operands[2];
+  const auto multiply_stage = [&](int s, PackedOperand& a) {
+    if (s % kPackedBoxStages == 0) r.weights.wait_full();
+    unpack_stage(r.weights.data(), scales, row, blocks, s, a);
+    if (s % kPackedBoxStages == kPackedBoxStages - 1 || s == stages - 1) {
+      __syncwarp();
+      if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
+      r.weights.advance();
+    }
+    r.rows.wait_full();
+    const std::uint64_t b = matrix_at(r.rows.address());
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < kHopperDepth / 16; ++d)
+      multiply_held<__nv_bfloat16, kN>(sum, a[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
+    end_products();
+    wait_for_products<1>();
+    if (s > 0) release_rows(r, last);
+    last = r.rows.slot;
+    r.rows.advance();
+  };
+  for (int s = 0; s < stages; s += 2) {
+    multiply_stage(s, operands[0]);
+    if (s + 1 < stages) multiply_stage(s + 1, operands[1]);
+  }
+  wait_for_products<0>();
+  release_rows(r, last);
+  __syncwarp();
+  if (thread % kWarp == 0) r.scales.empty[r.scales.slot].arrive();
+  r.scales.advance();
+}
+
+__device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
+                                       int warpgroup, int rows) {
+  switch ((rows + kHopperStep - 1) / kHopperStep) {
+    case 1: return multiply_packed<32>(sum, r, blocks, stages, warpgroup);
+    case 2: return multiply_packed<64>(sum, r, blocks, stages, warpgroup);
+    case 3: return multiply_packed<96>(sum, r, blocks, stages, warpgroup);
+    case 4: return multiply_packed<128>(sum, r, blocks, stages, warpgroup);
+    case 5: return multiply_packed<160>(sum, r, blocks, stages, warpgroup);
+    case 6: return multiply_packed<192>(sum, r, blocks, stages, warpgroup);
+    case 7: return multiply_packed<224>(sum, r, blocks, stages, warpgroup);
+    default: return multiply_packed<256>(sum, r, blocks, stages, warpgroup);
+  }
+}
+
+// Preconditions: n is a multiple of 32, k of 64 and at most 32 · kPackedMostBlocks; gridDim.x of kHopperCluster.
+template <class T, bool kGateUp>
+__global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_constant__ PackedMatmul<T> packed) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
+  __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
+  __shared__ SharedBarrier scales_full[2], scales_empty[2];
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // of y
+  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
+  const HopperMatmul<T>& p = packed.matmul;
+  unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  unsigned char* const boxes = shared + kPackedStages * kPackedRowsBytes;
+  unsigned char* const factors = boxes + kPackedBoxes * kPackedBoxBytes;
+  PackedRings rings{
+      .rows = {shared, kPackedRowsBytes, rows_full, rows_empty},
+      .weights = {boxes, kPackedBoxBytes, weights_full, weights_empty},
+      .scales = {factors, kPackedScales, scales_full, scales_empty},
+  };
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kPackedStages; ++s) {
+      rows_full[s].init(1);
+      rows_empty[s].init(kHopperCluster * kMultiplying);
+    }
+    for (int s = 0; s < kPackedBoxes; ++s) {
+      weights_full[s].init(1);
+      weights_empty[s].init(kMultiplying);
+    }
+    for (int s = 0; s < 2; ++s) {
+      scales_full[s].init(1);
+      scales_empty[s].init(kMultiplying);
+    }
+    SharedBarrier::make_visible();
+    prefetch_map(p.x);
+    prefetch_map(p.w);
+  }
+  let_next_begin();
+  sync_cluster();
+  wait_for_previous();
+
+  const int across = (p.n + kColumns * kHopperCluster - 1) / (kColumns * kHopperCluster);
+  const int items = *p.order.num_tiles * across;
+  const int stages = p.k / kHopperDepth;
+  if (warpgroup == kHopperWarpgroups) {
+    keep_registers<24, false>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      let_copies_see_stores();
+      copy_packed_tiles<T, kGateUp>(packed, rings, items, across, stages);
+    }
+    __syncwarp();
+  } else {
+    keep_registers<240, true>();
+    const int rank = static_cast<int>(block_in_cluster());
+    const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+    unsigned char* const results = factors + 2 * kPackedScales + warpgroup * 2 * kResultBytes<kGateUp>;
+    int turn = 0;
+    for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+      const Tile tile = p.order.tiles[i / across];
+      float sum[kMostProductSums];
+      multiply_packed(sum, rings, p.k / kPackedBlock, stages, warpgroup, tile.rows);
+      const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
+      store_results<T, kGateUp, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
+    }
+  }
+  // Before the block goes, others may still fill its shared memory and tell its barriers.
+  sync_cluster();
+#endif
+}
+
+}  // namespace tessera::cuda::moe

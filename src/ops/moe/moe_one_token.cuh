@@ -1,0 +1,85 @@
+// What both kernels of moe_experts for one token share whose weights have 4 bits (moe_one_token_gate_up.cuh and
+// moe_one_token_down.cuh).
+//
+// The floor is the bytes of the chosen experts: 4 of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s. Unpacking takes 13
+// instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. Every row of the token has an
+// expert of its own, so that nothing is sorted.
+//
+// A block's factor multiplies a sum, and no weight. Of a step each thread of a quad has a block of 32 columns of its
+// own, so that one tensor-core instruction adds up parts of four blocks. But its second matrix has eight columns and x
+// is one. So column 2q is the x of thread q's block and zeros elsewhere, and the sums of columns 2q and 2q + 1 are
+// those which thread q gets. The first matrix is the gates' rows and the ups', both for column 2q; of down it is rows
+// of two experts, the one for 2q and the other for 2q + 1, which have x of their own.
+//
+// Weights enter the product as unpack_raw() makes them, 2^-126 of what they are, and x times 2^60: neither rounds, for
+// |x| below 2^67. Sums of products below 2^-83 of what they are vanish in float32.
+//
+// x lies in the order in which threads multiply it (place_of()), and is written so for down by gate and up.
+#pragma once
+
+#include "tessera/ops/cuda/tensor_core.cuh"
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kTokenColumns = 8;              // of y, that a warp has rows of
+inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of a warp at a time: a block to a thread of a quad
+inline constexpr float kTokenScaleOfX = 0x1p60F;
+inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
+
+// Columns in whole steps.
+constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
+
+// Where eight columns lie, counted in eights: of a step first the first eight of each of its four blocks.
+__device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
+
+// A thread's block of a step; `x` begins with the step.
+__device__ inline void load_block(const uint4* x, uint4 (&columns)[4]) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) columns[j] = x[j * 4 + static_cast<int>(threadIdx.x) % 4];
+}
+
+// A thread's blocks of two rows.
+struct TwoBlocks {
+  uint4 low;
+  uint4 high;
+  unsigned low_scale;
+  unsigned high_scale;
+};
+
+// low_sum += weights · x in the thread's even column of the second matrix, and high_sum += those of the high row, in
+// the odd column where kOdd. Of x the thread has what it contributes to its column, in pairs.
+template <class T, bool kOdd>
+__device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
+  const uint4& a = blocks.low;
+  const uint4& b = blocks.high;
+  const std::uint32_t words[2][4] = {{a.x, a.y, a.z, a.w}, {b.x, b.y, b.z, b.w}};
+  float sum[2][4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t w[2][4];
+    unpack_raw(words[0][i], w[0]);
+    unpack_raw(words[1][i], w[1]);
+    multiply_tile<T>(sum[i / 2], {w[0][0], w[1][0], w[0][1], w[1][1]}, x[i].x, x[i].y);
+    multiply_tile<T>(sum[i / 2], {w[0][2], w[1][2], w[0][3], w[1][3]}, x[i].z, x[i].w);
+  }
+  // 2^(scale - 127), infinity for 255.
+  const auto factor = [](unsigned scale) { return __uint_as_float(max(scale << 23, 0x00400000u)); };
+  constexpr int kHigh = kOdd ? 3 : 2;
+  low_sum += factor(blocks.low_scale) * (sum[0][0] + sum[1][0]);
+  high_sum += factor(blocks.high_scale) * (sum[0][kHigh] + sum[1][kHigh]);
+}
+
+// What the quad's threads have of a sum.
+__device__ inline float sum_of_quad(float sum) {
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
+// Of all parts of it. A factor of 255 makes it NaN: it left infinity, which sums that float32 holds do not reach for
+// |x| below 2^67.
+__device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
+
+__device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }
+
+}  // namespace tessera::cuda::moe

@@ -1,0 +1,187 @@
+// moe_experts of one token whose weights have 4 bits: down and the sum over the token's experts (moe_one_token.cuh).
+//
+// A block has 8 columns of y of all experts; a warp has those of two experts, in every so-manieth step of k, and so
+// works alone until its end. Half of its weights are on their way before gate and up has ended: each thread's own,
+// through shared memory, for registers would not hold so many.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/moe/moe_one_token.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kTokenDownAhead = 3;  // steps on their way
+inline constexpr int kTokenDownWarps = 8;  // of a block
+inline constexpr int kTokenMostExperts = 2 * kTokenDownWarps;
+
+// Shared memory of a warp's walk: steps on their way, and the factors of its rows of k columns.
+constexpr std::int64_t walk_bytes(std::int64_t k) {
+  return std::int64_t{kTokenDownAhead} * 2 * kWarp * 16 + k / kPackedBlock * 16;
+}
+
+// 8 bytes, both addresses aligned to as many.
+__device__ inline void copy_eight_async(void* to, const void* from) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
+}
+
+// A warp's walk along sixteen weight rows: two of each thread, of which it has one block in each step.
+template <class T>
+class PackedWalk {
+ public:
+  // Rows low … low + 7 and high … high + 7, as the stack counts them; multiples of 8. The warp's steps are first,
+  // first + stride, … `shared`: walk_bytes(k).
+  __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
+                        unsigned char* shared)
+      : blocks_(p.k / kPackedBlock),
+        next_(first * 4 + lane() % 4),
+        block_(next_),
+        stride_(stride * 4),
+        packed_{row_of(p, low), row_of(p, high)},
+        words_(reinterpret_cast<uint4*>(shared) + lane()),
+        scales_(shared + kTokenDownAhead * kSlot * sizeof(uint4)) {
+    if (first * 4 < blocks_) {
+      for (int i = lane(); i < blocks_; i += kWarp) {
+        copy_eight_async(scales_ + i * 8, p.scales + low * blocks_ + i * 8);
+        copy_eight_async(scales_ + (blocks_ + i) * 8, p.scales + high * blocks_ + i * 8);
+      }
+    }
+    scales_ += lane() / 4 * blocks_;
+  }
+
+  // Asks for the next step; zeros past the end. It is the caller who ends a group of copies.
+  __device__ void load(int slot) {
+    const bool real = next_ < blocks_;
+    copy_async(words_ + slot * kSlot, packed_[0] + next_, real);
+    copy_async(words_ + slot * kSlot + kWarp, packed_[1] + next_, real);
+    next_ += stride_;
+  }
+
+  // The thread's blocks of the next step, whose copies have ended.
+  __device__ TwoBlocks blocks(int slot) {
+    const int block = min(block_, blocks_ - 1);
+    block_ += stride_;
+    return {.low = words_[slot * kSlot],
+            .high = words_[slot * kSlot + kWarp],
+            .low_scale = scales_[block],
+            .high_scale = scales_[block + 8 * blocks_]};
+  }
+
+ private:
+  static constexpr int kSlot = 2 * kWarp;
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+  __device__ static const uint4* row_of(const Matmul<T>& p, std::int64_t first) {
+    return reinterpret_cast<const uint4*>(p.packed + (first + lane() / 4) * p.k / 2);
+  }
+
+  int blocks_;
+  int next_;
+  int block_;
+  int stride_;
+  const uint4* packed_[2];
+  uint4* words_;
+  unsigned char* scales_;
+};
+
+// Dynamic shared memory of token_down().
+constexpr std::int64_t token_down_bytes(std::int64_t k) {
+  return kTokenDownWarps * (walk_bytes(k) + kTokenDownAhead * kWarp * 16);
+}
+
+// Grid: n / 8. x: [top_k, token_columns(k)] of token_gate_up(). y: [n]. T has 16 bits; k is a multiple of 32 and n of
+// 8, top_k is at most kTokenMostExperts.
+template <class T>
+__global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
+    token_down(const Matmul<T> p, const std::int32_t* ids, const float* factors) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ float sums[kTokenDownWarps][2][kTokenColumns];
+  __shared__ float parts[kTokenDownWarps * kWarp];
+  let_next_begin();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarp;
+  const int first = static_cast<int>(blockIdx.x) * kTokenColumns;
+  const int couples = (p.top_k + 1) / 2;  // of experts
+  const int stride = kTokenDownWarps / couples;
+  const int couple = thread / kWarp % couples;
+  const int steps = static_cast<int>(token_columns(p.k)) / kTokenStep;
+  // What the router chose was there before gate and up let this kernel begin.
+  const auto expert_of = [&](int pair) {
+    const int id = pair < p.top_k ? __ldcg(ids + pair) : -1;
+    return is_expert(id, p.experts) ? id : -1;
+  };
+  const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
+  // Beside a missing expert its partner's rows are multiplied twice, which reads nothing more. A couple without experts
+  // has no steps, and nor has a warp for which none is left: they begin past the end and load nothing.
+  const int present = max(chosen[0], chosen[1]);
+  const int own_step = thread / kWarp / couples;
+  const int first_step = own_step < stride && present >= 0 ? own_step : steps;
+  const auto row_of = [&](int expert) {
+    return static_cast<std::int64_t>(max(expert >= 0 ? expert : present, 0)) * p.w_rows + first;
+  };
+  unsigned char* const own = shared + thread / kWarp * walk_bytes(p.k);
+  PackedWalk<T> weights(p, row_of(chosen[0]), row_of(chosen[1]), first_step, stride, own);
+#pragma unroll
+  for (int i = 0; i < kTokenDownAhead; ++i) weights.load(i);
+  commit_copies();
+  // A thread ends with a column of one expert.
+  const int own_pair = thread / kTokenColumns;
+  const int own_column = thread % kTokenColumns;
+  const int own_expert = expert_of(own_pair);
+  float factor = 0;
+  float bias = 0;
+  if (own_expert >= 0) {
+    factor = __ldcg(factors + own_pair);
+    if (p.bias != nullptr)
+      bias = to_float(p.bias[static_cast<std::int64_t>(own_expert) * p.w_rows + first + own_column]);
+  }
+  wait_for_previous();
+
+  // A warp copies both rows' columns of a step at once. Of blocks past the end nobody wrote columns.
+  auto* const x =
+      reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
+  const auto* const from =
+      reinterpret_cast<const uint4*>(p.x + min(couple * 2 + lane / 16, p.top_k - 1) * token_columns(p.k)) + lane % 16;
+  const auto load_x = [&](int step, int slot) {
+    copy_async(x + slot * kWarp + lane, from + step * (kTokenStep / 8), step * 4 + lane % 4 < p.k / kPackedBlock);
+  };
+#pragma unroll
+  for (int i = 0; i < kTokenDownAhead; ++i) {
+    load_x(first_step + i * stride, i);
+    commit_copies();
+  }
+  float sum[2] = {};
+  uint4 columns[4] = {};
+  int slot = 0;
+  for (int step = first_step; step < steps; step += stride) {
+    wait_for_copies<kTokenDownAhead - 1>();
+    __syncwarp();  // of what other lanes asked for
+    if (lane / 8 == lane % 4) load_block(x + slot * kWarp + lane / 4 % 2 * 16, columns);
+    multiply_blocks<T, true>(weights.blocks(slot), columns, sum[0], sum[1]);
+    __syncwarp();  // before other lanes overwrite the slot
+    weights.load(slot);
+    load_x(step + kTokenDownAhead * stride, slot);
+    commit_copies();
+    if (++slot == kTokenDownAhead) slot = 0;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    sum[i] = sum_of_quad(sum[i]);
+    if (lane % 4 == 0) sums[thread / kWarp][i][lane / 4] = sum[i];
+  }
+  __syncthreads();
+  float part = 0;
+  if (own_expert >= 0) {
+    for (int s = 0; s < stride; ++s) part += sums[s * couples + own_pair / 2][own_pair % 2][own_column];
+    part = factor * rounded<T>(whole_sum(part) + bias);
+  }
+  parts[thread] = part;
+  __syncthreads();
+  if (thread < kTokenColumns) {
+    float y = 0;
+    for (int k = 0; k < p.top_k; ++k) y += parts[k * kTokenColumns + thread];
+    p.y[first + thread] = from_float<T>(y);
+  }
+}
+
+}  // namespace tessera::cuda::moe

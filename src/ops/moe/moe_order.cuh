@@ -1,0 +1,124 @@
+// The first step of moe_experts' ways by tiles: the order of experts, the list of tiles, and rows of x in that order.
+//
+// Each block counts all pairs, those of the tokens before its own apart, and so knows where its pairs go: blocks need
+// not wait for each other. Where rows are copied, one behind the other as the copy engine wants them, they are the
+// floor: T · top_k rows are written, and read again by the matmul.
+#pragma once
+
+#include <algorithm>
+
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+#include "tessera/ops/moe/moe_route.h"
+#include "tessera/ops/moe/moe_scratch.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kOrderThreads = 1024;
+static_assert(kMaxExperts <= kOrderThreads);
+
+// What becomes of the rows of x: each place is told its token, in order.row, or they are copied, as they are or in the
+// order of columns that moe_hopper_packed.cuh wants.
+enum class RowsOfX { kListed, kCopied, kPaired };
+
+// x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
+// rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Experts with larger
+// tiles come first in the list: blocks that take every so-manieth tile then have about the same to do. The order of an
+// expert's pairs of one block follows the order of atomics; it changes no bit, because no sum goes over rows and every
+// pair knows its place.
+template <RowsOfX kRows>
+static __global__ void __launch_bounds__(kOrderThreads)
+    order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
+               int row_step, Order order, uint4* rows) {
+  __shared__ int before[kMaxExperts];     // of the block's own pairs; then the next row of the expert
+  __shared__ int after[kMaxExperts];      // the other pairs
+  __shared__ int2 tiles_of[kMaxExperts];  // rows of a tile, tiles
+  __shared__ int2 scratch[kOrderThreads / kWarp];
+  constexpr int kAtOnce = 8;  // loads
+  let_next_begin();
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int blocks = static_cast<int>(gridDim.x);
+  const int each = (tokens + blocks - 1) / blocks;
+  const int begin = min(tokens, static_cast<int>(blockIdx.x) * each);
+  const int end = min(tokens, begin + each);
+  const int pairs = tokens * top_k;
+  const auto is_expert = [&](int id) { return id >= 0 && id < experts; };
+  if (thread < kMaxExperts) before[thread] = after[thread] = 0;
+  __syncthreads();
+  for (int base = thread; base < pairs; base += kAtOnce * kOrderThreads) {
+    int id[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int pair = base + i * kOrderThreads;
+      id[i] = pair < pairs ? ids[pair] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (is_expert(id[i])) atomicAdd(base + i * kOrderThreads < begin * top_k ? &before[id[i]] : &after[id[i]], 1);
+  }
+  __syncthreads();
+
+  const int count = thread < experts ? before[thread] + after[thread] : 0;
+  const int tiles = (count + most_rows - 1) / most_rows;
+  const int2 sum = sum_before(make_int2(count, tiles), scratch);
+  if (blockIdx.x == 0) {
+    const int share = tiles == 0 ? 0 : (count + tiles - 1) / tiles;
+    const int of_tile = (share + row_step - 1) / row_step * row_step;
+    if (thread < experts) tiles_of[thread] = make_int2(of_tile, tiles);
+    __syncthreads();
+    int at = 0;
+    for (int e = 0; e < experts && tiles > 0; ++e) {
+      const int2 other = tiles_of[e];
+      if (other.x > of_tile || (other.x == of_tile && e < thread)) at += other.y;
+    }
+    for (int i = 0; i < tiles; ++i)
+      order.tiles[at + i] = {thread, sum.x + i * of_tile, min(of_tile, count - i * of_tile), 0};
+    if (thread == kOrderThreads - 1) *order.num_tiles = sum.y + tiles;
+  }
+  if (thread < experts) before[thread] += sum.x;
+  __syncthreads();
+
+  for (int pair = begin * top_k + thread; pair < end * top_k; pair += kOrderThreads) {
+    const int place = is_expert(ids[pair]) ? atomicAdd(&before[ids[pair]], 1) : -1;
+    order.place[pair] = place;
+    if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
+  }
+  if constexpr (kRows != RowsOfX::kListed) {
+    __syncthreads();                                           // places are read by other threads
+    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : 1;  // that change places among themselves
+    const int across = packs / kPacks;
+    const int items = (end - begin) * across;
+    for (int i = thread; i < items; i += kOrderThreads) {
+      const int token = begin + i / across;
+      const int at = i % across * kPacks;
+      uint4 values[kPacks];
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) values[j] = x[static_cast<std::int64_t>(token) * packs + at + j];
+      if constexpr (kRows == RowsOfX::kPaired) pair_up(values);
+      for (int k = 0; k < top_k; ++k) {
+        const int place = order.place[token * top_k + k];
+        if (place < 0) continue;
+#pragma unroll
+        for (int j = 0; j < kPacks; ++j) rows[static_cast<std::int64_t>(place) * packs + at + j] = values[j];
+      }
+    }
+  }
+}
+
+// Launches it for the tokens from `begin` on, as many as are computed at a time.
+template <RowsOfX kRows>
+void launch_order(const ExpertsProblem& p, std::int64_t begin, int most_rows, int row_step, const Order& order,
+                  std::byte* rows, cudaStream_t stream) {
+  constexpr std::int64_t kCopyingBlocks = 128;  // each counts all pairs: about one to a multiprocessor
+  const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
+  const std::int64_t blocks =
+      kRows == RowsOfX::kListed ? ceil_div(tokens * p.top_k, kOrderThreads) : std::min(tokens, kCopyingBlocks);
+  const auto row_bytes = p.hidden * static_cast<std::int64_t>(ir::dtype_size(p.dtype));
+  launch_early(order_rows<kRows>,
+               LaunchShape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kOrderThreads)}, stream,
+               reinterpret_cast<const uint4*>(p.x + begin * row_bytes), p.ids + begin * p.top_k,
+               static_cast<int>(tokens), static_cast<int>(p.top_k), static_cast<int>(p.experts),
+               static_cast<int>(row_bytes / 16), most_rows, row_step, order, reinterpret_cast<uint4*>(rows));
+}
+
+}  // namespace tessera::cuda::moe

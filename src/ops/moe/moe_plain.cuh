@@ -1,0 +1,87 @@
+// moe_experts' matmuls without tensor cores: float32, sizes that are no multiple of eight, and float16 with weights of
+// 4 bits, which become float32 here. Tiles as in
+// moe_grouped.cuh; the floor is that of float32's products, 67 TFLOP/s on an H200, of which plain tiles of 64 by 64 in
+// shared memory reach about half.
+#pragma once
+
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kPlainRows = 64;        // of x, in a tile
+inline constexpr int kPlainWeightRows = 64;  // 32 of gate and 32 of up
+inline constexpr int kPlainDepth = 16;       // of k, at a time
+
+// A thread has rows 4 · (t / 16) … + 3 and weight rows t % 16, + 16, + 32, + 48 of a tile: of gate and up, two columns
+// and both their sums.
+template <class T, bool kGateUp>
+__global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order order) {
+  __shared__ float x[kPlainDepth][kPlainRows + 1];
+  __shared__ float w[kPlainDepth][kPlainWeightRows + 1];
+  constexpr int kColumns = kGateUp ? kPlainWeightRows / 2 : kPlainWeightRows;
+  let_next_begin();
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int across = (p.n + kColumns - 1) / kColumns;
+  const int tiles = *order.num_tiles * across;
+  for (int t = static_cast<int>(blockIdx.x); t < tiles; t += static_cast<int>(gridDim.x)) {
+    const Tile tile = order.tiles[t / across];
+    const int column = t % across * kColumns;
+    const std::int64_t weights = static_cast<std::int64_t>(tile.expert) * p.w_rows * p.k;
+    float sum[4][4] = {};
+    for (int depth = 0; depth < p.k; depth += kPlainDepth) {
+      for (int i = thread; i < kPlainRows * kPlainDepth; i += kThreads) {
+        const int r = i / kPlainDepth;
+        const int d = i % kPlainDepth;
+        float value = 0;
+        if (r < tile.rows && depth + d < p.k) {
+          const int at = tile.first + r;
+          value = to_float(p.x[static_cast<std::int64_t>(kGateUp ? order.row[at] : at) * p.k + depth + d]);
+        }
+        x[d][r] = value;
+      }
+      for (int i = thread; i < kPlainWeightRows * kPlainDepth; i += kThreads) {
+        const int r = i / kPlainDepth;
+        const int d = i % kPlainDepth;
+        const int c = column + r % kColumns;
+        float value = 0;
+        if (c < p.n && depth + d < p.k) {
+          const std::int64_t at = weights + (static_cast<std::int64_t>(r / kColumns) * p.n + c) * p.k + depth + d;
+          value = p.packed != nullptr ? packed_weight(p, at) : to_float(p.w[at]);
+        }
+        w[d][r] = value;
+      }
+      __syncthreads();
+#pragma unroll
+      for (int d = 0; d < kPlainDepth; ++d) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sum[i][j] += x[d][thread / 16 * 4 + i] * w[d][thread % 16 + 16 * j];
+      }
+      __syncthreads();
+    }
+
+    const T* const bias = p.bias == nullptr ? nullptr : p.bias + static_cast<std::int64_t>(tile.expert) * p.w_rows;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = thread / 16 * 4 + i;
+      if (row >= tile.rows) continue;
+#pragma unroll
+      for (int j = 0; j < (kGateUp ? 2 : 4); ++j) {
+        const int c = column + thread % 16 + 16 * j;
+        if (c >= p.n) continue;
+        float value = sum[i][j];
+        if (bias != nullptr) value += to_float(bias[c]);
+        if constexpr (kGateUp) {
+          float up = sum[i][j + 2];
+          if (bias != nullptr) up += to_float(bias[p.n + c]);
+          value = activate<T>(value, up, p.activation, p.limit);
+        }
+        p.y[static_cast<std::int64_t>(tile.first + row) * p.n + c] = from_float<T>(value);
+      }
+    }
+  }
+}
+
+}  // namespace tessera::cuda::moe

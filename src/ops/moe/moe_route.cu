@@ -1,0 +1,203 @@
+// moe_route on CUDA: a warp takes a row. Lane l holds experts l, l + 32, … as keys in registers, and one pick of the
+// best is two instructions that reduce over the warp.
+//
+// A row is E logits and top_k results: a step's rows are a few hundred KiB at most, so that the kernel's time is the
+// launch and the chain of top_k picks, each about 60 cycles. Rows share nothing, so that bits do not depend on them.
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/moe/moe_route.h"
+
+namespace tessera {
+namespace cuda {
+namespace {
+
+constexpr int kWarps = 4;  // rows of a block
+constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr unsigned kTaken = 0;  // below the key of every number
+
+// Keys are ordered as the numbers are; NaN is the lowest number.
+__device__ unsigned key_of(float x) {
+  const unsigned bits = __float_as_uint(isnan(x) ? -INFINITY : x + 0.0f);  // -0 becomes 0
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The index of the greatest key, the lowest of equals, and takes it. Index i is keys[i / 32] of lane i % 32. At least
+// one key is not taken.
+template <int kPerLane>
+__device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
+  unsigned greatest = keys[0];
+#pragma unroll
+  for (int i = 1; i < kPerLane; ++i) greatest = max(greatest, keys[i]);
+  greatest = __reduce_max_sync(kAllLanes, greatest);
+  unsigned index = ~0u;
+#pragma unroll
+  for (int i = kPerLane - 1; i >= 0; --i)
+    if (keys[i] == greatest) index = static_cast<unsigned>(i * kWarp + lane);
+  index = __reduce_min_sync(kAllLanes, index);
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i)
+    if (index == static_cast<unsigned>(i * kWarp + lane)) keys[i] = kTaken;
+  return static_cast<int>(index);
+}
+
+// The same for keys in shared memory.
+__device__ int take_greatest(unsigned* keys, int count, int lane) {
+  unsigned greatest = kTaken;
+  unsigned index = ~0u;
+  for (int i = lane; i < count; i += kWarp)
+    if (keys[i] > greatest) greatest = keys[i], index = static_cast<unsigned>(i);
+  const unsigned of_all = __reduce_max_sync(kAllLanes, greatest);
+  index = __reduce_min_sync(kAllLanes, greatest == of_all ? index : ~0u);
+  if (lane == 0) keys[index] = kTaken;
+  __syncwarp();
+  return static_cast<int>(index);
+}
+
+// What the experts of a row are chosen by.
+__device__ float choice_of(const RouteProblem& p, const float* scores, int expert) {
+  const float c = p.correction != nullptr ? scores[expert] + p.correction[expert] : scores[expert];
+  return isnan(c) ? -INFINITY : c;
+}
+
+// Takes the experts of all groups but the best ones. `groups`: shared memory for a key each, and then whether it stays.
+template <int kPerLane>
+__device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
+                               int lane) {
+  const int count = static_cast<int>(p.groups);
+  const int size = static_cast<int>(p.experts) / count;
+  for (int g = lane; g < count; g += kWarp) {
+    float first = -INFINITY;
+    float second = -INFINITY;
+    for (int e = g * size; e < (g + 1) * size; ++e) {
+      const float c = choice_of(p, scores, e);
+      second = fmaxf(second, fminf(first, c));
+      first = fmaxf(first, c);
+    }
+    groups[g] = key_of(p.best_two ? first + second : first);
+  }
+  __syncwarp();
+  for (std::int64_t i = 0; i < p.groups_per_token; ++i) (void)take_greatest(groups, count, lane);
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int e = i * kWarp + lane;
+    if (e < p.experts && groups[e / size] != kTaken) keys[i] = kTaken;
+  }
+}
+
+// scores of one row: softmax or sigmoid of the logits, in shared memory.
+template <class T, int kPerLane>
+__device__ void score_row(const RouteProblem& p, const T* logits, float* scores, int lane) {
+  const int experts = static_cast<int>(p.experts);
+  float value[kPerLane];
+  float greatest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int e = i * kWarp + lane;
+    value[i] = e < experts ? to_float(logits[e]) : -INFINITY;
+    greatest = fmaxf(greatest, value[i]);
+  }
+  if (p.sigmoid) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) value[i] = 1.0f / (1.0f + expf(-value[i]));
+  } else {
+    for (int step = kWarp / 2; step > 0; step /= 2)
+      greatest = fmaxf(greatest, __shfl_xor_sync(kAllLanes, greatest, step));
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      value[i] = expf(value[i] - greatest);
+      sum += value[i];
+    }
+    sum = warp_sum(sum);
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) value[i] /= sum;
+  }
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) scores[i * kWarp + lane] = value[i];
+  __syncwarp();
+}
+
+// kPerLane: experts of a lane, 32 · kPerLane >= p.experts.
+template <class T, int kPerLane>
+__global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const RouteProblem p) {
+  __shared__ float all_scores[kWarps][kPerLane * kWarp];
+  __shared__ unsigned all_groups[kWarps][kPerLane * kWarp];
+  let_next_begin();
+  wait_for_previous();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
+  if (row >= p.tokens) return;
+  const int top_k = static_cast<int>(p.top_k);
+  std::int32_t* ids = p.ids + row * top_k;
+  float* weights = p.weights + row * top_k;
+  if (p.slots[row] == 0) {
+    for (int k = lane; k < top_k; k += kWarp) ids[k] = -1, weights[k] = 0.0f;
+    return;
+  }
+
+  float* scores = all_scores[warp];
+  score_row<T, kPerLane>(p, logits + row * p.experts, scores, lane);
+  unsigned keys[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int e = i * kWarp + lane;
+    keys[i] = e < p.experts ? key_of(choice_of(p, scores, e)) : kTaken;
+  }
+  if (p.groups_per_token < p.groups) exclude_groups(p, scores, all_groups[warp], keys, lane);
+
+  // Lane k keeps the results k and k + 32: top_k is 64 at most.
+  int my_id[2] = {};
+  float my_weight[2] = {};
+  float sum = 0;
+  for (int k = 0; k < top_k; ++k) {
+    const int expert = take_greatest(keys, lane);
+    const float weight = scores[expert];
+    sum += weight;
+    if (k == lane) my_id[0] = expert, my_weight[0] = weight;
+    if (k == lane + kWarp) my_id[1] = expert, my_weight[1] = weight;
+  }
+  const float factor = p.normalise ? p.scale / (sum + 1e-20f) : p.scale;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int k = i * kWarp + lane;
+    if (k >= top_k) continue;
+    const int local = my_id[i] - static_cast<int>(p.first_expert);
+    const bool here = local >= 0 && local < p.local_experts;
+    ids[k] = here ? local : -1;
+    weights[k] = here ? my_weight[i] * factor * (p.expert_scale != nullptr ? p.expert_scale[my_id[i]] : 1.0f) : 0.0f;
+  }
+}
+
+template <class T, int kPerLane>
+std::unique_ptr<BoundOp> make_route(const RouteProblem& p, const T* logits) {
+  LaunchShape shape{};
+  if (p.tokens > 0)
+    shape = {.grid = dim3(static_cast<unsigned>(ceil_div(p.tokens, kWarps))), .block = dim3(kWarps * kWarp)};
+  return make_cuda_op("moe_route",
+                      [=](cudaStream_t stream) { launch_early(route<T, kPerLane>, shape, stream, logits, p); });
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace {
+
+static_assert(kMaxExperts <= 32 * cuda::kWarp && kMaxExpertsPerToken <= 2 * cuda::kWarp);
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  return cuda::dispatch_dtype(args.operands[0].dtype, "moe_route", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const RouteProblem p = make_route_problem(args);
+    const T* logits = args.operands[0].as<T>();
+    if (p.experts <= 4 * cuda::kWarp) return cuda::make_route<T, 4>(p, logits);
+    if (p.experts <= 8 * cuda::kWarp) return cuda::make_route<T, 8>(p, logits);
+    return cuda::make_route<T, 32>(p, logits);
+  });
+}
+
+}  // namespace
+
+const KernelDef kMoeRouteCuda{.op = "moe_route", .name = "cuda", .bind = bind};
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// The rows of a decode's experts in groups of few rows (moe_streamed.cuh), from what the router chose.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/moe/moe_experts.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kStreamedWarps = 8;  // of a block, that multiply; a ninth asks for weights
+inline constexpr int kStreamedThreads = (kStreamedWarps + 1) * kWarp;
+inline constexpr int kStreamedPairs = 256;  // of tokens and their experts, at most
+inline constexpr int kStreamedRows = 8;     // of a group
+
+// Rows of one expert: pairs order[first … first + rows).
+struct RowGroup {
+  int expert;
+  int first;
+  int rows;
+};
+
+// Which pairs go to which expert, in shared memory.
+struct RowGroups {
+  std::uint32_t group[kStreamedPairs];  // expert, first and rows in one
+  std::int16_t id[kStreamedPairs];
+  std::uint8_t order[kStreamedPairs];  // pairs, by experts
+  std::uint8_t begin[kStreamedPairs];  // of the expert of this pair, where the pair is its first one
+  int2 scratch[kStreamedWarps + 1];
+  int count;
+
+  __device__ RowGroup at(int i) const {
+    const std::uint32_t g = group[i];
+    return {static_cast<int>(g >> 12), static_cast<int>(g >> 4 & 255u), static_cast<int>(g & 15u)};
+  }
+};
+static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
+
+// By all threads of a block; the list is there when it returns. Experts are in the order in which pairs name them.
+__device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
+  const int pair = static_cast<int>(threadIdx.x);
+  int id = -1;
+  if (pair < pairs) {
+    id = __ldcg(ids + pair);
+    if (id >= experts) id = -1;
+    to.id[pair] = static_cast<std::int16_t>(id);
+  }
+  __syncthreads();
+  int total = 0;
+  int rank = 0;
+  int first = pair;
+  if (id >= 0) {
+    for (int i = pairs - 1; i >= 0; --i) {
+      if (to.id[i] != id) continue;
+      ++total;
+      rank += i < pair ? 1 : 0;
+      first = i;
+    }
+  }
+  const int rows = rank == 0 ? total : 0;
+  const int groups = (rows + kStreamedRows - 1) / kStreamedRows;
+  const int2 before = sum_before(make_int2(rows, groups), to.scratch);
+  if (rows > 0) to.begin[pair] = static_cast<std::uint8_t>(before.x);
+  for (int i = 0; i < groups; ++i) {
+    const int at = i * kStreamedRows;
+    to.group[before.y + i] = static_cast<std::uint32_t>(id) << 12 | static_cast<std::uint32_t>(before.x + at) << 4 |
+                             static_cast<std::uint32_t>(min(kStreamedRows, rows - at));
+  }
+  if (pair == kStreamedThreads - 1) to.count = before.y + groups;
+  __syncthreads();
+  if (id >= 0) to.order[to.begin[first] + rank] = static_cast<std::uint8_t>(pair);
+  __syncthreads();
+}
+
+}  // namespace tessera::cuda::moe

@@ -1,0 +1,10 @@
+#include "tessera/ops/moe/room.h"
+
+#include "tessera/ops/moe/moe_experts.h"
+#include "tessera/ops/moe/moe_route.h"
+
+namespace tessera {
+
+void add_moe(OpList& list) { list.add({&kMoeExperts, &kMoeRoute}, {kMoeExpertsCpu, kMoeRouteCpu}); }
+
+}  // namespace tessera

@@ -1,0 +1,223 @@
+// A thread takes neighbouring channels of up to kTileRows rows, and asks for all that they see before it computes one
+// of them. The slots are written by a launch of their own, because rows of several blocks read one; in a decode step,
+// where each request has one row, its own thread writes it.
+#include "tessera/ops/recurrent/causal_conv.h"
+
+#include <algorithm>
+
+#include "tessera/ops/cuda/cuda_activation.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/recurrent/cuda_state.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+constexpr int kThreads = 128;
+constexpr int kTileRows = 8;
+
+template <class T>
+struct Conv {
+  const T* x;  // [rows, width]
+  const T* w;  // [channels, taps]
+  T* state;    // [slots, taps - 1, channels]
+  T* y;        // [rows, channels]
+  std::int64_t num_rows;
+  std::int64_t width;
+  std::int64_t channels;
+  int taps;
+  int rows_of_block;
+  StateMetadata metadata;
+};
+
+// kTaps 0: a number of taps that is known at run time, up to kMaxConvTaps. Arrays end with the newest row: what stands
+// before the first tap is not used.
+template <class T, int N, int kTaps>
+struct Channels {
+  static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
+  static constexpr int kBefore = kMost - 1;
+  template <int kRows>
+  using Inputs = Pack<T, N>[kBefore + kRows];
+
+  float weights[kMost][N];
+
+  __device__ static int taps(const Conv<T>& c) { return kTaps > 0 ? kTaps : c.taps; }
+  __device__ static int first_tap(const Conv<T>& c) { return kMost - taps(c); }
+
+  __device__ void load_weights(const Conv<T>& c, std::int64_t channel) {
+    if constexpr (kTaps > 0) {
+      Pack<T, N> packs[kTaps];
+#pragma unroll
+      for (int i = 0; i < kTaps; ++i) packs[i] = load_pack<T, N>(c.w + channel * kTaps + i * N);
+#pragma unroll
+      for (int i = 0; i < kTaps * N; ++i) weights[i % kTaps][i / kTaps] = to_float(packs[i / N].at[i % N]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kMost; ++j)
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+          weights[j][i] = j < first_tap(c) ? 0.0f : to_float(c.w[(channel + i) * c.taps + j - first_tap(c)]);
+    }
+  }
+
+  // What `count` rows of a request from `row` on see.
+  template <int kRows>
+  __device__ static void load_inputs(const Conv<T>& c, const StateRequest& request, int row, int count,
+                                     std::int64_t channel, Inputs<kRows>& inputs) {
+#pragma unroll
+    for (int i = 0; i < kBefore + kRows; ++i) {
+      const int at = row - request.first_row + i - kBefore;  // below 0: in the slot, the newest row last
+      inputs[i] = Pack<T, N>{};
+      if (i < first_tap(c) || i - kBefore >= count) continue;
+      if (at >= 0) {
+        inputs[i] = load_pack<T, N>(c.x + (request.first_row + at) * c.width + channel);
+      } else if (!request.anew) {
+        const int kept = taps(c) - 1;
+        inputs[i] = load_pack<T, N>(
+            c.state + (static_cast<std::int64_t>(request.slot) * kept + kept + at) * c.channels + channel);
+      }
+    }
+  }
+
+  template <int kRows>
+  __device__ void convolve(const Conv<T>& c, int row, int count, std::int64_t channel,
+                           const Inputs<kRows>& inputs) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= count) break;
+      float sums[N] = {};
+#pragma unroll
+      for (int j = 0; j < kMost; ++j) {
+        if (j < first_tap(c)) continue;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] = fmaf(weights[j][i], to_float(inputs[r + j].at[i]), sums[i]);
+      }
+      Pack<T, N> out;
+#pragma unroll
+      for (int i = 0; i < N; ++i) out.at[i] = from_float<T>(Silu{}(sums[i]));
+      store_pack(c.y + static_cast<std::int64_t>(row + r) * c.channels + channel, out);
+    }
+  }
+};
+
+__device__ inline std::int64_t first_channel(int elements) {
+  return (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * elements;
+}
+
+// Grid [blocks of rows, blocks of channels].
+template <class T, int N, int kTaps>
+__global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t channel = first_channel(N);
+  const int num_requests = count_requests_on_device(c.metadata, c.num_rows);
+  const int num_rows = c.metadata.lengths.query_starts[num_requests];
+  int row = static_cast<int>(blockIdx.x) * c.rows_of_block;
+  const int end = min(num_rows, row + c.rows_of_block);
+  if (channel >= c.channels || row >= end) return;
+  Channels<T, N, kTaps> channels;
+  channels.load_weights(c, channel);
+  for (int number = request_of_row(c.metadata, num_requests, row); row < end; ++number) {
+    const StateRequest request = state_request(c.metadata, number);
+    const int count = min(end, request.first_row + request.num_rows) - row;
+    typename Channels<T, N, kTaps>::template Inputs<kTileRows> inputs;
+    channels.template load_inputs<kTileRows>(c, request, row, count, channel, inputs);
+    channels.template convolve<kTileRows>(c, row, count, channel, inputs);
+    row += count;
+  }
+}
+
+// The slot's rows move up by the request's new ones. Grid [requests, blocks of channels]; a thread's channels are its
+// own, so that it may read a row of the slot after it wrote an earlier one.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t channel = first_channel(N);
+  const int number = static_cast<int>(blockIdx.x);
+  if (number >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
+  const StateRequest request = state_request(c.metadata, number);
+  if (request.slot == 0) return;
+  const int kept = c.taps - 1;
+  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
+  const std::int64_t end = request.first_row + request.num_rows;
+  for (int i = 0; i < kept; ++i) {
+    const int back = kept - i;  // rows before the request's end
+    Pack<T, N> value{};
+    if (back <= request.num_rows)
+      value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
+    else if (!request.anew)
+      value = load_pack<T, N>(slot + (i + request.num_rows) * c.channels);
+    store_pack(slot + i * c.channels, value);
+  }
+}
+
+// Both for requests of one row each. Grid [rows, blocks of channels].
+template <class T, int N, int kTaps>
+__global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t channel = first_channel(N);
+  const int row = static_cast<int>(blockIdx.x);
+  if (row >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
+  Channels<T, N, kTaps> channels;
+  channels.load_weights(c, channel);
+  const StateRequest request = state_request(c.metadata, row);
+  typename Channels<T, N, kTaps>::template Inputs<1> inputs;
+  channels.template load_inputs<1>(c, request, request.first_row, 1, channel, inputs);
+  channels.template convolve<1>(c, request.first_row, 1, channel, inputs);
+  if (request.slot == 0) return;
+  const int first = channels.first_tap(c) + 1;  // the oldest row falls out
+  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * (channels.taps(c) - 1) * c.channels + channel;
+#pragma unroll
+  for (int i = 1; i < Channels<T, N, kTaps>::kMost; ++i)
+    if (i >= first) store_pack(slot + (i - first) * c.channels, inputs[i]);
+}
+
+template <class T, int N, int kTaps>
+std::unique_ptr<BoundOp> make_conv(Conv<T> c, const ForwardContext& context) {
+  const auto across = static_cast<unsigned>(ceil_div(c.channels, kThreads * N));
+  const auto shape = [&](std::int64_t blocks) {
+    return LaunchShape{.grid = dim3(static_cast<unsigned>(blocks), across), .block = dim3(kThreads)};
+  };
+  if (context.batch_kind == BatchKind::kDecode) {
+    const LaunchShape rows = shape(c.num_rows);
+    return make_cuda_op(
+        "causal_conv", [=](cudaStream_t stream) { launch_early(convolve_decodes<T, N, kTaps>, rows, stream, c); }, 1);
+  }
+  c.rows_of_block = static_cast<int>(std::clamp<std::int64_t>(c.num_rows / 64, 1, kTileRows));
+  const LaunchShape rows = shape(ceil_div(c.num_rows, c.rows_of_block));
+  const LaunchShape requests = shape(std::min(c.num_rows, c.metadata.max_requests));
+  return make_cuda_op("causal_conv", [=](cudaStream_t stream) {
+    launch_early(convolve_rows<T, N, kTaps>, rows, stream, c);
+    launch_early(keep_last_rows<T, N>, requests, stream, c);
+  });
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const StateMetadata metadata = TRY(find_state_plan(args));
+  return dispatch_dtype(args.operands[0].dtype, "causal_conv", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const Conv<T> c{.x = args.operands[0].as<T>(),
+                    .w = args.operands[1].as<T>(),
+                    .state = args.operands[2].as<T>(),
+                    .y = args.results[0].as<T>(),
+                    .num_rows = args.operands[0].dim(0),
+                    .width = args.operands[0].dim(1),
+                    .channels = args.operands[1].dim(0),
+                    .taps = static_cast<int>(args.operands[1].dim(1)),
+                    .rows_of_block = 1,
+                    .metadata = metadata};
+    constexpr int N = kPackSize<T>;
+    if (c.taps == 4 && c.width % N == 0 && c.channels % N == 0) return make_conv<T, N, 4>(c, args.context);
+    return make_conv<T, 1, 0>(c, args.context);
+  });
+}
+
+}  // namespace
+
+const KernelDef kCausalConvCuda{.op = "causal_conv", .name = "cuda", .bind = bind, .planner = &kStatePlanner};
+
+}  // namespace tessera

@@ -1,0 +1,177 @@
+// Catches: a convolution that sees another request's rows, forgets what stood before a forward, reads a slot that
+// belongs to nobody, or keeps the wrong rows in it.
+#include "tessera/ops/recurrent/causal_conv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tessera/ops/recurrent/state_op_test_util.h"
+#include "tessera/ops/rows/row_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+
+constexpr std::int64_t kWidth = 80;  // of a row of x, of which the first channels are convolved
+
+// All rows of a request, those of earlier forwards first.
+std::vector<double> sequence(DType dtype, const StateRequest& request, std::int64_t channels) {
+  return random_tensor(dtype, {request.before + request.rows, channels}, static_cast<std::uint32_t>(100 + request.slot))
+      .values();
+}
+
+// The row's inputs, before position 0 zeros.
+double input(const std::vector<double>& rows, std::int64_t row, std::int64_t channels, std::int64_t c) {
+  return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
+}
+
+void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t channels, std::int64_t taps,
+           BatchKind kind = BatchKind::kExtend) {
+  const std::int64_t rows = rows_of(requests) + 3;  // the last ones are padding
+  HostTensor x = poisoned_tensor(dtype, {rows, kWidth});
+  const HostTensor w = random_tensor(dtype, {channels, taps}, 1);
+  HostTensor state = poisoned_tensor(dtype, {kNumSlots, taps - 1, channels});
+  HostTensor y = poisoned_tensor(dtype, {rows, channels});
+  HostTensor after = state;
+  std::int64_t row = 0;
+  for (const StateRequest& request : requests) {
+    const std::vector<double> all = sequence(dtype, request, channels);
+    for (std::int64_t i = 0; i < taps - 1; ++i)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::int64_t at = (request.slot * (taps - 1) + i) * channels + c;
+        if (request.before > 0) state.set(at, input(all, request.before - taps + 1 + i, channels, c));
+        after.set(at, input(all, request.before + request.rows - taps + 1 + i, channels, c));
+      }
+    for (std::int64_t i = 0; i < request.rows; ++i, ++row)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        x.set(row * kWidth + c, input(all, request.before + i, channels, c));
+        double sum = 0;
+        for (std::int64_t j = 0; j < taps; ++j)
+          sum += w.at(c * taps + j) * input(all, request.before + i - taps + 1 + j, channels, c);
+        y.set(row * channels + c, sum / (1 + std::exp(-sum)));
+      }
+  }
+  StateBench bench("causal_conv");
+  bench.context.batch_kind = kind;
+  bench.plan_requests(requests);
+  const OpOutcome out = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, {{"group", std::int64_t{0}}}, bench.context);
+  expect_close(out.results[0], y.values(), tolerance(dtype, 2), "causal_conv");
+  EXPECT_EQ(out.operands[2].bytes, after.bytes) << "slots";
+}
+
+class CausalConv : public ::testing::TestWithParam<DType> {};
+
+TEST_P(CausalConv, EqualsTheReference) {
+  check(GetParam(), {{.rows = 1}}, 64, 4);
+  check(GetParam(), {{.rows = 5, .before = 2, .slot = 3}, {.rows = 40, .slot = 1}, {.rows = 1, .before = 1, .slot = 7}},
+        48, 4);
+  check(GetParam(),
+        {{.rows = 2, .slot = 4},
+         {.rows = 1, .before = 9, .slot = 11},
+         {.rows = 3, .before = 3, .slot = 2},
+         {.rows = 2, .before = 70, .slot = 5},
+         {.rows = 1, .slot = 8}},
+        80, 4);
+  check(GetParam(), {{.rows = 9, .before = 1, .slot = 2}, {.rows = 1, .before = 20, .slot = 1}}, 7, 2);
+  check(GetParam(), {{.rows = 3, .before = 1, .slot = 2}, {.rows = 300, .before = 20, .slot = 1}}, 33, 8);
+  check(GetParam(), {}, 16, 4);
+}
+
+// One row of each request, in the graphs of decode steps.
+TEST_P(CausalConv, OfDecodesEqualsTheReference) {
+  for (const std::int64_t taps : {4, 2, 8})
+    for (const std::int64_t channels : {80, 33})
+      check(GetParam(),
+            {{.before = 9, .slot = 11}, {.slot = 4}, {.before = 1, .slot = 2}, {.before = 2, .slot = 5}, {.slot = 8}},
+            channels, taps, BatchKind::kDecode);
+  check(GetParam(), {}, 16, 4, BatchKind::kDecode);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, CausalConv, ::testing::ValuesIn(kFloatingDTypes),
+                         [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
+
+// Batches that only warm kernels up have slot 0 for all requests.
+TEST(CausalConvSlots, SlotZeroIsNobodys) {
+  const HostTensor half = random_tensor(DType::kFloat32, {5, kWidth}, 5);
+  HostTensor x = half;
+  x.dims[0] = 10;
+  x.bytes.insert(x.bytes.end(), half.bytes.begin(), half.bytes.end());
+  const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);
+  const HostTensor state = poisoned_tensor(DType::kFloat32, {kNumSlots, 3, kWidth});
+  StateBench bench("causal_conv");
+  bench.plan_requests({{.rows = 5, .slot = 0}, {.rows = 5, .before = 9, .slot = 0}});
+  const OpOutcome out = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, {{"group", std::int64_t{0}}}, bench.context);
+  EXPECT_EQ(out.operands[2].bytes, state.bytes);
+  EXPECT_EQ(slice_rows(out.results[0], 0, 5).bytes, slice_rows(out.results[0], 5, 10).bytes) << "both from zeros";
+  EXPECT_FALSE(std::isnan(out.results[0].at(0)));
+}
+
+// However a request is cut into forwards, its rows have the same bits.
+TEST(CausalConvCuts, ChangeNoBits) {
+  constexpr std::int64_t kRows = 24;
+  const HostTensor x = random_tensor(DType::kFloat32, {kRows, kWidth}, 5);
+  const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);
+  const ir::Attributes group{{"group", std::int64_t{0}}};
+  StateBench bench("causal_conv");
+  bench.plan_requests({{.rows = kRows, .slot = 2}});
+  const HostTensor poisoned = poisoned_tensor(DType::kFloat32, {kNumSlots, 3, kWidth});
+  const OpOutcome whole = run_op(kCausalConv, kCausalConvCpu, {x, w, poisoned}, group, bench.context);
+  for (const std::vector<std::int32_t>& cuts : {std::vector<std::int32_t>{1, 1, 1, 21}, {2, 22}, {23, 1}, {7, 3, 14}}) {
+    HostTensor state = poisoned;
+    std::int32_t done = 0;
+    for (const std::int32_t rows : cuts) {
+      bench.plan_requests({{.rows = rows, .before = done, .slot = 2}});
+      const OpOutcome part =
+          run_op(kCausalConv, kCausalConvCpu, {slice_rows(x, done, done + rows), w, state}, group, bench.context);
+      EXPECT_EQ(part.results[0].bytes, slice_rows(whole.results[0], done, done + rows).bytes) << done;
+      state = part.operands[2];
+      done += rows;
+    }
+    EXPECT_EQ(state.bytes, whole.operands[2].bytes);
+  }
+}
+
+// One recorded graph serves any batch of its rows.
+TEST(CausalConvGraph, ReplaysWithOtherRequests) {
+  const HostTensor x = random_tensor(DType::kFloat32, {12, kWidth}, 5);
+  const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);
+  const HostTensor state = random_tensor(DType::kFloat32, {kNumSlots, 3, kWidth}, 7);
+  const ir::Attributes group{{"group", std::int64_t{0}}};
+  StateBench bench("causal_conv");
+  const auto kernel = kernel_under_test(kCausalConvCpu);
+  ASSERT_TRUE(kernel.ok());
+  const auto recorded = OpCase::create(test_device(), kCausalConv, **kernel, {x, w, state}, group, bench.context);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+  bench.plan_requests({{.rows = 12}});
+  ASSERT_TRUE((*recorded)->record().ok());
+  for (const std::vector<StateRequest>& requests : {std::vector<StateRequest>{{.rows = 1, .before = 4, .slot = 3}},
+                                                    {{.rows = 4, .slot = 2}, {.rows = 8, .before = 1, .slot = 9}},
+                                                    {}}) {
+    bench.plan_requests(requests);
+    ASSERT_TRUE((*recorded)->load({x, w, state}).ok());
+    ASSERT_TRUE((*recorded)->replay().ok());
+    const OpOutcome alone = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, group, bench.context);
+    EXPECT_EQ((*recorded)->results()->front().bytes, alone.results[0].bytes);
+    EXPECT_EQ((*recorded)->operands()->back().bytes, alone.operands[2].bytes);
+  }
+}
+
+TEST(CausalConvShapes, AreChecked) {
+  const ir::Attributes group{{"group", std::int64_t{0}}};
+  const ir::Type x{DType::kFloat32, {ir::Symbol::kTokens, 8}};
+  const ir::Type w{DType::kFloat32, {6, 4}};
+  const ir::Type state{DType::kFloat32, {ir::Symbol::kPages, 3, 6}};
+  EXPECT_EQ(infer_error(kCausalConv, {x, w, state}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, {DType::kFloat32, {9, 4}}, state}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, {DType::kFloat32, {6, 1}}, state}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, {DType::kFloat32, {6, 9}}, state}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, {DType::kBFloat16, {6, 4}}, state}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, w, {DType::kFloat32, {ir::Symbol::kPages, 4, 6}}}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, w, {DType::kBFloat16, {ir::Symbol::kPages, 3, 6}}}, group), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, w, state}, {{"group", std::int64_t{-1}}}), "");
+}
+
+}  // namespace
+}  // namespace tessera::testing

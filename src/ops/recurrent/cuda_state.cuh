@@ -1,0 +1,44 @@
+// What kernels of operators with a state for each sequence read of their plan (state_plan.h), in device memory.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/contract/state_plan.h"
+
+namespace tessera::cuda {
+
+// One request of a forward.
+struct StateRequest {
+  int first_row;
+  int num_rows;
+  int slot;
+  bool anew;  // from zeros
+};
+
+// The number of requests all of whose rows are among the first `rows` of the forward, as count_requests() has it. Read
+// by whole blocks: the loop ends at once but for a defect of the runner.
+__device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
+  int count = *metadata.lengths.num_requests;
+  while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;
+  return count;
+}
+
+__device__ inline StateRequest state_request(const StateMetadata& metadata, int request) {
+  const int first = metadata.lengths.query_starts[request];
+  const int rows = metadata.lengths.query_starts[request + 1] - first;
+  const int slot = metadata.slots[request];
+  return {first, rows, slot, slot == 0 || metadata.lengths.kv_lens[request] == rows};
+}
+
+// The request that the row belongs to. Precondition: row < query_starts[num_requests].
+__device__ inline int request_of_row(const StateMetadata& metadata, int num_requests, int row) {
+  int low = 0;
+  int high = num_requests;  // the request is in [low, high)
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (metadata.lengths.query_starts[middle] <= row ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace tessera::cuda

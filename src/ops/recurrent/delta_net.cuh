@@ -1,0 +1,79 @@
+// What both CUDA forms of the gated delta net share: the operands, and how blocks find their work.
+#pragma once
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/recurrent/cuda_state.cuh"
+#include "tessera/ops/recurrent/gated_delta_net.h"
+
+namespace tessera::delta_net {
+
+using namespace cuda;
+
+struct BlockOperands;
+
+template <class T>
+struct DeltaNet {
+  const T* qkv;          // [rows, 2 · key_heads · key_dim + heads · value_dim]
+  const T* ba;           // [rows, 2 · heads]
+  const float* a_log;    // [heads]
+  const float* dt_bias;  // [heads]
+  float* state;          // [slots, heads, key_dim, value_dim]
+  T* y;                  // [rows, heads · value_dim]
+  std::int64_t num_rows;
+  int key_heads;
+  int heads;
+  int key_dim;
+  int value_dim;
+  int slices;            // of value_dim, each of kSliceColumns or fewer
+  int least_chunk_rows;  // requests of as many rows or more are for the chunked form; INT_MAX: none
+  StateMetadata metadata;
+  // The chunked form takes the forward's chunks, request after request, in windows, each of which has two launches.
+  int first_chunk;          // of the window
+  int window_chunks;        // at most
+  BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
+  float* decays;            // likewise: exp(G_n), written for the first block of each chunk
+
+  __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
+  __device__ const T* query(std::int64_t row, int head) const {
+    return qkv + row * width() + head / (heads / key_heads) * key_dim;
+  }
+  __device__ const T* key(std::int64_t row, int head) const { return query(row, head) + key_heads * key_dim; }
+  __device__ const T* value(std::int64_t row, int head) const {
+    return qkv + row * width() + 2 * key_heads * key_dim + head * value_dim;
+  }
+};
+
+inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values of fewer dimensions with zeros
+inline constexpr int kSliceColumns = 32;  // of a head's values that a block takes: a warp's lanes
+
+// A block's part: neighbouring columns of one value head of one request.
+struct Work {
+  int index;  // of the request
+  StateRequest request;
+  int head;
+  int column;  // the first one
+};
+
+template <class T>
+__device__ inline Work find_work(const DeltaNet<T>& p, int item) {
+  Work work;
+  work.column = item % p.slices * kSliceColumns;
+  work.head = item / p.slices % p.heads;
+  work.index = item / p.slices / p.heads;
+  work.request = state_request(p.metadata, work.index);
+  return work;
+}
+
+struct Gates {
+  float g;
+  float beta;
+};
+template <class T>
+__device__ inline Gates load_gates(const DeltaNet<T>& p, std::int64_t row, int head) {
+  const T* const ba = p.ba + row * 2 * p.heads;
+  const float a = to_float(ba[p.heads + head]) + p.dt_bias[head];
+  const float softplus = a > static_cast<float>(kSoftplusLinear) ? a : log1pf(expf(a));
+  return {-expf(p.a_log[head]) * softplus, 1.0f / (1.0f + expf(-to_float(ba[head])))};
+}
+
+}  // namespace tessera::delta_net

@@ -1,0 +1,280 @@
+// The second kernel of the chunked form of the gated delta net: walks a request's chunks of a window with the state
+// (delta_net_operands.cuh has what the first one leaves). Between two windows the state stands in the request's slot.
+//
+// A block of four warps has one value head and kSliceColumns of its columns, whose part of the state stays in registers
+// in float32: warp w has 32 of the key's dimensions, and in each chunk the rows 16w … 16w + 15. The products' left
+// operands are read by one lane each, which copies them ahead of time to a place of its own in shared memory; the warps
+// meet to exchange the state and u alone, twice a chunk.
+//
+//   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · q_i·k_j) · u
+//   S ← exp(G_n) · S + Σ_j (exp(G_n - G_j) · k_j) ⊗ u_j
+#pragma once
+
+#include "tessera/ops/recurrent/delta_net_operands.cuh"
+
+namespace tessera::delta_net {
+
+inline constexpr int kSliceTiles = kSliceColumns / 16;
+
+// A lane's fragments of a chunk, by their numbers.
+inline constexpr int kCorrections = 0;
+inline constexpr int kQueries = kCorrections + kDimTiles;
+inline constexpr int kProducts = kQueries + kDimTiles;
+inline constexpr int kKeys = kProducts + kBlocks;  // [2, kBlocks]
+inline constexpr int kValues = kKeys + 2 * kBlocks;
+inline constexpr int kFragments = kValues + kSliceTiles;
+
+// kStages: chunks whose operands are in shared memory or on the way there. With one of them a block needs half as much,
+// and the copies of a chunk overlap with the work of other blocks alone.
+template <class T, int kStages>
+struct ChunkMemory {
+  Fragment stages[kStages][kFragments][kChunkThreads];
+  // Rows are 16 bytes longer than their content, so that eight rows at one column lie in different banks.
+  T state[kChunkDim][kSliceColumns + 8];  // at the chunk's begin
+  T changes[kChunk][kSliceColumns + 8];   // u
+};
+
+template <class T, int kStages>
+class Chunks {
+ public:
+  // `before`: chunks of the forward ahead of the request's.
+  __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
+      : p_(p),
+        work_(work),
+        m_(memory),
+        skipped_(max(0, p.first_chunk - before)),
+        chunks_(min(count_parts(work.request.num_rows, kChunk), p.first_chunk + p.window_chunks - before) - skipped_),
+        first_block_((before + skipped_ - p.first_chunk) * kBlocks) {}
+
+  __device__ void run() {
+    if (chunks_ <= 0) return;
+#pragma unroll
+    for (int chunk = 0; chunk < kStages; ++chunk) {
+      fetch_for_state(chunk);
+      fetch_for_changes(chunk);
+    }
+    float decay = decay_of(0);
+    load_state();
+    spread_state();
+    __syncthreads();
+    for (int chunk = 0; chunk < chunks_; ++chunk) {
+      const float next_decay = chunk + 1 < chunks_ ? decay_of(chunk + 1) : 0.0f;
+      const Fragment(&own)[kFragments][kChunkThreads] = m_.stages[chunk % kStages];
+      cuda::wait_for_copies<2 * kStages - 1>();
+      multiply_state(own);
+      __syncthreads();
+      fetch_for_state(chunk + kStages);
+      cuda::wait_for_copies<2 * kStages - 1>();
+      multiply_changes(own, decay);
+      decay = next_decay;
+      spread_state();
+      store_rows((skipped_ + chunk) * kChunk);
+      __syncthreads();
+      fetch_for_changes(chunk + kStages);
+    }
+    cuda::wait_for_copies<0>();
+    store_state();
+  }
+
+ private:
+  __device__ std::int64_t operands_at(int block) const {
+    return static_cast<std::int64_t>(first_block_ + block) * p_.heads + work_.head;
+  }
+  __device__ float decay_of(int chunk) const { return p_.decays[operands_at(chunk * kBlocks)]; }
+  __device__ bool is_column(int column) const { return work_.column + column < p_.value_dim; }
+
+  __device__ int count_blocks(int chunk) const {
+    return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
+  }
+  // The lane's fragment of a chunk; zeros where there is none.
+  __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
+    cuda::copy_async(&m_.stages[chunk % kStages][fragment][threadIdx.x], &from[lane_], real);
+  }
+  // Those that multiply_state() takes.
+  __device__ void fetch_for_state(int chunk) {
+    if (chunk < chunks_) {
+      const bool real = warp_ < count_blocks(chunk);
+      const BlockOperands& own = p_.operands[operands_at(chunk * kBlocks + (real ? warp_ : 0))];
+#pragma unroll
+      for (int t = 0; t < kSliceTiles; ++t) copy(chunk, kValues + t, own.values[work_.column / 16 + t], real);
+#pragma unroll
+      for (int k = 0; k < kDimTiles; ++k) {
+        copy(chunk, kCorrections + k, own.corrections[k], real);
+        copy(chunk, kQueries + k, own.queries[k], real);
+      }
+    }
+    cuda::commit_copies();
+  }
+  // Those that multiply_changes() takes.
+  __device__ void fetch_for_changes(int chunk) {
+    if (chunk < chunks_) {
+      const int blocks = count_blocks(chunk);
+#pragma unroll
+      for (int k = 0; k < kBlocks; ++k) {
+        const bool real = k < blocks;
+        const BlockOperands& block = p_.operands[operands_at(chunk * kBlocks + (real ? k : 0))];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) copy(chunk, kKeys + m * kBlocks + k, block.keys[warp_ * 2 + m], real);
+      }
+      const bool real = warp_ < blocks;
+      const BlockOperands& own = p_.operands[operands_at(chunk * kBlocks + (real ? warp_ : 0))];
+#pragma unroll
+      for (int k = 0; k < kBlocks; ++k)
+        if (k <= warp_) copy(chunk, kProducts + k, own.products[k], real);
+    }
+    cuda::commit_copies();
+  }
+
+  // Calls f(two neighbouring columns' values, key's dimension, first of the columns) for the lane's part of the state.
+  template <class F>
+  __device__ void for_state(F&& f) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m)
+#pragma unroll
+      for (int n = 0; n < kSliceColumns / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          f(state_[m][n][i], state_[m][n][i + 1], warp_ * 32 + m * 16 + row_ + i * 4, n * 8 + column_);
+  }
+  __device__ float2* state_at(int key, int column) const {
+    const std::int64_t head = static_cast<std::int64_t>(work_.request.slot) * p_.heads + work_.head;
+    return reinterpret_cast<float2*>(p_.state + (head * p_.key_dim + key) * p_.value_dim + work_.column + column);
+  }
+  __device__ void load_state() {
+    const bool anew = work_.request.slot == 0 || (work_.request.anew && skipped_ == 0);
+    for_state([&](float& first, float& second, int key, int column) {
+      const bool kept = !anew && key < p_.key_dim && is_column(column);
+      const float2 pair = kept ? *state_at(key, column) : float2{0.0f, 0.0f};
+      first = pair.x;
+      second = pair.y;
+    });
+  }
+  __device__ void store_state() {
+    if (work_.request.slot == 0) return;
+    for_state([&](float first, float second, int key, int column) {
+      if (key < p_.key_dim && is_column(column)) *state_at(key, column) = {first, second};
+    });
+  }
+  __device__ void spread_state() {
+    for_state([&](float first, float second, int key, int column) {
+      *reinterpret_cast<std::uint32_t*>(&m_.state[key][column]) = cuda::pack_two<T>(first, second);
+    });
+  }
+
+  // u of the warp's rows, for all warps, and their products of queries with the state.
+  __device__ void multiply_state(const Fragment (&own)[kFragments][kChunkThreads]) {
+    float changes[kSliceColumns / 8][4];
+#pragma unroll
+    for (int t = 0; t < kSliceTiles; ++t) {
+      std::uint32_t value[4];
+      spread(own[kValues + t][threadIdx.x], value);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = cuda::unpack_two<T>(value[i]);
+        changes[2 * t + i / 2][i % 2 * 2] = pair.x;
+        changes[2 * t + i / 2][i % 2 * 2 + 1] = pair.y;
+        out_[2 * t + i / 2][i % 2 * 2] = 0.0f;
+        out_[2 * t + i / 2][i % 2 * 2 + 1] = 0.0f;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kDimTiles; ++k) {
+      std::uint32_t correction[4];
+      std::uint32_t query[4];
+      spread(own[kCorrections + k][threadIdx.x], correction);
+      spread(own[kQueries + k][threadIdx.x], query);
+#pragma unroll
+      for (int t = 0; t < kSliceTiles; ++t) {
+        std::uint32_t b[4];
+        cuda::load_matrices<true>(b, &m_.state[k * 16 + lane_ % 16][t * 16 + lane_ / 16 * 8]);
+        cuda::multiply_tile<T>(changes[2 * t], correction, b[0], b[1]);
+        cuda::multiply_tile<T>(changes[2 * t + 1], correction, b[2], b[3]);
+        cuda::multiply_tile<T>(out_[2 * t], query, b[0], b[1]);
+        cuda::multiply_tile<T>(out_[2 * t + 1], query, b[2], b[3]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kSliceColumns / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2)
+        *reinterpret_cast<std::uint32_t*>(&m_.changes[warp_ * kBlockRows + row_ + i * 4][n * 8 + column_]) =
+            cuda::pack_two<T>(changes[n][i], changes[n][i + 1]);
+  }
+
+  // What u adds to the warp's rows of the output and to its part of the state.
+  __device__ void multiply_changes(const Fragment (&own)[kFragments][kChunkThreads], float decay) {
+    for_state([&](float& first, float& second, int, int) {
+      first *= decay;
+      second *= decay;
+    });
+#pragma unroll
+    for (int k = 0; k < kBlocks; ++k) {
+      std::uint32_t b[kSliceTiles][4];
+#pragma unroll
+      for (int t = 0; t < kSliceTiles; ++t)
+        cuda::load_matrices<true>(b[t], &m_.changes[k * 16 + lane_ % 16][t * 16 + lane_ / 16 * 8]);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        std::uint32_t key[4];
+        spread(own[kKeys + m * kBlocks + k][threadIdx.x], key);
+#pragma unroll
+        for (int t = 0; t < kSliceTiles; ++t) {
+          cuda::multiply_tile<T>(state_[m][2 * t], key, b[t][0], b[t][1]);
+          cuda::multiply_tile<T>(state_[m][2 * t + 1], key, b[t][2], b[t][3]);
+        }
+      }
+      if (k > warp_) continue;  // above the diagonal
+      std::uint32_t product[4];
+      spread(own[kProducts + k][threadIdx.x], product);
+#pragma unroll
+      for (int t = 0; t < kSliceTiles; ++t) {
+        cuda::multiply_tile<T>(out_[2 * t], product, b[t][0], b[t][1]);
+        cuda::multiply_tile<T>(out_[2 * t + 1], product, b[t][2], b[t][3]);
+      }
+    }
+  }
+
+  __device__ void store_rows(int done) {
+#pragma unroll
+    for (int n = 0; n < kSliceColumns / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const int row = done + warp_ * kBlockRows + row_ + i * 4;
+        const int column = n * 8 + column_;
+        if (row >= work_.request.num_rows || !is_column(column)) continue;
+        T* const y = p_.y + static_cast<std::int64_t>(work_.request.first_row + row) * p_.heads * p_.value_dim;
+        *reinterpret_cast<std::uint32_t*>(y + work_.head * p_.value_dim + work_.column + column) =
+            cuda::pack_two<T>(out_[n][i], out_[n][i + 1]);
+      }
+  }
+
+  const DeltaNet<T>& p_;
+  const Work& work_;
+  ChunkMemory<T, kStages>& m_;
+  const int skipped_;      // chunks of the request in the windows before
+  const int chunks_;       // in this one
+  const int first_block_;  // in the workspace
+  const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
+  const int row_ = lane_ / 4;  // of a tile of sums: this one and row_ + 8
+  const int column_ = lane_ % 4 * 2;
+  float state_[2][kSliceColumns / 8][4];  // the warp's dimensions 16m …, columns 8n …
+  float out_[kSliceColumns / 8][4];       // of the warp's rows
+};
+
+// A block takes every gridDim.x-th part. Requests of fewer rows are the recurrent kernel's.
+template <class T, int kStages>
+__global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  auto& memory = *reinterpret_cast<ChunkMemory<T, kStages>*>(shared);
+  let_next_begin();
+  wait_for_previous();
+  const int items = count_requests_on_device(p.metadata, p.num_rows) * p.heads * p.slices;
+  for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
+    const Work work = find_work(p, item);
+    if (work.request.num_rows < p.least_chunk_rows) continue;
+    Chunks<T, kStages>(p, work, count_chunks_before(p, work.index), memory).run();
+  }
+}
+
+}  // namespace tessera::delta_net

@@ -1,0 +1,247 @@
+// The gated delta net on CUDA. Requests of few rows, all requests of deterministic forwards, and heads that the chunked
+// form does not take are computed row by row by a kernel that is bound by reading and writing the state once; the
+// others by chunks, on tensor cores, a window of them after the other: delta_net_prepare.cuh for all chunks of it at
+// once, then delta_net_chunks.cuh from chunk to chunk. The launches depend on the bucket alone: blocks find their
+// requests in the plan's memory when they run, and each takes every gridDim.x-th part of the work.
+#include "tessera/ops/recurrent/gated_delta_net.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/recurrent/delta_net_chunks.cuh"
+#include "tessera/ops/recurrent/delta_net_prepare.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace delta_net;
+
+constexpr int kRowWarps = 4;  // of a block, over the key's dimensions; lanes have a column each
+constexpr int kRowThreads = kRowWarps * kWarp;
+constexpr int kLeastChunkRows = 16;
+
+// Sums of one value a thread over the warps: each lane has its column's.
+__device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], int warp, int lane) {
+  scratch[warp][lane] = x;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < kRowWarps; ++w) sum += scratch[w][lane];
+  return sum;
+}
+
+// kHeld: dimensions of the key that a thread has, of its column: those of its warp, warp + kRowWarps, …
+template <class T, int kHeld>
+__global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
+  __shared__ float queries[kHeld * kRowWarps];
+  __shared__ float keys[kHeld * kRowWarps];
+  __shared__ float found_parts[kRowWarps][kWarp];
+  __shared__ float out_parts[kRowWarps][kWarp];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  let_next_begin();
+  const int items = count_requests_on_device(p.metadata, p.num_rows) * p.heads * p.slices;
+  bool waited = false;
+  for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
+    const Work work = find_work(p, item);
+    if (work.request.num_rows >= p.least_chunk_rows) continue;
+    const int column = work.column + lane;
+    const bool real = column < p.value_dim;
+    const std::int64_t head = static_cast<std::int64_t>(work.request.slot) * p.heads + work.head;
+    float* const slot = p.state + head * p.key_dim * p.value_dim + column;
+    // Earlier forwards wrote the state: it may be read before the kernel ahead of this one has ended.
+    float state[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int key = i * kRowWarps + warp;
+      const bool kept = real && !work.request.anew && key < p.key_dim;
+      state[i] = kept ? slot[static_cast<std::int64_t>(key) * p.value_dim] : 0.0f;
+    }
+    if (!waited) wait_for_previous();
+    waited = true;
+
+    for (int r = 0; r < work.request.num_rows; ++r) {
+      const std::int64_t row = work.request.first_row + r;
+      if (warp < 2) {  // one warp has the row's query, one its key
+        const T* const from = warp == 0 ? p.query(row, work.head) : p.key(row, work.head);
+        float* const to = warp == 0 ? queries : keys;
+        float values[kHeld * kRowWarps / kWarp];
+        float squares = 0;
+#pragma unroll
+        for (int j = 0; j < kHeld * kRowWarps / kWarp; ++j) {
+          const int i = j * kWarp + lane;
+          values[j] = i < p.key_dim ? to_float(from[i]) : 0.0f;
+          squares = fmaf(values[j], values[j], squares);
+        }
+        const float length = sqrtf(warp_sum(squares) + kDeltaNormEps);
+        const float factor = (warp == 0 ? rsqrtf(static_cast<float>(p.key_dim)) : 1.0f) / length;
+#pragma unroll
+        for (int j = 0; j < kHeld * kRowWarps / kWarp; ++j) to[j * kWarp + lane] = values[j] * factor;
+      }
+      const Gates gates = load_gates(p, row, work.head);
+      const float decay = expf(gates.g);
+      const float value = real ? to_float(p.value(row, work.head)[column]) : 0.0f;
+      __syncthreads();
+      float found = 0;
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) found = fmaf(keys[i * kRowWarps + warp], state[i], found);
+      const float change = gates.beta * (value - decay * column_sum(found, found_parts, warp, lane));
+      float out = 0;
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        state[i] = fmaf(decay, state[i], keys[i * kRowWarps + warp] * change);
+        out = fmaf(queries[i * kRowWarps + warp], state[i], out);
+      }
+      // The barrier inside is also the one after which the row's keys and queries may be overwritten.
+      out = column_sum(out, out_parts, warp, lane);
+      if (warp == 0 && real)
+        p.y[row * p.heads * p.value_dim + static_cast<std::int64_t>(work.head) * p.value_dim + column] =
+            from_float<T>(out);
+    }
+
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int key = i * kRowWarps + warp;
+      if (real && work.request.slot != 0 && key < p.key_dim)
+        slot[static_cast<std::int64_t>(key) * p.value_dim] = state[i];
+    }
+  }
+  if (!waited) wait_for_previous();
+}
+
+// Blocks of a launch over up to `items` parts of the work: what the device runs at once, or fewer.
+Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
+                               const Device& device) {
+  const int resident = TRY(blocks_per_multiprocessor(kernel, threads, shared_bytes, "gated_delta_net"));
+  const std::int64_t most = static_cast<std::int64_t>(resident) * std::max(1, device.properties().threads);
+  return LaunchShape{.grid = dim3(static_cast<unsigned>(std::min(items, most))),
+                     .block = dim3(static_cast<unsigned>(threads))};
+}
+
+template <class T, int kHeld>
+Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
+  const LaunchShape shape =
+      TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, kHeld>), kRowThreads, 0, items, args.device));
+  return make_cuda_op("gated_delta_net",
+                      [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
+}
+
+// Of what a window's chunks leave between the two kernels.
+constexpr std::int64_t kWindowBytes = 128 << 20;
+
+// What the chunked form takes of a forward of the bucket's rows.
+struct ChunkedForm {
+  bool serves = false;      // else all rows are the recurrent kernel's
+  std::int64_t chunks = 0;  // the most that a forward has
+  std::int64_t window = 0;  // of them at a time
+  std::int64_t heads = 0;
+
+  std::int64_t blocks() const { return window * kBlocks * heads; }
+  std::size_t operand_bytes() const { return static_cast<std::size_t>(blocks()) * sizeof(BlockOperands); }
+  std::size_t decay_bytes() const { return static_cast<std::size_t>(blocks()) * sizeof(float); }
+};
+
+ChunkedForm chunked_form(const BindArgs& args) {
+  const TensorView& state = args.operands[4];
+  const std::int64_t rows = args.operands[0].dim(0);
+  const auto takes = [](std::int64_t dim) { return dim <= kChunkDim && dim % kPack == 0; };
+  ChunkedForm form{.serves = args.operands[0].dtype != ir::DType::kFloat32 && !args.context.limits.deterministic &&
+                             args.context.batch_kind == BatchKind::kExtend && rows >= kLeastChunkRows &&
+                             takes(state.dim(2)) && takes(state.dim(3)),
+                   .heads = state.dim(1)};
+  if (!form.serves) return form;
+  // Each request's last chunk may have a single row.
+  const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
+  form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
+  const std::int64_t chunk_bytes = kBlocks * form.heads * static_cast<std::int64_t>(sizeof(BlockOperands));
+  form.window = std::clamp<std::int64_t>(kWindowBytes / chunk_bytes, 1, form.chunks);
+  return form;
+}
+
+// All kernels: requests of few rows, then the others.
+template <class T, int kStages>
+Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> p, const ChunkedForm& form,
+                                              std::int64_t items) {
+  p.least_chunk_rows = kLeastChunkRows;
+  p.window_chunks = static_cast<int>(form.window);
+  p.operands = reinterpret_cast<BlockOperands*>(args.workspace.raw());
+  p.decays = reinterpret_cast<float*>(args.workspace.raw() + form.operand_bytes());
+  constexpr std::size_t kPrepareBytes = sizeof(PrepareMemory<T>);
+  constexpr std::size_t kChunkBytes = sizeof(ChunkMemory<T, kStages>);
+  const LaunchShape rows_shape =
+      TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, 32>), kRowThreads, 0, items, args.device));
+  const LaunchShape prepare_shape = TRY(work_shape(reinterpret_cast<const void*>(prepare_chunks<T>), kChunkThreads,
+                                                   kPrepareBytes, form.window * form.heads, args.device));
+  const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
+                                                 kChunkBytes, items, args.device));
+  return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
+    launch_early(run_rows<T, 32>, rows_shape, stream, p);
+    for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
+      launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
+      launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
+    }
+  });
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMetadata& metadata) {
+  const TensorView& state = args.operands[4];
+  DeltaNet<T> p{.qkv = args.operands[0].as<T>(),
+                .ba = args.operands[1].as<T>(),
+                .a_log = args.operands[2].as<float>(),
+                .dt_bias = args.operands[3].as<float>(),
+                .state = state.as<float>(),
+                .y = args.results[0].as<T>(),
+                .num_rows = args.operands[0].dim(0),
+                .key_heads = static_cast<int>(args.node.attribute_or("key_heads", std::int64_t{1})),
+                .heads = static_cast<int>(state.dim(1)),
+                .key_dim = static_cast<int>(state.dim(2)),
+                .value_dim = static_cast<int>(state.dim(3)),
+                .slices = static_cast<int>(ceil_div(state.dim(3), kSliceColumns)),
+                .least_chunk_rows = INT_MAX,
+                .metadata = metadata,
+                .first_chunk = 0,
+                .window_chunks = 0,
+                .operands = nullptr,
+                .decays = nullptr};
+  const std::int64_t items = std::min(p.num_rows, metadata.max_requests) * p.heads * p.slices;
+  if constexpr (!std::is_same_v<T, float>) {
+    const ChunkedForm form = chunked_form(args);
+    if (form.serves) {
+      // Where all blocks of one request run side by side, each has a multiprocessor for itself; else two share one.
+      const bool alone = p.heads * p.slices <= args.device.properties().threads &&
+                         TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
+      return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);
+    }
+  }
+  if (p.key_dim <= 128) return bind_rows_kernel<T, 32>(args, p, items);
+  if (p.key_dim <= 256) return bind_rows_kernel<T, 64>(args, p, items);
+  return unimplemented("gated_delta_net takes keys of up to 256 dimensions, not " + std::to_string(p.key_dim));
+}
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const ChunkedForm form = chunked_form(args);
+  return form.operand_bytes() + form.decay_bytes();
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const StateMetadata metadata = TRY(find_state_plan(args));
+  return dispatch_dtype(args.operands[0].dtype, "gated_delta_net",
+                        [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { return bind_typed<T>(args, metadata); });
+}
+
+}  // namespace
+
+const KernelDef kGatedDeltaNetCuda{.op = "gated_delta_net",
+                                   .name = "cuda",
+                                   .bind = bind,
+                                   .workspace_bytes = workspace_bytes,
+                                   .planner = &kStatePlanner};
+
+}  // namespace tessera

@@ -1,0 +1,303 @@
+// Catches: a recurrence whose state is lost, mixed or read where it does not exist; the chunked form apart from the
+// recurrent one; bits that depend on where a request was cut although the forward is deterministic.
+#include "tessera/ops/recurrent/gated_delta_net.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tessera/ops/recurrent/state_op_test_util.h"
+#include "tessera/ops/rows/row_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+
+struct Sizes {
+  std::int64_t key_heads;
+  std::int64_t heads;
+  std::int64_t key_dim;
+  std::int64_t value_dim;
+
+  std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
+  std::int64_t state() const { return heads * key_dim * value_dim; }
+  ir::Attributes attributes() const { return {{"group", std::int64_t{0}}, {"key_heads", key_heads}}; }
+};
+
+// One row of all heads: `state` [heads, key_dim, value_dim] is updated, out [heads, value_dim] written.
+void reference_row(const Sizes& s, const double* qkv, const double* ba, const std::vector<double>& a_log,
+                   const std::vector<double>& dt_bias, double* state, double* out) {
+  const auto unit = [&](const double* x, double scale) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < s.key_dim; ++i) squares += x[i] * x[i];
+    std::vector<double> y(x, x + s.key_dim);
+    for (double& v : y) v *= scale / std::sqrt(squares + 1e-6);
+    return y;
+  };
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    const std::int64_t key_head = h / (s.heads / s.key_heads);
+    const std::vector<double> q = unit(qkv + key_head * s.key_dim, 1 / std::sqrt(static_cast<double>(s.key_dim)));
+    const std::vector<double> k = unit(qkv + (s.key_heads + key_head) * s.key_dim, 1);
+    const double* v = qkv + 2 * s.key_heads * s.key_dim + h * s.value_dim;
+    const auto head = static_cast<std::size_t>(h);
+    const double decay = std::exp(-std::exp(a_log[head]) * std::log1p(std::exp(ba[s.heads + h] + dt_bias[head])));
+    const double beta = 1 / (1 + std::exp(-ba[h]));
+    double* const matrix = state + h * s.key_dim * s.value_dim;
+    for (std::int64_t j = 0; j < s.value_dim; ++j) {
+      double found = 0;
+      for (std::int64_t i = 0; i < s.key_dim; ++i)
+        found += k[static_cast<std::size_t>(i)] * (matrix[i * s.value_dim + j] *= decay);
+      double y = 0;
+      for (std::int64_t i = 0; i < s.key_dim; ++i) {
+        double& at = matrix[i * s.value_dim + j];
+        at += k[static_cast<std::size_t>(i)] * beta * (v[j] - found);
+        y += q[static_cast<std::size_t>(i)] * at;
+      }
+      out[h * s.value_dim + j] = y;
+    }
+  }
+}
+
+struct Inputs {
+  HostTensor qkv, ba, a_log, dt_bias, state;
+  std::vector<HostTensor> operands() const { return {qkv, ba, a_log, dt_bias, state}; }
+};
+
+// Slots of requests that start are NaN, as are those of nobody and the padded rows. Gates go from 1 to almost 0.
+Inputs make_inputs(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, std::int64_t padding,
+                   std::uint32_t seed) {
+  const std::int64_t rows = rows_of(requests);
+  Inputs in{.qkv = random_tensor(dtype, {rows + padding, s.width()}, seed),
+            .ba = random_tensor(dtype, {rows + padding, 2 * s.heads}, seed + 1, -4, 4),
+            .a_log = random_tensor(DType::kFloat32, {s.heads}, seed + 2, -3, 1),
+            .dt_bias = random_tensor(DType::kFloat32, {s.heads}, seed + 3),
+            .state = poisoned_tensor(DType::kFloat32, {kNumSlots, s.heads, s.key_dim, s.value_dim})};
+  for (std::int64_t i = rows * s.width(); i < in.qkv.size(); ++i) in.qkv.set(i, std::nan(""));
+  for (std::int64_t i = rows * 2 * s.heads; i < in.ba.size(); ++i) in.ba.set(i, std::nan(""));
+  const HostTensor random = random_tensor(DType::kFloat32, in.state.dims, seed + 4);
+  for (const StateRequest& request : requests)
+    for (std::int64_t i = 0; request.before > 0 && i < s.state(); ++i)
+      in.state.set(request.slot * s.state() + i, random.at(request.slot * s.state() + i));
+  return in;
+}
+
+void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
+           BatchKind kind = BatchKind::kExtend) {
+  const Inputs in = make_inputs(dtype, s, requests, 2, 11);
+  const std::vector<double> qkv = in.qkv.values();
+  const std::vector<double> ba = in.ba.values();
+  std::vector<double> state = in.state.values();
+  std::vector<double> out(static_cast<std::size_t>(in.qkv.dims[0] * s.heads * s.value_dim), std::nan(""));
+  std::int64_t row = 0;
+  for (const StateRequest& request : requests) {
+    double* const slot = state.data() + request.slot * s.state();
+    if (request.before == 0) std::fill_n(slot, s.state(), 0.0);
+    for (std::int64_t i = 0; i < request.rows; ++i, ++row)
+      reference_row(s, qkv.data() + row * s.width(), ba.data() + row * 2 * s.heads, in.a_log.values(),
+                    in.dt_bias.values(), slot, out.data() + row * s.heads * s.value_dim);
+  }
+  StateBench bench("gated_delta_net", deterministic);
+  bench.context.batch_kind = kind;
+  bench.plan_requests(requests);
+  const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
+  const std::string what = "gated_delta_net " + std::to_string(s.key_dim) + "x" + std::to_string(s.value_dim);
+  // Matrix products may take the storage type's operands on a GPU.
+  const bool rounds = on_cuda() && dtype != DType::kFloat32 && !deterministic;
+  const Tolerance allowed = rounds ? Tolerance{1e-2, 2e-2} : Tolerance{2e-6, tolerance(dtype, 1.5).relative};
+  expect_close(got.results[0], out, allowed, what);
+  expect_close(got.operands[4], state, rounds ? Tolerance{2e-2, 2e-2} : Tolerance{4e-6, 4e-6}, what + ", states");
+}
+
+class GatedDeltaNet : public ::testing::TestWithParam<DType> {};
+
+const std::vector<StateRequest> kMixed = {{.rows = 1, .slot = 3},
+                                          {.rows = 63, .slot = 1},
+                                          {.rows = 64, .before = 5, .slot = 7},
+                                          {.rows = 65, .slot = 2},
+                                          {.rows = 200, .before = 130, .slot = 11},
+                                          {.rows = 1, .before = 17, .slot = 5},
+                                          {.rows = 9, .before = 1, .slot = 4}};
+
+TEST_P(GatedDeltaNet, EqualsTheReference) {
+  for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 3, 32, 64}, {2, 2, 24, 40}, {1, 2, 128, 128}})
+    check(GetParam(), sizes, kMixed);
+}
+
+// Chunks that follow each other, end at a multiple of 16 rows or one past it, and requests that have none between them.
+TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
+  std::vector<StateRequest> requests;
+  for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
+    requests.push_back(
+        {.rows = rows, .before = rows % 3 == 0 ? rows : 0, .slot = static_cast<std::int32_t>(requests.size()) + 1});
+  for (const Sizes& sizes : {Sizes{1, 2, 128, 128}, {2, 4, 64, 32}, {1, 1, 8, 120}, {1, 2, 20, 12}})
+    check(GetParam(), sizes, requests);
+}
+
+TEST_P(GatedDeltaNet, EqualsTheReferenceOverManyChunks) {
+  check(GetParam(), {1, 2, 128, 128}, {{.rows = 2048, .slot = 3}});
+  check(GetParam(), {2, 2, 128, 128}, {{.rows = 3, .slot = 1}, {.rows = 1000, .before = 2048, .slot = 3}});
+}
+
+// So many heads that a GPU takes the chunks of one request in several windows, of which one ends inside another
+// request.
+TEST_P(GatedDeltaNet, EqualsTheReferenceOverSeveralWindows) {
+  check(GetParam(), {8, 192, 8, 8},
+        {{.rows = 300, .slot = 2}, {.rows = 5, .before = 9, .slot = 4}, {.rows = 900, .before = 70, .slot = 1}});
+}
+
+TEST_P(GatedDeltaNet, EqualsTheReferenceWithManyHeads) {
+  check(GetParam(), {16, 48, 128, 128}, {{.rows = 70, .slot = 2}, {.rows = 16, .before = 70, .slot = 1}});
+}
+
+TEST_P(GatedDeltaNet, DeterministicForwardsEqualTheReference) {
+  for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 2, 128, 128}}) check(GetParam(), sizes, kMixed, true);
+}
+
+TEST_P(GatedDeltaNet, OfNoRequestsAndOfDecodes) {
+  const std::vector<StateRequest> decodes{
+      {.before = 3, .slot = 1}, {.before = 900, .slot = 2}, {.slot = 9}, {.before = 64, .slot = 4}};
+  for (const BatchKind kind : {BatchKind::kExtend, BatchKind::kDecode}) {
+    check(GetParam(), {2, 4, 16, 16}, {}, false, kind);
+    for (const Sizes& sizes : {Sizes{2, 4, 32, 32}, {1, 3, 24, 40}, {1, 1, 256, 256}})
+      check(GetParam(), sizes, decodes, false, kind);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
+                         [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
+
+// The request's rows and its state at the end, computed in forwards of so many rows.
+struct InForwards {
+  std::vector<std::byte> rows;
+  std::vector<double> values;
+  std::vector<std::byte> state;
+};
+InForwards run_cut(const Sizes& s, const Inputs& in, const std::vector<std::int32_t>& cuts, bool deterministic,
+                   bool with_company) {
+  StateBench bench("gated_delta_net", deterministic);
+  InForwards all;
+  HostTensor state = in.state;
+  std::int32_t done = 0;
+  for (const std::int32_t rows : cuts) {
+    std::vector<StateRequest> requests{{.rows = rows, .before = done, .slot = 2}};
+    std::vector<HostTensor> operands = in.operands();
+    for (const std::size_t i : {0, 1}) operands[i] = slice_rows(operands[i], done, done + rows);
+    if (with_company) {  // another request, whose rows come first
+      requests.insert(requests.begin(), {.rows = 70, .slot = 6});
+      const Inputs other = make_inputs(in.qkv.dtype, s, {requests[0]}, 0, 77);
+      for (const std::size_t i : {0, 1}) {
+        HostTensor joined = other.operands()[i];
+        joined.bytes.insert(joined.bytes.end(), operands[i].bytes.begin(), operands[i].bytes.end());
+        joined.dims[0] += rows;
+        operands[i] = joined;
+      }
+    }
+    operands[4] = state;
+    bench.plan_requests(requests);
+    const OpOutcome part = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, operands, s.attributes(), bench.context);
+    const std::int64_t first = with_company ? 70 : 0;
+    const HostTensor own = slice_rows(part.results[0], first, first + rows);
+    all.rows.insert(all.rows.end(), own.bytes.begin(), own.bytes.end());
+    const std::vector<double> values = own.values();
+    all.values.insert(all.values.end(), values.begin(), values.end());
+    state = part.operands[4];
+    done += rows;
+  }
+  all.state = slice_rows(state, 2, 3).bytes;
+  return all;
+}
+
+const std::vector<std::vector<std::int32_t>> kCuts = {{150},        {1, 149},     {16, 16, 16, 102},
+                                                      {63, 64, 23}, {64, 64, 22}, {7, 1, 1, 1, 140}};
+
+TEST_P(GatedDeltaNet, DeterministicBitsDoNotDependOnCutsOrCompany) {
+  const Sizes s{1, 2, 32, 48};
+  const Inputs in = make_inputs(GetParam(), s, {{.rows = 150, .slot = 2}}, 0, 5);
+  const InForwards whole = run_cut(s, in, kCuts[0], true, false);
+  for (const auto& cuts : kCuts)
+    for (const bool company : {false, true}) {
+      const InForwards cut = run_cut(s, in, cuts, true, company);
+      EXPECT_EQ(cut.rows, whole.rows) << cuts[0] << company;
+      EXPECT_EQ(cut.state, whole.state) << cuts[0] << company;
+    }
+}
+
+// Batches that only warm kernels up have slot 0 for all requests.
+TEST(GatedDeltaNetSlots, SlotZeroIsNobodys) {
+  const Sizes s{1, 2, 16, 16};
+  for (const bool deterministic : {false, true}) {
+    const std::vector<StateRequest> requests{{.rows = 30, .slot = 0}, {.rows = 30, .before = 9, .slot = 0}};
+    Inputs in = make_inputs(DType::kFloat32, s, requests, 0, 8);
+    std::fill(in.state.bytes.begin(), in.state.bytes.end(), std::byte{0xff});
+    for (const std::size_t i : {0, 1}) {  // the second request's rows are the first's
+      HostTensor& t = i == 0 ? in.qkv : in.ba;
+      std::copy_n(t.bytes.begin(), t.bytes.size() / 2,
+                  t.bytes.begin() + static_cast<std::ptrdiff_t>(t.bytes.size() / 2));
+    }
+    StateBench bench("gated_delta_net", deterministic);
+    bench.plan_requests(requests);
+    const OpOutcome out = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
+    EXPECT_EQ(out.operands[4].bytes, in.state.bytes);
+    EXPECT_EQ(slice_rows(out.results[0], 0, 30).bytes, slice_rows(out.results[0], 30, 60).bytes) << "both from zeros";
+    EXPECT_FALSE(std::isnan(out.results[0].at(0)));
+  }
+}
+
+TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
+  const Sizes s{1, 2, 32, 48};
+  const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 150, .slot = 2}}, 0, 5);
+  const InForwards whole = run_cut(s, in, kCuts[0], false, false);
+  for (const auto& cuts : kCuts) {
+    const InForwards cut = run_cut(s, in, cuts, false, true);
+    ASSERT_EQ(cut.values.size(), whole.values.size());
+    for (std::size_t i = 0; i < whole.values.size(); ++i) ASSERT_NEAR(cut.values[i], whole.values[i], 4e-6) << i;
+  }
+}
+
+// One recorded graph serves any batch of its rows.
+TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
+  const Sizes s{1, 2, 16, 16};
+  const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);
+  StateBench bench("gated_delta_net");
+  const auto kernel = kernel_under_test(kGatedDeltaNetCpu);
+  ASSERT_TRUE(kernel.ok());
+  const auto recorded =
+      OpCase::create(test_device(), kGatedDeltaNet, **kernel, in.operands(), s.attributes(), bench.context);
+  ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+  bench.plan_requests({{.rows = 80}});
+  ASSERT_TRUE((*recorded)->record().ok());
+  for (const std::vector<StateRequest>& requests : {std::vector<StateRequest>{{.rows = 1, .before = 4, .slot = 3}},
+                                                    {{.rows = 70, .slot = 2}, {.rows = 8, .before = 1, .slot = 3}},
+                                                    {}}) {
+    bench.plan_requests(requests);
+    ASSERT_TRUE((*recorded)->load(in.operands()).ok());
+    ASSERT_TRUE((*recorded)->replay().ok());
+    const OpOutcome alone = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
+    EXPECT_EQ((*recorded)->results()->front().bytes, alone.results[0].bytes);
+    EXPECT_EQ((*recorded)->operands()->back().bytes, alone.operands[4].bytes);
+  }
+}
+
+TEST(GatedDeltaNetShapes, AreChecked) {
+  const Sizes s{2, 6, 8, 4};
+  const ir::Type qkv{DType::kBFloat16, {ir::Symbol::kTokens, s.width()}};
+  const ir::Type ba{DType::kBFloat16, {ir::Symbol::kTokens, 12}};
+  const ir::Type head{DType::kFloat32, {6}};
+  const ir::Type state{DType::kFloat32, {ir::Symbol::kPages, 6, 8, 4}};
+  EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state}, s.attributes()), "");
+  const auto refused = [&](const std::vector<ir::Type>& operands, ir::Attributes attributes) {
+    return !infer_error(kGatedDeltaNet, operands, std::move(attributes)).empty();
+  };
+  EXPECT_TRUE(refused({qkv, ba, head, head, state}, {{"group", std::int64_t{0}}, {"key_heads", std::int64_t{4}}}));
+  EXPECT_TRUE(refused({qkv, ba, head, head, state}, {{"group", std::int64_t{0}}, {"key_heads", std::int64_t{0}}}));
+  EXPECT_TRUE(refused({ba, ba, head, head, state}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, qkv, head, head, state}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, {DType::kBFloat16, {6}}, head, state}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, head, {DType::kFloat32, {5}}, state}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kBFloat16, state.shape}}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kFloat32, {ir::Symbol::kPages, 6, 8}}}, s.attributes()));
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,126 @@
+#include "tessera/ops/recurrent/output_gate.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_norm.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+template <class T>
+struct GatedNorm {
+  const T* x;              // [rows, heads, head_dim]
+  const T* z;              // [rows, width], from its column on
+  const float* w;          // [head_dim]
+  T* y;                    // as x
+  std::int64_t num_heads;  // of all rows
+  std::int64_t heads;      // of a row
+  std::int64_t head_dim;
+  std::int64_t width;
+  float eps;
+};
+
+__device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// blockDim.x neighbouring lanes, a power of two up to a warp, take a head; the block has blockDim.y of them. A head is
+// read again, from the cache, after its sum.
+template <class T, int N>
+__global__ void gated_norm(const GatedNorm<T> p) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t head = row_of_thread();
+  const bool real = head < p.num_heads;  // all lanes of a warp take part in the sum
+  const T* const x = p.x + head * p.head_dim;
+  float squares = 0;
+  for (std::int64_t i = threadIdx.x * N; real && i < p.head_dim; i += blockDim.x * N)
+    squares += sum_of_squares(load_pack<T, N>(x + i));
+  const float scale = rms_scale(warp_sum(squares, static_cast<int>(blockDim.x)), p.head_dim, p.eps);
+  if (!real) return;
+  const T* const z = p.z + head / p.heads * p.width + head % p.heads * p.head_dim;
+  for (std::int64_t i = threadIdx.x * N; i < p.head_dim; i += blockDim.x * N) {
+    const Pack<T, N> values = load_pack<T, N>(x + i);
+    const Pack<T, N> gates = load_pack<T, N>(z + i);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const float gate = to_float(gates.at[j]);
+      out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * p.w[i + j] * (gate * sigmoid_of(gate)));
+    }
+    store_pack(p.y + head * p.head_dim + i, out);
+  }
+}
+
+template <class T, int N>
+std::unique_ptr<BoundOp> make_gated_norm(const GatedNorm<T>& p) {
+  const std::int64_t across = std::min<std::int64_t>(
+      kWarp, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(p.head_dim / N))));
+  const std::int64_t down = kBlockThreads / across;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.num_heads, down))),
+                          .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
+  return make_cuda_op("gated_norm", [=](cudaStream_t stream) { launch_early(gated_norm<T, N>, shape, stream, p); });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "gated_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    constexpr int N = kPackSize<T>;
+    const std::int64_t column = args.node.attribute_or("column", std::int64_t{0});
+    const std::int64_t head_dim = args.operands[2].cols();
+    const GatedNorm<T> p{.x = args.operands[0].as<T>(),
+                         .z = args.operands[1].as<T>() + column,
+                         .w = args.operands[2].as<float>(),
+                         .y = args.results[0].as<T>(),
+                         .num_heads = args.operands[0].elements() / head_dim,
+                         .heads = args.operands[0].cols() / head_dim,
+                         .head_dim = head_dim,
+                         .width = args.operands[1].cols(),
+                         .eps = static_cast<float>(args.node.attribute_or("eps", 0.0))};
+    if (head_dim % N == 0 && p.width % N == 0 && column % N == 0) return make_gated_norm<T, N>(p);
+    return make_gated_norm<T, 1>(p);
+  });
+}
+
+// One pack to a thread; the last one may be short.
+template <class T, int N>
+__global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t first = flat_item() * N;
+  if (first + N <= n) {
+    const Pack<T, N> values = load_pack<T, N>(x + first);
+    const Pack<T, N> gates = load_pack<T, N>(gate + first);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      out.at[j] = from_float<T>(to_float(values.at[j]) * rounded<T>(sigmoid_of(to_float(gates.at[j]))));
+    store_pack(y + first, out);
+  } else {
+    for (std::int64_t i = first; i < n; ++i)
+      y[i] = from_float<T>(to_float(x[i]) * rounded<T>(sigmoid_of(to_float(gate[i]))));
+  }
+}
+
+Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "sigmoid_gate", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    constexpr int N = kPackSize<T>;
+    const T* x = args.operands[0].as<T>();
+    const T* gate = args.operands[1].as<T>();
+    T* y = args.results[0].as<T>();
+    const std::int64_t n = args.operands[0].elements();
+    const LaunchShape shape = flat_shape(ceil_div(n, N));
+    return make_cuda_op("sigmoid_gate",
+                        [=](cudaStream_t stream) { launch_early(sigmoid_gate<T, N>, shape, stream, x, gate, y, n); });
+  });
+}
+
+}  // namespace
+
+const KernelDef kGatedNormCuda{.op = "gated_norm", .name = "cuda", .bind = bind_gated_norm};
+
+const KernelDef kSigmoidGateCuda{.op = "sigmoid_gate", .name = "cuda", .bind = bind_sigmoid_gate};
+
+}  // namespace tessera

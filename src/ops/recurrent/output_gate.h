@@ -1,0 +1,21 @@
+// Gates on what a layer's mixing of tokens gives, before its output projection. Arithmetic in float32.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// gated_norm(x X[T, H·D], z X[T, W], w f32[D]) {eps, column = 0} → X[T, H·D]
+//   Each head's D values: X(x · 1/√(mean(x²) + eps)) · w · silu(z[column + …]), rounded to X once more. z may be a
+//   joint projection, of which the H·D values from `column` on are read.
+extern const ir::OpDecl kGatedNorm;
+extern const KernelDef kGatedNormCpu;
+extern const KernelDef kGatedNormCuda;
+
+// sigmoid_gate(x X[*], gate: as x) → X[*]: x · X(1 / (1 + e^-gate))
+extern const ir::OpDecl kSigmoidGate;
+extern const KernelDef kSigmoidGateCpu;
+extern const KernelDef kSigmoidGateCuda;
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+#include "tessera/ops/recurrent/room.h"
+
+#include "tessera/ops/recurrent/causal_conv.h"
+#include "tessera/ops/recurrent/gated_delta_net.h"
+#include "tessera/ops/recurrent/output_gate.h"
+
+namespace tessera {
+
+void add_recurrent(OpList& list) {
+  list.add({&kCausalConv, &kGatedDeltaNet, &kGatedNorm, &kSigmoidGate},
+           {kCausalConvCpu, kGatedDeltaNetCpu, kGatedNormCpu, kSigmoidGateCpu});
+}
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// For tests of operators with a state for each sequence: batches, and a plan of their slots on the device under test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/contract/state_plan.h"
+
+namespace tessera::testing {
+
+inline constexpr std::int64_t kNumSlots = 12;
+
+// A request's part of a forward.
+struct StateRequest {
+  std::int32_t rows = 1;
+  std::int32_t before = 0;  // rows of earlier forwards
+  std::int32_t slot = 1;
+};
+
+inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
+  ForwardBatch batch;
+  std::vector<std::vector<PageId>> slots;
+  for (const StateRequest& request : requests) {
+    batch.query_lens.push_back(request.rows);
+    batch.kv_lens.push_back(request.before + request.rows);
+    slots.push_back({PageId(request.slot)});
+  }
+  batch.groups.emplace_back().own(std::move(slots));
+  return batch;
+}
+
+inline std::int64_t rows_of(const std::vector<StateRequest>& requests) {
+  std::int64_t rows = 0;
+  for (const StateRequest& request : requests) rows += request.rows;
+  return rows;
+}
+
+// The plan of one operator for cache group 0, and a context that shows it.
+class StateBench {
+ public:
+  explicit StateBench(const std::string& op, bool deterministic = false) {
+    context.limits = {.max_requests = 16, .max_tokens = 1024, .deterministic = deterministic};
+    Result<std::unique_ptr<OpPlan>> made = kStatePlanner.make(
+        test_device(), {.nodes = {}, .kernel = "test", .num_pages = kNumSlots, .limits = context.limits}, step_);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    plan_ = *std::move(made);
+    context.plans.push_back({.op = op, .group = 0, .plan = plan_.get()});
+    Result<std::unique_ptr<Stream>> stream = test_device().create_stream("plan");
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    stream_ = *std::move(stream);
+    EXPECT_TRUE(step_.allocate(test_device(), *stream_).ok());
+  }
+  Status plan(const ForwardBatch& batch) {
+    TRY(plan_->plan(batch, BatchKind::kExtend, 0, *stream_));
+    TRY(step_.upload(*stream_));
+    return stream_->synchronize();  // operators run on a stream of their own
+  }
+  void plan_requests(const std::vector<StateRequest>& requests) {
+    const Status status = plan(state_batch(requests));
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  ForwardContext context;
+
+ private:
+  StepBuffer step_;
+  std::unique_ptr<OpPlan> plan_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace tessera::testing

@@ -1,0 +1,83 @@
+#include "tessera/ops/rows/activation.h"
+
+#include "tessera/ops/cuda/cuda_activation.cuh"
+#include "tessera/ops/cuda/cuda_unary.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+struct Softcap {
+  float cap;
+  __device__ float operator()(float x) const { return cap * tanhf(x / cap); }
+};
+
+// x [rows, 2, packs · N] → y [rows, packs · N]
+template <class T, int N, class F>
+__global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t row = row_of_thread();
+  if (row >= rows) return;
+  for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
+    const Pack<T, N> gate = load_pack<T, N>(x + (2 * row * packs + i) * N);
+    const Pack<T, N> up = load_pack<T, N>(x + ((2 * row + 1) * packs + i) * N);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      out.at[j] = from_float<T>(rounded<T>(activation(to_float(gate.at[j]))) * to_float(up.at[j]));
+    store_pack(y + (row * packs + i) * N, out);
+  }
+}
+
+template <class T, int N, class F>
+std::unique_ptr<BoundOp> make_gated(const BindArgs& args, const char* name, F activation) {
+  const T* x = args.operands[0].as<T>();
+  T* y = args.results[0].as<T>();
+  const std::int64_t rows = args.results[0].rows();
+  const std::int64_t packs = args.results[0].cols() / N;
+  const LaunchShape shape = row_shape(rows, packs);
+  return make_cuda_op(
+      name, [=](cudaStream_t stream) { launch_early(gated<T, N, F>, shape, stream, x, y, rows, packs, activation); });
+}
+
+// `name` is a string literal.
+template <class F>
+Result<std::unique_ptr<BoundOp>> bind_gated(const BindArgs& args, const char* name, F activation) {
+  return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    if (args.results[0].cols() % kPackSize<T> == 0) return make_gated<T, kPackSize<T>>(args, name, activation);
+    return make_gated<T, 1>(args, name, activation);
+  });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_silu_mul(const BindArgs& args) { return bind_gated(args, "silu_mul", Silu{}); }
+Result<std::unique_ptr<BoundOp>> bind_silu(const BindArgs& args) { return bind_unary(args, "silu", Silu{}); }
+
+Result<std::unique_ptr<BoundOp>> bind_gelu_mul(const BindArgs& args) {
+  if (args.node.attribute_or("tanh", true)) return bind_gated(args, "gelu_mul", GeluTanh{});
+  return bind_gated(args, "gelu_mul", GeluErf{});
+}
+
+Result<std::unique_ptr<BoundOp>> bind_gelu(const BindArgs& args) {
+  if (args.node.attribute_or("tanh", true)) return bind_unary(args, "gelu", GeluTanh{});
+  return bind_unary(args, "gelu", GeluErf{});
+}
+
+Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
+  return bind_unary(args, "softcap", Softcap{static_cast<float>(args.node.attribute_or("cap", 1.0))});
+}
+
+}  // namespace
+
+const KernelDef kSiluMulCuda{.op = "silu_mul", .name = "cuda", .bind = bind_silu_mul};
+
+const KernelDef kGeluMulCuda{.op = "gelu_mul", .name = "cuda", .bind = bind_gelu_mul};
+
+const KernelDef kSiluCuda{.op = "silu", .name = "cuda", .bind = bind_silu};
+
+const KernelDef kGeluCuda{.op = "gelu", .name = "cuda", .bind = bind_gelu};
+
+const KernelDef kSoftcapCuda{.op = "softcap", .name = "cuda", .bind = bind_softcap};
+
+}  // namespace tessera

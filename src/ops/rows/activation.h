@@ -1,0 +1,36 @@
+// Activations of feed-forward layers, arithmetic in float32. The gate's activation is rounded to the
+// storage type before it is multiplied, as in Hugging Face's models, so that the fused operators and
+// their native forms agree.
+//   silu(x) = x / (1 + e^-x)
+//   gelu(x) = x · Φ(x), Φ the normal distribution; with tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// silu_mul(x X[*, 2I]) → X[*, I]: X(silu(x[:I])) · x[I:]. Native form: split, silu, mul.
+extern const ir::OpDecl kSiluMul;
+extern const KernelDef kSiluMulCpu;
+extern const KernelDef kSiluMulCuda;
+
+// gelu_mul(x X[*, 2I]) {tanh = true} → X[*, I]: X(gelu(x[:I])) · x[I:]. Native form: split, gelu, mul.
+extern const ir::OpDecl kGeluMul;
+extern const KernelDef kGeluMulCpu;
+extern const KernelDef kGeluMulCuda;
+
+// silu(x X[*]) → X[*], gelu(x X[*]) {tanh = true} → X[*]
+extern const ir::OpDecl kSilu;
+extern const KernelDef kSiluCpu;
+extern const KernelDef kSiluCuda;
+extern const ir::OpDecl kGelu;
+extern const KernelDef kGeluCpu;
+extern const KernelDef kGeluCuda;
+
+// softcap(x X[*]) {cap > 0} → X[*]: cap · tanh(x / cap)
+extern const ir::OpDecl kSoftcap;
+extern const KernelDef kSoftcapCpu;
+extern const KernelDef kSoftcapCuda;
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Elementwise arithmetic: float32 inside, one rounding to the storage type X ∈ {f32, bf16, f16}.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// add(a X[*, D], b) → X[*, D], mul likewise: a + b, a · b. b has a's type, or is X[D], taken for every row, or X[1],
+// taken for every element.
+extern const ir::OpDecl kAdd;
+extern const KernelDef kAddCpu;
+extern const KernelDef kAddCuda;
+extern const ir::OpDecl kMul;
+extern const KernelDef kMulCpu;
+extern const KernelDef kMulCuda;
+
+// scale(x X[*]) {factor} → X[*]: x · factor, the factor as float32
+extern const ir::OpDecl kScale;
+extern const KernelDef kScaleCpu;
+extern const KernelDef kScaleCuda;
+
+// copy(x) → the same type, any dtype
+extern const ir::OpDecl kCopy;
+extern const KernelDef kCopyCpu;
+extern const KernelDef kCopyCuda;
+
+// cast(x X[*]) {dtype = "f32"} → that floating-point dtype, to nearest even
+extern const ir::OpDecl kCast;
+extern const KernelDef kCastCpu;
+extern const KernelDef kCastCuda;
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// The operands of embedding and resolve_ids as their kernels take them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/rows/gather.h"
+
+namespace tessera {
+
+inline RowCopy embedding_rows(const BindArgs& args) {
+  const TensorView& table = args.operands[1];
+  const std::int64_t first_row = args.node.attribute_or("first_row", std::int64_t{0});
+  RowCopy copy{.table = table.data.raw(),
+               .rows = args.operands[0].as<std::int32_t>(),
+               .out = args.results[0].data.raw(),
+               .first_row = first_row,
+               .table_rows = table.dim(0),
+               .count = args.operands[0].dim(0),
+               .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))};
+  if (args.operands.size() > 2) {
+    copy.given_rows = args.operands[2].as<std::int32_t>();
+    copy.given = args.operands[3].data.raw();
+    copy.num_given = first_row == 0 ? args.operands[3].dim(0) : 0;  // zeros: the first slice gives
+    copy.given_row_bytes = args.operands[3].cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype));
+  }
+  return copy;
+}
+
+// Of add_given. Trivially copyable.
+template <class T>
+struct GivenSum {
+  const T* x;                // [count, cols]
+  const std::int32_t* rows;  // [count]
+  const T* given;            // [num_given, stride], from the part's first column on
+  T* y;                      // [count, cols]
+  std::int64_t count;
+  std::int64_t cols;
+  std::int64_t num_given;
+  std::int64_t stride;
+
+  // Null where nothing is added.
+  constexpr const T* row_of(std::int64_t t) const {
+    const std::int64_t row = rows[t];
+    return row >= 0 && row < num_given ? given + row * stride : nullptr;
+  }
+};
+
+template <class T>
+GivenSum<T> given_sum(const BindArgs& args) {
+  const std::int64_t cols = args.operands[0].cols();
+  return {.x = args.operands[0].as<T>(),
+          .rows = args.operands[1].as<std::int32_t>(),
+          .given = args.operands[2].as<T>() + args.node.attribute_or("part", std::int64_t{1}) * cols,
+          .y = args.results[0].as<T>(),
+          .count = args.operands[0].dim(0),
+          .cols = cols,
+          .num_given = args.operands[2].dim(0),
+          .stride = args.operands[2].cols()};
+}
+
+struct IdResolution {
+  const std::int32_t* ids;       // [count]
+  const std::int32_t* rows;      // [count]
+  const std::int32_t* last_ids;  // [last_rows]
+  std::int32_t* out;             // [count]
+  std::int64_t count;
+  std::int64_t last_rows;
+  std::int32_t replaced[kMaxReplacedIds];  // past the attribute's: what it has already
+  std::int32_t by;
+};
+
+inline IdResolution id_resolution(const BindArgs& args) {
+  IdResolution made{.ids = args.operands[0].as<std::int32_t>(),
+                    .rows = args.operands[1].as<std::int32_t>(),
+                    .last_ids = args.operands[2].as<std::int32_t>(),
+                    .out = args.results[0].as<std::int32_t>(),
+                    .count = args.operands[0].dim(0),
+                    .last_rows = args.operands[2].dim(0),
+                    .replaced = {},
+                    .by = static_cast<std::int32_t>(args.node.attribute_or("by", std::int64_t{0}))};
+  std::fill(std::begin(made.replaced), std::end(made.replaced), made.by);
+  if (const ir::Attribute* replaced = args.node.find_attribute("replaced"))
+    std::ranges::transform(std::get<std::vector<std::int64_t>>(*replaced), made.replaced,
+                           [](std::int64_t id) { return static_cast<std::int32_t>(id); });
+  return made;
+}
+
+}  // namespace tessera

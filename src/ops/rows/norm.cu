@@ -1,0 +1,259 @@
+#include "tessera/ops/rows/norm.h"
+
+#include <limits>
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_norm.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/l2_prefetch.cuh"
+#include "tessera/ops/rows/norm_form.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+constexpr int kRowThreads = 512;  // of a row, at most
+
+template <class T>
+struct Norm {
+  const T* x;         // [rows, n]
+  const T* residual;  // [rows, n], added to x first; null for the norms of x alone
+  const T* w;         // [n]
+  T* y;               // [rows, n]
+  T* sum;             // [rows, n], T(x + residual); null without a residual
+  std::int64_t rows;
+  std::int64_t n;
+  float eps;
+  NormForm form;
+};
+
+// A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
+// under way before the first is waited for.
+template <class T, int kHeld, bool kAdd>
+__global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
+  constexpr int N = kPackSize<T>;
+  __shared__ float scratch[kWarp];
+  const std::int64_t row = row_of_thread();
+  const auto column = [](int h) { return static_cast<std::int64_t>(threadIdx.x + h * blockDim.x) * N; };
+  const auto mine = [&](int h) { return row < norm.rows && column(h) < norm.n; };
+  Pack<T, N> held[kHeld];
+  Pack<T, N> residual[kHeld];
+  Pack<T, N> w[kHeld];
+  let_next_begin();
+  if (blockIdx.x == 0) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h)
+      if (mine(h)) prefetch_to_l2(norm.w + column(h));
+  }
+  wait_for_previous();
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) continue;
+    held[h] = load_pack<T, N>(norm.x + row * norm.n + column(h));
+    if constexpr (kAdd) residual[h] = load_pack<T, N>(norm.residual + row * norm.n + column(h));
+  }
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) w[h] = load_pack<T, N>(norm.w + column(h));
+
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) continue;  // but all threads take part in the sum
+    if constexpr (kAdd) {
+      held[h] = added(held[h], residual[h]);
+      store_pack(norm.sum + row * norm.n + column(h), held[h]);
+    }
+    squares += sum_of_squares(held[h]);
+  }
+  const float scale = rms_scale(row_sum(squares, scratch), norm.n, norm.eps);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[h], scale, norm.form));
+}
+
+// A layer's last norm and the next one's first: x is normalised by w0 and rounded as if it were stored, and goes on as
+// in norm_held.
+template <class T, int kHeld>
+__global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, const T* w0, float eps0, NormForm form0) {
+  constexpr int N = kPackSize<T>;
+  __shared__ float scratch[2][kWarp];
+  const std::int64_t row = row_of_thread();
+  const auto column = [](int h) { return static_cast<std::int64_t>(threadIdx.x + h * blockDim.x) * N; };
+  const auto mine = [&](int h) { return row < norm.rows && column(h) < norm.n; };
+  Pack<T, N> held[kHeld];
+  Pack<T, N> residual[kHeld];
+  Pack<T, N> w[2][kHeld];
+  let_next_begin();
+  if (blockIdx.x == 0) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (!mine(h)) continue;
+      prefetch_to_l2(w0 + column(h));
+      prefetch_to_l2(norm.w + column(h));
+    }
+  }
+  wait_for_previous();
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) continue;
+    held[h] = load_pack<T, N>(norm.x + row * norm.n + column(h));
+    residual[h] = load_pack<T, N>(norm.residual + row * norm.n + column(h));
+  }
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) continue;
+    w[0][h] = load_pack<T, N>(w0 + column(h));
+    w[1][h] = load_pack<T, N>(norm.w + column(h));
+  }
+
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) squares += sum_of_squares(held[h]);
+  const float scale0 = rms_scale(row_sum(squares, scratch[0]), norm.n, eps0);
+  squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) continue;
+    held[h] = added(normalised(held[h], w[0][h], scale0, form0), residual[h]);
+    store_pack(norm.sum + row * norm.n + column(h), held[h]);
+    squares += sum_of_squares(held[h]);
+  }
+  const float scale = rms_scale(row_sum(squares, scratch[1]), norm.n, norm.eps);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[1][h], scale, norm.form));
+}
+
+// Rows of any length, a block to each; they are read again, from the cache, after the sum.
+template <class T, bool kAdd>
+__global__ void norm_reread(const Norm<T> norm) {
+  __shared__ float scratch[kWarp];
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;
+  float squares = 0;
+  for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x) {
+    Pack<T, 1> value = load_pack<T, 1>(norm.x + row + i);
+    if constexpr (kAdd) {
+      value = added(value, load_pack<T, 1>(norm.residual + row + i));
+      store_pack(norm.sum + row + i, value);
+    }
+    squares += sum_of_squares(value);
+  }
+  const float scale = rms_scale(row_sum(squares, scratch), norm.n, norm.eps);
+  const T* values = kAdd ? norm.sum : norm.x;
+  for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x)
+    store_pack(norm.y + row + i,
+               normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
+}
+
+constexpr std::int64_t kShortRow = kRowThreads;  // packs up to which a thread holds one
+constexpr int kHeld = 4;                         // of longer rows
+
+template <class T>
+bool is_held(std::int64_t n) {
+  return n % kPackSize<T> == 0 && n / kPackSize<T> <= kRowThreads * kHeld;
+}
+
+// How many packs a thread holds depends on n alone, so that a row's sum has the same order in every batch.
+template <class T>
+LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
+  const std::int64_t packs = n / kPackSize<T>;
+  if (packs <= kWarp) return row_shape(rows, packs);
+  const std::int64_t held = packs <= kShortRow ? 1 : kHeld;
+  return {.grid = dim3(static_cast<unsigned>(rows)),
+          .block = dim3(static_cast<unsigned>(ceil_div(packs, held * kWarp) * kWarp))};
+}
+
+template <class T, bool kAdd>
+std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm) {
+  if (!is_held<T>(norm.n)) {
+    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(norm.rows)), .block = dim3(kRowThreads)};
+    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_reread<T, kAdd>, shape, stream, norm); });
+  }
+  const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
+  if (norm.n / kPackSize<T> <= kShortRow)
+    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, 1, kAdd>, shape, stream, norm); });
+  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, kHeld, kAdd>, shape, stream, norm); });
+}
+
+// rms_norm and head_norm normalise runs of as many values as w has. `name` is a string literal.
+Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* name) {
+  return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const std::int64_t n = args.operands[1].cols();
+    return make_norm<T, false>(name, {.x = args.operands[0].as<T>(),
+                                      .residual = nullptr,
+                                      .w = args.operands[1].as<T>(),
+                                      .y = args.results[0].as<T>(),
+                                      .sum = nullptr,
+                                      .rows = args.operands[0].elements() / n,
+                                      .n = n,
+                                      .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
+                                      .form = norm_form(args.node)});
+  });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_rms_norm(const BindArgs& args) { return bind_norm(args, "rms_norm"); }
+Result<std::unique_ptr<BoundOp>> bind_head_norm(const BindArgs& args) { return bind_norm(args, "head_norm"); }
+
+template <class T>
+Norm<T> add_norm_of(const BindArgs& args) {
+  return {.x = args.operands[0].as<T>(),
+          .residual = args.operands[1].as<T>(),
+          .w = args.operands[2].as<T>(),
+          .y = args.results[0].as<T>(),
+          .sum = args.results[1].as<T>(),
+          .rows = args.operands[0].rows(),
+          .n = args.operands[2].cols(),
+          .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
+          .form = norm_form(args.node)};
+}
+
+Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "add_rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    return make_norm<T, true>("add_rms_norm", add_norm_of<T>(args));
+  });
+}
+
+template <class T>
+std::unique_ptr<BoundOp> make_norm_twice(const BindArgs& first, const BindArgs& second) {
+  Norm<T> norm = add_norm_of<T>(second);
+  if (!is_held<T>(norm.n)) return nullptr;
+  norm.x = first.operands[0].as<T>();
+  const T* w0 = first.operands[1].as<T>();
+  const auto eps0 = static_cast<float>(first.node.attribute_or("eps", 0.0));
+  const NormForm form0 = norm_form(first.node);
+  const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
+  auto* kernel = norm.n / kPackSize<T> <= kShortRow ? norm_twice<T, 1> : norm_twice<T, kHeld>;
+  const std::uint64_t choice = kernel == norm_twice<T, 1> ? 1 : kHeld;
+  return make_cuda_op(
+      "rms_norm and add_rms_norm",
+      [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, w0, eps0, form0); }, choice);
+}
+
+// The same bits as the two operators'.
+Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls) {
+  switch (calls[0].operands[0].dtype) {
+    case ir::DType::kBFloat16: return make_norm_twice<__nv_bfloat16>(calls[0], calls[1]);
+    case ir::DType::kFloat16: return make_norm_twice<__half>(calls[0], calls[1]);
+    default: return std::unique_ptr<BoundOp>();
+  }
+}
+
+}  // namespace
+
+const KernelDef kRmsNormCuda{.op = "rms_norm", .name = "cuda", .bind = bind_rms_norm};
+
+const KernelDef kAddRmsNormCuda{.op = "add_rms_norm", .name = "cuda", .bind = bind_add_rms_norm};
+
+const JoinedKernelDef kNormTwiceCuda{.ops = {"rms_norm", "add_rms_norm"},
+                                     .name = "cuda",
+                                     .most_rows = std::numeric_limits<std::int64_t>::max(),
+                                     .bind = bind_norm_twice};
+
+const KernelDef kHeadNormCuda{.op = "head_norm", .name = "cuda", .bind = bind_head_norm};
+
+}  // namespace tessera

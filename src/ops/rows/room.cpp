@@ -1,0 +1,27 @@
+#include "tessera/ops/rows/room.h"
+
+#include "tessera/ops/rows/activation.h"
+#include "tessera/ops/rows/add_gated.h"
+#include "tessera/ops/rows/elementwise.h"
+#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/rows/gather.h"
+#include "tessera/ops/rows/join.h"
+#include "tessera/ops/rows/norm.h"
+#include "tessera/ops/rows/rotary.h"
+#include "tessera/ops/rows/view.h"
+#include "tessera/ops/rows/weighted_rows.h"
+
+namespace tessera {
+
+void add_rows(OpList& list) {
+  list.add({&kAdd,   &kAddGated,  &kAddGiven,   &kAddRmsNorm, &kCast,        &kCopy,        &kEmbedding,
+            &kEmpty, &kEmptyLike, &kGatherRows, &kGelu,       &kGeluMul,     &kHeadNorm,    &kJoin,
+            &kMul,   &kReshape,   &kResolveIds, &kRmsNorm,    &kRotary,      &kRotaryTable, &kScale,
+            &kSilu,  &kSiluMul,   &kSoftcap,    &kSplit,      &kWeightedRows},
+           {kAddCpu,       kAddGatedCpu,   kAddGivenCpu, kAddRmsNormCpu, kCastCpu,        kCopyCpu,
+            kEmbeddingCpu, kGatherRowsCpu, kGeluCpu,     kGeluMulCpu,    kHeadNormCpu,    kJoinCpu,
+            kMulCpu,       kResolveIdsCpu, kRmsNormCpu,  kRotaryCpu,     kRotaryTableCpu, kScaleCpu,
+            kSiluCpu,      kSiluMulCpu,    kSoftcapCpu,  kSplitCpu,      kWeightedRowsCpu});
+}
+
+}  // namespace tessera

@@ -1,0 +1,16 @@
+// Sums of a table's rows: learned position embeddings, interpolated between those of a square.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// weighted_rows(table X[V, H], rows i32[S, K], weights f32[S, K]) → X[S, H]
+//   out[s] = Σ_k X(table[rows[s, k]] · X(weights[s, k])), added in float32 in the order of k and rounded at the end; a
+//   row outside the table adds nothing.
+extern const ir::OpDecl kWeightedRows;
+extern const KernelDef kWeightedRowsCpu;
+extern const KernelDef kWeightedRowsCuda;
+
+}  // namespace tessera

@@ -1,0 +1,154 @@
+// A row of logits as a distribution over tokens in the order of the draw, as token_order.h has it, for a block of
+// threads: keys, integer weights, and sums of both over bins. Integers add up to the same in any order.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/sampling/token_order.h"
+
+namespace tessera::cuda {
+
+// Keys ascend in the order of the draw: descending logit, equal logits by id. All numbers come before kNoToken.
+inline constexpr std::uint64_t kNoToken = ~std::uint64_t{0};
+inline constexpr int kIdBits = 32;  // the low ones
+
+__device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
+  const std::uint32_t bits = logit == 0.0f ? 0u : __float_as_uint(logit);  // -0 becomes 0
+  const std::uint32_t descending = (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
+  return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
+}
+
+// The key of a token that may be the most probable one: kNoToken for NaN, which may not.
+__device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
+  return isnan(logit) ? kNoToken : token_key(logit, id);
+}
+
+// The logit of a key; NaN for kNoToken.
+__device__ inline float key_logit(std::uint64_t key) {
+  const std::uint32_t descending = static_cast<std::uint32_t>(key >> kIdBits);
+  return __uint_as_float((descending & 0x80000000u) != 0 ? descending : ~descending & 0x7fffffffu);
+}
+
+// What the logits of a row are measured by.
+struct RowScale {
+  float greatest;     // of the row; finite
+  float temperature;  // above 0
+
+  // The token's distance to the most probable one in nats: 0 or less; NaN for NaN.
+  __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
+};
+
+inline constexpr int kBinsPerNat = 16;
+inline constexpr int kNatBins = 480;
+static_assert(kNatBins == static_cast<int>(kReach) * kBinsPerNat);
+
+// ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential takes the steps of fast_exp in cpu_math.h, products and
+// sums fused, so that weights agree with those of a CPU that fuses them too.
+__device__ inline std::uint64_t token_weight(float nats) {
+  const float magic = 12582912.0f;  // 1.5 · 2^23: leaves round(nats / ln 2) in the low bits of the sum
+  const float shifted = __fmaf_rn(nats, 1.44269504088896341f, magic);
+  const float n = shifted - magic;
+  float r = __fmaf_rn(-n, 0.693145751953125f, nats);
+  r = __fmaf_rn(-n, 1.42860677e-6f, r);
+  float p = 1.0f / 5040.0f;
+  p = __fmaf_rn(p, r, 1.0f / 720.0f);
+  p = __fmaf_rn(p, r, 1.0f / 120.0f);
+  p = __fmaf_rn(p, r, 1.0f / 24.0f);
+  p = __fmaf_rn(p, r, 1.0f / 6.0f);
+  p = __fmaf_rn(p, r, 0.5f);
+  p = __fmaf_rn(p, r, 1.0f);
+  p = __fmaf_rn(p, r, 1.0f);
+  const int exponent = __float_as_int(shifted) - __float_as_int(magic);
+  return __float2ull_rn(p * __int_as_float((exponent + kWeightBits + 127) << 23));
+}
+
+// Some of the calling thread's logits, loaded together.
+template <int N, int kPacks>
+struct TokenBatch {
+  static constexpr int kSize = kPacks * N;
+  static_assert(kSize <= 32);  // bits of a mask
+
+  Pack<float, N> packs[kPacks];  // past the last logit: NaN
+  std::int64_t first;            // id of packs[0].at[0]
+  std::int64_t step;             // ids from one pack to the next
+
+  __device__ float logit(int i) const { return packs[i / N].at[i % N]; }
+  __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
+};
+
+// Calls f(batch) for the logits [begin, end) of a row, distributed over the block's threads. `begin` and `end` are
+// multiples of N.
+template <int N, int kPacks, class F>
+__device__ void for_each_batch(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
+  TokenBatch<N, kPacks> batch;
+  batch.step = static_cast<std::int64_t>(blockDim.x) * N;
+  for (batch.first = begin + static_cast<std::int64_t>(threadIdx.x) * N; batch.first < end;
+       batch.first += kPacks * batch.step) {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const std::int64_t at = batch.first + p * batch.step;
+      if (at < end) {
+        batch.packs[p] = load_pack<float, N>(logits + at);
+      } else {
+#pragma unroll
+        for (int j = 0; j < N; ++j) batch.packs[p].at[j] = NAN;
+      }
+    }
+    f(batch);
+  }
+}
+
+struct Tally {
+  std::uint64_t count;
+  std::uint64_t weight;
+};
+__device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
+__device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
+
+// Tallies in shared memory. Its atomic additions take 32 bits, so a weight is two words and a carry.
+template <int kBins>
+struct Histogram {
+  unsigned count[kBins];
+  unsigned low[kBins];
+  unsigned high[kBins];
+  int token[kBins];  // the greatest id
+
+  // The block's threads each clear their bins; a barrier must follow.
+  __device__ void clear() {
+    for (int b = static_cast<int>(threadIdx.x); b < kBins; b += static_cast<int>(blockDim.x)) {
+      count[b] = low[b] = high[b] = 0;
+      token[b] = -1;
+    }
+  }
+  __device__ void add(int bin, std::uint64_t weight, int id) {
+    atomicAdd(&count[bin], 1u);
+    atomicMax(&token[bin], id);
+    const unsigned word = static_cast<unsigned>(weight);
+    const unsigned before = atomicAdd(&low[bin], word);
+    const unsigned carry = before + word < before ? 1u : 0u;
+    const unsigned upper = static_cast<unsigned>(weight >> 32) + carry;
+    if (upper != 0) atomicAdd(&high[bin], upper);
+  }
+  __device__ Tally at(int bin) const { return {count[bin], std::uint64_t{high[bin]} << 32 | low[bin]}; }
+};
+
+// A row's tokens within reach by nats below the greatest logit, in device memory.
+struct RowBins {
+  unsigned long long weight[kNatBins];
+  unsigned count[kNatBins];
+  unsigned first[kNatBins];  // the least upper half of a key
+  unsigned last[kNatBins];   // the greatest one
+  int token[kNatBins];       // the greatest id
+
+  __device__ void clear() {
+    for (int b = static_cast<int>(threadIdx.x); b < kNatBins; b += static_cast<int>(blockDim.x)) {
+      weight[b] = 0;
+      count[b] = last[b] = 0;
+      first[b] = ~0u;
+      token[b] = -1;
+    }
+  }
+};
+
+}  // namespace tessera::cuda

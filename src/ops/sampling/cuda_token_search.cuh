@@ -1,0 +1,239 @@
+// Finds the first tokens of a row whose number, or weight, reaches a given amount. The row's RowBins are filled. The
+// search finds a bin of 1/16 nat first, then digits of the keys in it, each in one pass over the row, until one token
+// is left.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "tessera/ops/sampling/cuda_token_order.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kSearchThreads = 1024;  // of a block; and digits of a pass
+inline constexpr int kDigitBits = 10;
+static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
+
+inline constexpr unsigned kMostRowBlocks = 8;  // of a portable cluster
+
+// The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+struct RowBlocks {
+  __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
+  __device__ static unsigned rank() { return cooperative_groups::this_cluster().block_rank(); }
+  __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
+  // The variable of block `rank` that corresponds to `mine`, both in shared memory.
+  template <class T>
+  __device__ static T* shared_of(T* mine, unsigned rank) {
+    return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
+  }
+};
+#else
+struct RowBlocks {
+  __device__ static unsigned count() { return 1; }
+  __device__ static unsigned rank() { return 0; }
+  __device__ static void sync() { __syncthreads(); }
+  template <class T>
+  __device__ static T* shared_of(T* mine, unsigned) {
+    return mine;
+  }
+};
+#endif
+
+enum class Measure { kCount, kWeight };
+__device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) {
+  return measure == Measure::kCount ? tally.count : tally.weight;
+}
+
+// One of a block's bins; each thread has one.
+struct Bin {
+  Tally tally;
+  int token;  // the greatest id
+};
+
+struct FoundBin {
+  int index;
+  Tally before;  // of all bins before it
+  Bin bin;
+};
+
+struct SearchScratch {
+  Histogram<kSearchThreads> digits;
+  Tally warps[kWarp];
+  FoundBin found;
+  std::uint64_t weight;
+};
+
+// The sum over this lane and all lanes before it.
+__device__ inline Tally warp_prefix(Tally sum) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Tally other{__shfl_up_sync(0xffffffffu, sum.count, step), __shfl_up_sync(0xffffffffu, sum.weight, step)};
+    if (lane >= step) sum = sum + other;
+  }
+  return sum;
+}
+
+struct BlockPrefix {
+  Tally up_to;  // the sum over this thread and all threads before it
+  Tally total;
+};
+
+__device__ inline BlockPrefix block_prefix(const Tally& mine, SearchScratch& scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const Tally in_warp = warp_prefix(mine);
+  if (lane == kWarp - 1) scratch.warps[warp] = in_warp;
+  __syncthreads();
+  const Tally warps = warp_prefix(scratch.warps[lane]);
+  const auto up_to = [&](int w) {
+    return Tally{__shfl_sync(0xffffffffu, warps.count, w), __shfl_sync(0xffffffffu, warps.weight, w)};
+  };
+  const Tally total = up_to(kWarp - 1);
+  const Tally before = up_to(warp > 0 ? warp - 1 : 0);
+  return {warp > 0 ? before + in_warp : in_warp, total};
+}
+
+// The bin in which the sum of all tallies reaches `need`, in every thread.
+// Precondition: 1 <= need, and all bins together reach it.
+__device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure measure, SearchScratch& scratch) {
+  const Tally up_to = block_prefix(mine.tally, scratch).up_to;
+  const Tally before = up_to - mine.tally;
+  if (measure_of(before, measure) < need && need <= measure_of(up_to, measure))
+    scratch.found = {static_cast<int>(threadIdx.x), before, mine};
+  __syncthreads();
+  return scratch.found;
+}
+
+// The thread's digit, summed over the blocks that share the row. Their histograms must be complete. Most digits are
+// empty, and shared memory of other blocks is far away.
+__device__ inline Bin merged_digit(SearchScratch& scratch) {
+  const int digit = static_cast<int>(threadIdx.x);
+  unsigned filled = 0;  // a bit for each block
+#pragma unroll
+  for (unsigned rank = 0; rank < kMostRowBlocks; ++rank)
+    if (rank < RowBlocks::count() && RowBlocks::shared_of(&scratch.digits, rank)->count[digit] != 0)
+      filled |= 1u << rank;
+  Bin sum{{0, 0}, -1};
+#pragma unroll 1
+  for (; filled != 0; filled &= filled - 1) {
+    const unsigned rank = static_cast<unsigned>(__ffs(static_cast<int>(filled))) - 1;
+    const Histogram<kSearchThreads>& part = *RowBlocks::shared_of(&scratch.digits, rank);
+    sum.tally = sum.tally + part.at(digit);
+    sum.token = part.token[digit] > sum.token ? part.token[digit] : sum.token;
+  }
+  return sum;
+}
+
+struct SearchRow {
+  const float* logits;  // [vocab]
+  std::int64_t vocab;
+  RowScale scale;
+  const RowBins& bins;
+  Bin bin;  // the calling thread's of them
+};
+
+// Keys that may still be the answer, cut into digits of 2^shift keys each.
+struct KeyRange {
+  std::uint64_t first;
+  std::uint64_t last;
+  int shift;
+};
+
+// [first, last] in as many digits as there are threads, or fewer.
+__device__ inline KeyRange cut(std::uint64_t first, std::uint64_t last) {
+  const int bits = 64 - __clzll(static_cast<long long>(last - first));
+  return {first, last, bits > kDigitBits ? bits - kDigitBits : 0};
+}
+__device__ inline KeyRange range_of_bin(const SearchRow& row, int bin) {
+  return cut(std::uint64_t{row.bins.first[bin]} << kIdBits,
+             std::uint64_t{row.bins.last[bin]} << kIdBits | static_cast<std::uint64_t>(row.vocab - 1));
+}
+__device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
+  const std::uint64_t first = range.first + (static_cast<std::uint64_t>(digit) << range.shift);
+  const std::uint64_t last = first + ((std::uint64_t{1} << range.shift) - 1);
+  return cut(first, last < range.last ? last : range.last);
+}
+
+// Calls f(logit, id, key) for the tokens of this block's part of the row that are in the range: one pass over it.
+// Usually there are few, so f stands in the code once: a kernel that does not fit the instruction cache spends most of
+// its time waiting for instructions.
+template <int N, class F>
+__device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
+  using Batch = TokenBatch<N, 4>;
+  const float most = key_logit(range.first);
+  const float least = key_logit(range.last);
+  const int unit = static_cast<int>(RowBlocks::count()) * N;
+  const std::int64_t share = (static_cast<int>(row.vocab) + unit - 1) / unit * N;
+  const std::int64_t begin = RowBlocks::rank() * share;
+  const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
+  for_each_batch<N, 4>(row.logits, begin, end, [&](const Batch& batch) {
+    unsigned near = 0;  // a bit for each logit
+#pragma unroll
+    for (int i = 0; i < Batch::kSize; ++i) near |= batch.logit(i) <= most && batch.logit(i) >= least ? 1u << i : 0u;
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const std::int64_t id = batch.id(__ffs(static_cast<int>(near)) - 1);
+      const float logit = row.logits[id];
+      const std::uint64_t key = token_key(logit, id);
+      if (key >= range.first && key <= range.last) f(logit, id, key);
+    }
+  });
+}
+
+template <int N>
+__device__ void count_digits(const SearchRow& row, const KeyRange& range, Histogram<kSearchThreads>& digits) {
+  digits.clear();
+  __syncthreads();
+  for_each_in<N>(row, range, [&](float logit, std::int64_t id, std::uint64_t key) {
+    const int digit = static_cast<int>((key - range.first) >> range.shift);
+    digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
+  });
+}
+
+// The first tokens of the order.
+struct FirstTokens {
+  std::uint64_t weight;
+  int last;  // id of the last one of them
+};
+
+// The fewest first tokens whose measure is at least `need`.
+template <int N>
+__device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
+  Tally before{0, 0};
+  KeyRange range{};
+  Bin mine = row.bin;
+  for (bool in_bins = true;; in_bins = false) {
+    const FoundBin found = find_bin(mine, need - measure_of(before, measure), measure, scratch);
+    before = before + found.before;
+    range = in_bins ? range_of_bin(row, found.index) : range_of_digit(range, found.index);
+    if (found.bin.tally.count <= 1 || range.first >= range.last)
+      return {before.weight + found.bin.tally.weight, found.bin.token};
+    count_digits<N>(row, range, scratch.digits);
+    RowBlocks::sync();
+    mine = merged_digit(scratch);
+    RowBlocks::sync();  // all have read this block's digits
+  }
+}
+
+// The weight of all tokens with at least `nats` nats. Precondition: -kReach < nats <= 0.
+template <int N>
+__device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScratch& scratch) {
+  const int edge = static_cast<int>(-nats * kBinsPerNat);
+  Tally mine{0, 0};
+  if (RowBlocks::rank() == 0 && static_cast<int>(threadIdx.x) < edge) mine = row.bin.tally;
+  if (row.bins.count[edge] != 0) {
+    for_each_in<N>(row, range_of_bin(row, edge), [&](float logit, std::int64_t, std::uint64_t) {
+      const float here = row.scale.nats(logit);
+      if (here >= nats) mine.weight += token_weight(here);
+    });
+  }
+  const Tally total = block_prefix(mine, scratch).total;
+  if (threadIdx.x == 0) scratch.weight = total.weight;
+  RowBlocks::sync();
+  std::uint64_t weight = 0;
+  for (unsigned rank = 0; rank < RowBlocks::count(); ++rank) weight += *RowBlocks::shared_of(&scratch.weight, rank);
+  RowBlocks::sync();  // all have read this block's weight
+  return weight;
+}
+
+}  // namespace tessera::cuda

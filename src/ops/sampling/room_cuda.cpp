@@ -1,0 +1,13 @@
+#include "tessera/ops/sampling/logit_edits.h"
+#include "tessera/ops/sampling/room.h"
+#include "tessera/ops/sampling/sample.h"
+#include "tessera/ops/sampling/softmax.h"
+#include "tessera/ops/sampling/top_logprobs.h"
+
+namespace tessera {
+
+void add_sampling_cuda(KernelList& list) {
+  list.add({kArgmaxCuda, kLogitEditsCuda, kLogSoftmaxCuda, kSampleCuda, kTopLogprobsCuda});
+}
+
+}  // namespace tessera

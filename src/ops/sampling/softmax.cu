@@ -1,0 +1,88 @@
+#include "tessera/ops/sampling/softmax.h"
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/cuda_op.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+constexpr int kThreads = 1024;
+constexpr float kLowest = -INFINITY;
+
+// Σ e^(x - greatest), kept relative to the greatest value so far and rescaled when that grows.
+struct Total {
+  float greatest = kLowest;
+  float sum = 0;
+};
+
+// Only -inf so far: -inf - -inf is NaN, where 0 is meant.
+__device__ float base_of(float greatest) { return greatest == kLowest ? 0.0f : greatest; }
+
+// NaN is never the greatest; it stays in the sum.
+template <int N>
+__device__ void add(Total& total, const Pack<float, N>& x) {
+  float greatest = total.greatest;
+#pragma unroll
+  for (int j = 0; j < N; ++j) greatest = x.at[j] > greatest ? x.at[j] : greatest;
+  const float base = base_of(greatest);
+  if (greatest > total.greatest) {
+    total.sum *= expf(total.greatest - base);
+    total.greatest = greatest;
+  }
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum += expf(x.at[j] - base);
+  total.sum += sum;
+}
+
+__device__ float block_max(float x, float* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  if (lane == 0) scratch[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = scratch[lane];
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+
+// x, y [rows, n]; a block to a row, which is read a second time, from the cache.
+template <int N>
+__global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y, std::int64_t n) {
+  static_assert(kThreads == kWarp * kWarp);
+  __shared__ float maxima[kWarp];
+  __shared__ float sums[kWarp];
+  x += static_cast<std::int64_t>(blockIdx.x) * n;
+  y += static_cast<std::int64_t>(blockIdx.x) * n;
+  Total mine;
+  for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) add(mine, load_pack<float, N>(x + i));
+  const float greatest = block_max(mine.greatest, maxima);
+  const float sum = block_sum(mine.sum * expf(mine.greatest - base_of(greatest)), sums);
+  // Two subtractions: greatest + log(sum) would round away what is small beside it.
+  const float log_sum = logf(sum);
+  for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) {
+    Pack<float, N> out = load_pack<float, N>(x + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) out.at[j] = (out.at[j] - greatest) - log_sum;
+    store_pack(y + i, out);
+  }
+}
+
+Result<std::unique_ptr<BoundOp>> bind_log_softmax(const BindArgs& args) {
+  const float* x = args.operands[0].as<float>();
+  float* y = args.results[0].as<float>();
+  const std::int64_t n = args.operands[0].cols();
+  const auto kernel = n % kPackSize<float> == 0 ? log_softmax<kPackSize<float>> : log_softmax<1>;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.operands[0].rows())), .block = dim3(kThreads)};
+  return make_cuda_op(
+      "log_softmax", [=](cudaStream_t stream) { launch(kernel, shape, stream, x, y, n); },
+      reinterpret_cast<std::uintptr_t>(kernel));
+}
+
+}  // namespace
+
+const KernelDef kLogSoftmaxCuda{.op = "log_softmax", .name = "cuda", .bind = bind_log_softmax};
+
+}  // namespace tessera

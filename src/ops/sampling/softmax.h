@@ -1,0 +1,15 @@
+// Log-probabilities.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// log_softmax(x f32[R, V]) → f32[R, V]: x - max - log Σ e^(x - max) over each row. A row with NaN, with
+// +inf or of -inf alone gives NaN.
+extern const ir::OpDecl kLogSoftmax;
+extern const KernelDef kLogSoftmaxCpu;
+extern const KernelDef kLogSoftmaxCuda;
+
+}  // namespace tessera

@@ -1,0 +1,12 @@
+#include "tessera/ops/vision/axial_rotary.h"
+#include "tessera/ops/vision/layer_norm.h"
+#include "tessera/ops/vision/room.h"
+#include "tessera/ops/vision/segment_attention.h"
+
+namespace tessera {
+
+void add_vision_cuda(KernelList& list) {
+  list.add({kAxialTableCuda, kLayerNormCuda, kRotateHeadsCuda, kSegmentAttentionCuda});
+}
+
+}  // namespace tessera

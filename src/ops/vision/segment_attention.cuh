@@ -1,0 +1,362 @@
+// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements: those past the
+// head's own are zeros in shared memory, so that heads of 72 cost what heads of 80 do.
+//
+// A block has some rows of one head, and goes over the keys that any of them sees, in tiles. Keys and values of the
+// next tile are copied while a tile is computed. Scores stay in registers: what a warp has of them is what the product
+// with the values takes. A warp leaves out keys that none of its rows sees, and looks at single keys in those alone
+// that some of its rows see a part of. Warps that share rows have keys of their own in each tile, and their sums are
+// put together at the end, in a fixed order.
+//
+// Tiles begin at multiples of their size, so that a row's range alone determines the order of its sums, whatever the
+// ranges of the rows beside it.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+
+namespace tessera::segments {
+
+using cuda::kWarp;
+
+inline constexpr int kWarpRows = 16;
+inline constexpr int kStages = 2;
+
+// A block's warps: kRowWarps have 16 rows each, times kKeyWarps, each of which has kWarpKeys keys of a tile.
+template <int kRowWarps_, int kKeyWarps_, int kWarpKeys_>
+struct Shape {
+  static constexpr int kRowWarps = kRowWarps_;
+  static constexpr int kKeyWarps = kKeyWarps_;
+  static constexpr int kWarpKeys = kWarpKeys_;
+  static constexpr int kRows = kRowWarps * kWarpRows;
+  static constexpr int kKeys = kKeyWarps * kWarpKeys;
+  static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
+};
+// While every block has a multiprocessor to itself, fewer rows in each end sooner; two on one hide each other's waits.
+// With many blocks, those of warps that share no rows have the least to do.
+using Rows32 = Shape<2, 2, 64>;
+using Rows64 = Shape<4, 2, 32>;
+using ManyBlocks = Shape<4, 1, 64>;
+
+struct Problem {
+  const void* qkv;             // X[rows, 3, heads, dim]
+  const std::int32_t* ranges;  // [rows, 2]
+  void* out;                   // X[rows, heads, dim]
+  int rows;
+  int heads;
+  int dim;      // a multiple of 8 on tensor cores
+  float scale;  // of scores, to powers of two
+};
+
+// Rows are 16 bytes longer than what they hold, so that eight rows at one column lie in different banks.
+template <int kDim>
+inline constexpr int kStride = kDim + 8;
+// Queries, then the stages' keys and values.
+template <class S, int kDim>
+inline constexpr std::size_t kSharedBytes = (S::kRows + kStages * 2 * S::kKeys) * kStride<kDim> * 2;
+
+struct Range {
+  int begin;
+  int end;
+};
+
+__device__ inline Range range_of(const Problem& p, int row) {
+  if (row >= p.rows) return {0, 0};
+  return {max(p.ranges[2 * row], 0), min(p.ranges[2 * row + 1], p.rows)};
+}
+
+// How a block goes over rows of kPacks packs: each warp takes kAtOnce rows, then the block's next ones. A lane stays at
+// one column; lanes that are left over have none.
+template <class S, int kPacks>
+struct Walk {
+  static constexpr int kAtOnce = kWarp / kPacks;
+  static constexpr int kStep = S::kThreads / kWarp * kAtOnce;
+  int pack = static_cast<int>(threadIdx.x) % kWarp % kPacks;
+  int row = static_cast<int>(threadIdx.x) / kWarp * kAtOnce + static_cast<int>(threadIdx.x) % kWarp / kPacks;
+  bool used = static_cast<int>(threadIdx.x) % kWarp < kAtOnce * kPacks;
+};
+
+// kRows rows from `first` of a head's queries (`part` 0), or of its keys (1) and behind them values; zeros outside of
+// `real`.
+template <class T, class S, int kDim, int kRows, int kParts>
+__device__ inline void copy_rows(const Problem& p, int part, int head, int first, Range real, T* to) {
+  const Walk<S, kDim / 8> walk;
+  if (!walk.used) return;
+  const int column = walk.pack * 8;
+  const std::int64_t width = static_cast<std::int64_t>(p.heads) * p.dim;
+  const T* from =
+      static_cast<const T*>(p.qkv) + ((first + walk.row) * std::int64_t{3} + part) * width + head * p.dim + column;
+  to += walk.row * kStride<kDim> + column;
+#pragma unroll 1
+  for (int row = walk.row; row < kRows; row += walk.kStep) {
+    const bool in = first + row >= real.begin && first + row < real.end && column < p.dim;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) cuda::copy_async(to + i * kRows * kStride<kDim>, from + i * width, in);
+    from += walk.kStep * 3 * width;
+    to += walk.kStep * kStride<kDim>;
+  }
+}
+
+// A warp's 16 rows: lane l has rows l / 4 and l / 4 + 8.
+template <int kDim>
+struct Sums {
+  float out[kDim / 8][4] = {};
+  float greatest[2] = {-INFINITY, -INFINITY};  // not scaled
+  float total[2] = {};                         // over the keys of this lane
+};
+
+template <class T, class S, int kDim>
+__device__ inline void score_keys(const std::uint32_t (&q)[kDim / 16][4], const T* keys,
+                                  float (&score)[S::kWarpKeys / 8][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d) {
+#pragma unroll
+    for (int n = 0; n < S::kWarpKeys / 16; ++n) {
+      std::uint32_t k[4];
+      const int row = n * 16 + lane % 8 + lane / 16 * 8;
+      cuda::load_matrices<false>(k, keys + row * kStride<kDim> + d * 16 + lane / 8 % 2 * 8);
+      cuda::multiply_tile<T>(score[2 * n], q[d], k[0], k[1]);
+      cuda::multiply_tile<T>(score[2 * n + 1], q[d], k[2], k[3]);
+    }
+  }
+}
+
+// Of keys from `first`, those that a row does not see.
+template <int kFragments>
+__device__ inline void leave_out_keys(float (&score)[kFragments][4], int first, const Range (&seen)[2]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = first + n * 8 + lane % 4 * 2 + i % 2;
+      if (key < seen[i / 2].begin || key >= seen[i / 2].end) score[n][i] = -INFINITY;
+    }
+}
+
+// 2^x, zero where that is below the normal numbers: one instruction.
+__device__ inline float power_of_two(float x) {
+  float power = 0;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
+// Scores become weights; what was summed is made smaller where a row has a new greatest score.
+template <int kDim, int kFragments>
+__device__ inline void weigh_keys(float (&score)[kFragments][4], float scale, Sums<kDim>& sums) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float most = sums.greatest[r];
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n) most = fmaxf(most, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    const float base = most == -INFINITY ? 0.0f : most;  // a row that has seen no key yet
+    const float shrink = power_of_two((sums.greatest[r] - base) * scale);
+    sums.greatest[r] = most;
+    sums.total[r] *= shrink;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      sums.out[n][2 * r] *= shrink;
+      sums.out[n][2 * r + 1] *= shrink;
+    }
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n)
+#pragma unroll
+      for (int i = 2 * r; i < 2 * r + 2; ++i) {
+        score[n][i] = power_of_two(fmaf(score[n][i], scale, -base * scale));
+        sums.total[r] += score[n][i];
+      }
+  }
+}
+
+template <class T, class S, int kDim>
+__device__ inline void add_values(const float (&weight)[S::kWarpKeys / 8][4], const T* values, Sums<kDim>& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int k = 0; k < S::kWarpKeys / 16; ++k) {
+    std::uint32_t w[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      w[i] = cuda::pack_two<T>(weight[2 * k + i / 2][i % 2 * 2], weight[2 * k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      std::uint32_t v[4];
+      cuda::load_matrices<true>(v, values + (k * 16 + lane % 16) * kStride<kDim> + n * 16 + lane / 16 * 8);
+      cuda::multiply_tile<T>(sums.out[2 * n], w, v[0], v[1]);
+      cuda::multiply_tile<T>(sums.out[2 * n + 1], w, v[2], v[3]);
+    }
+  }
+}
+
+// Rows of a warp that has all of their keys.
+template <class T, int kDim>
+__device__ inline void store_rows(const Problem& p, int head, int first_row, const Sums<kDim>& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = first_row + lane / 4 + 8 * r;
+    const float total = cuda::warp_sum(sums.total[r], 4);
+    const float inverse = total > 0 ? 1 / total : 0.0f;
+    if (row >= p.rows) continue;
+    T* const to = static_cast<T*>(p.out) + (static_cast<std::int64_t>(row) * p.heads + head) * p.dim;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      const int column = n * 8 + lane % 4 * 2;
+      if (column < p.dim)
+        *reinterpret_cast<std::uint32_t*>(to + column) =
+            cuda::pack_two<T>(sums.out[n][2 * r] * inverse, sums.out[n][2 * r + 1] * inverse);
+    }
+  }
+}
+
+// What the warps that share rows have summed, in shared memory.
+template <class S, int kDim>
+struct SharedSums {
+  float greatest[S::kKeyWarps][S::kRows];
+  float total[S::kKeyWarps][S::kRows];
+  float out[S::kKeyWarps][S::kRows][kStride<kDim>];
+};
+
+template <class S, int kDim>
+__device__ inline void share_sums(const Sums<kDim>& sums, int key_warp, int first_row, SharedSums<S, kDim>& shared) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = first_row + lane / 4 + 8 * r;
+    const float total = cuda::warp_sum(sums.total[r], 4);
+    if (lane % 4 == 0) {
+      shared.greatest[key_warp][row] = sums.greatest[r];
+      shared.total[key_warp][row] = total;
+    }
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n)
+      *reinterpret_cast<float2*>(&shared.out[key_warp][row][n * 8 + lane % 4 * 2]) =
+          make_float2(sums.out[n][2 * r], sums.out[n][2 * r + 1]);
+  }
+}
+
+// All rows of the block, a pack at a time.
+template <class T, class S, int kDim>
+__device__ inline void store_shared_rows(const Problem& p, int head, int block_row, const SharedSums<S, kDim>& shared) {
+  const Walk<S, kDim / 8> walk;
+  const int column = walk.pack * 8;
+  if (!walk.used || column >= p.dim) return;
+#pragma unroll 1
+  for (int row = walk.row; row < S::kRows && block_row + row < p.rows; row += walk.kStep) {
+    float most = shared.greatest[0][row];
+#pragma unroll
+    for (int k = 1; k < S::kKeyWarps; ++k) most = fmaxf(most, shared.greatest[k][row]);
+    const float base = most == -INFINITY ? 0.0f : most;  // an empty range
+    float total = 0;
+    float sum[8] = {};
+#pragma unroll
+    for (int k = 0; k < S::kKeyWarps; ++k) {
+      const float share = power_of_two((shared.greatest[k][row] - base) * p.scale);
+      total = fmaf(share, shared.total[k][row], total);
+      const auto* out = reinterpret_cast<const float4*>(&shared.out[k][row][column]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        sum[4 * half] = fmaf(share, out[half].x, sum[4 * half]);
+        sum[4 * half + 1] = fmaf(share, out[half].y, sum[4 * half + 1]);
+        sum[4 * half + 2] = fmaf(share, out[half].z, sum[4 * half + 2]);
+        sum[4 * half + 3] = fmaf(share, out[half].w, sum[4 * half + 3]);
+      }
+    }
+    const float inverse = total > 0 ? 1 / total : 0.0f;
+    const std::int64_t to = (static_cast<std::int64_t>(block_row + row) * p.heads + head) * p.dim + column;
+    *reinterpret_cast<uint4*>(static_cast<T*>(p.out) + to) = make_uint4(
+        cuda::pack_two<T>(sum[0] * inverse, sum[1] * inverse), cuda::pack_two<T>(sum[2] * inverse, sum[3] * inverse),
+        cuda::pack_two<T>(sum[4] * inverse, sum[5] * inverse), cuda::pack_two<T>(sum[6] * inverse, sum[7] * inverse));
+  }
+}
+
+// Grid [blocks of rows, heads].
+template <class T, class S, int kDim>
+__global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p) {
+  constexpr int kTile = S::kKeys * kStride<kDim>;
+  extern __shared__ __align__(128) unsigned char bytes[];
+  T* const queries = reinterpret_cast<T*>(bytes);
+  T* const tiles = queries + S::kRows * kStride<kDim>;  // [stage][keys, values]
+  cuda::let_next_begin();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row_warp = static_cast<int>(threadIdx.x) / kWarp % S::kRowWarps;
+  const int key_warp = static_cast<int>(threadIdx.x) / kWarp / S::kRowWarps;
+  const int head = static_cast<int>(blockIdx.y);
+  const int block_row = static_cast<int>(blockIdx.x) * S::kRows;
+  const int warp_row = row_warp * kWarpRows;  // of the block
+
+  // Ranges are staged by copies: they may be read before the kernel ahead has ended.
+  Range all{p.rows, 0};
+#pragma unroll
+  for (int i = 0; i < S::kRows / kWarp; ++i) {
+    const Range range = range_of(p, block_row + i * kWarp + lane);
+    if (range.begin >= range.end) continue;
+    all = {min(all.begin, range.begin), max(all.end, range.end)};
+  }
+  all = {__reduce_min_sync(0xffffffffu, all.begin), __reduce_max_sync(0xffffffffu, all.end)};
+  Range mine[2];
+  Range some{p.rows, 0};   // seen by some row of the warp
+  Range every{0, p.rows};  // and by all
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    mine[r] = range_of(p, block_row + warp_row + lane / 4 + 8 * r);
+    if (mine[r].begin < mine[r].end) some = {min(some.begin, mine[r].begin), max(some.end, mine[r].end)};
+    every = {max(every.begin, mine[r].begin), min(every.end, mine[r].end)};
+  }
+  some = {__reduce_min_sync(0xffffffffu, some.begin), __reduce_max_sync(0xffffffffu, some.end)};
+  every = {__reduce_max_sync(0xffffffffu, every.begin), __reduce_min_sync(0xffffffffu, every.end)};
+
+  cuda::wait_for_previous();
+  copy_rows<T, S, kDim, S::kRows, 1>(p, 0, head, block_row, {0, p.rows}, queries);
+  const auto copy_keys = [&](int first, int stage) {
+    if (first < all.end) copy_rows<T, S, kDim, S::kKeys, 2>(p, 1, head, first, all, tiles + stage * 2 * kTile);
+    cuda::commit_copies();
+  };
+  const int begin = all.begin / S::kKeys * S::kKeys;
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) copy_keys(begin + stage * S::kKeys, stage);
+  cuda::wait_for_copies<kStages - 1>();
+  __syncthreads();
+  std::uint32_t q[kDim / 16][4];
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d)
+    cuda::load_matrices<false>(q[d], queries + (warp_row + lane % 16) * kStride<kDim> + d * 16 + lane / 16 * 8);
+
+  Sums<kDim> sums;
+  int stage = 0;
+  for (int tile = begin; tile < all.end; tile += S::kKeys) {
+    cuda::wait_for_copies<kStages - 1>();
+    __syncthreads();
+    const int first = tile + key_warp * S::kWarpKeys;
+    if (first < some.end && first + S::kWarpKeys > some.begin) {
+      const T* const keys = tiles + stage * 2 * kTile + key_warp * S::kWarpKeys * kStride<kDim>;
+      float score[S::kWarpKeys / 8][4] = {};
+      score_keys<T, S, kDim>(q, keys, score);
+      if (first < every.begin || first + S::kWarpKeys > every.end) leave_out_keys(score, first, mine);
+      weigh_keys<kDim>(score, p.scale, sums);
+      add_values<T, S, kDim>(score, keys + kTile, sums);
+    }
+    __syncthreads();
+    copy_keys(tile + kStages * S::kKeys, stage);
+    stage = (stage + 1) % kStages;
+  }
+  cuda::wait_for_copies<0>();
+
+  if constexpr (S::kKeyWarps == 1) {
+    store_rows<T, kDim>(p, head, block_row + warp_row, sums);
+  } else {
+    static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
+    auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);  // behind the last tile's barrier, or q is not used
+    share_sums<S, kDim>(sums, key_warp, warp_row, shared);
+    __syncthreads();
+    store_shared_rows<T, S, kDim>(p, head, block_row, shared);
+  }
+}
+
+}  // namespace tessera::segments

@@ -1,0 +1,219 @@
+#include "tessera/runner/dispatch/dispatch.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <ranges>
+
+#include "tessera/piecewise/ladder.h"
+
+namespace tessera {
+namespace {
+
+struct ReasonNames {
+  std::string_view name;
+  std::string_view text;
+};
+constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
+    {"exact_size", "a graph of this size"},
+    {"padded_to_size", "padded to the next captured size"},
+    {"graphs_disabled", "graphs are disabled"},
+    {"prefill_graphs_disabled", "piecewise graphs are disabled"},
+    {"decode_graphs_disabled", "decode graphs are disabled"},
+    {"above_largest_size", "above the largest captured size"},
+    {"padding_disabled", "no graph of this size, and padding is disabled"},
+    {"nothing_captured", "no size was captured"},
+    {"padding_costs_more", "the padding would cost more than a replay saves"},
+    {"rows_not_one_each", "logits are not wanted row by row"},
+    {"eager_requested", "eager was asked for"},
+    {"replay_failed", "the replay failed"},
+    {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
+}};
+
+// Differences below this decide nothing, and the padded replay, at once, is taken. Measurements differ by 2 % from run
+// to run, and eager may seem 5 % faster than the same kernels replayed (docs/benchmarks.md, 4096 tokens); a replay
+// leaves the host free; and a second forward is staged by itself and its attention reads what the first computed, which
+// the table does not have.
+constexpr double kMargin = 1.05;
+// From about so many tokens on twice as many take twice as long (docs/benchmarks.md: on an H200 two forwards of 512
+// take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so that a cut costs little. With
+// fewer it is the weights that take their time, in each part again.
+constexpr std::int64_t kBusyTokens = 512;
+constexpr double kNearlyLeast = 1.25;  // of a token's time at the size where it is least
+
+Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
+
+struct Choice {
+  RunnerKind runner;
+  std::int64_t count;      // tokens or requests, in the sizes' unit
+  std::int64_t rows_each;  // of a unit
+  std::span<const std::int64_t> sizes;
+  bool padding;
+  const CostTable* costs;
+};
+
+bool padding_costs_more(std::int64_t tokens, std::int64_t size, RunnerKind runner, const CostTable& costs) {
+  const std::optional<double> padded = costs.ms(runner, size);
+  const std::optional<double> unpadded = costs.ms(RunnerKind::kEager, tokens);
+  return size != tokens && padded && unpadded && *unpadded * kMargin < *padded;
+}
+
+Decision pick(const BatchShape& batch, const Choice& choice) {
+  const std::optional<std::int64_t> size = round_up(choice.sizes, choice.count);
+  if (!size) return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
+  if (*size == choice.count) return {choice.runner, *size, 0, Reason::kExactSize};
+  if (!choice.padding) return eager(batch, Reason::kPaddingDisabled);
+  if (choice.costs != nullptr && padding_costs_more(choice.count, *size, choice.runner, *choice.costs))
+    return eager(batch, Reason::kPaddingCostsMore);
+  return {choice.runner, *size, (*size - choice.count) * choice.rows_each, Reason::kPaddedToSize};
+}
+
+using Sizes = std::span<const std::int64_t>;
+
+// Prefill sizes that can be replayed now.
+struct Replayable {
+  Sizes sizes;
+  Sizes waiting;
+
+  bool has(std::int64_t size) const { return !std::ranges::binary_search(waiting, size); }
+  // The smallest that holds so many tokens; none: no size does.
+  std::optional<std::int64_t> padded(std::int64_t tokens) const {
+    const auto next = std::find_if(std::ranges::lower_bound(sizes, tokens), sizes.end(),
+                                   [this](std::int64_t size) { return has(size); });
+    return next == sizes.end() ? std::nullopt : std::optional(*next);
+  }
+};
+
+// Milliseconds of so many tokens, padded or eager, as dispatch() will have it. None where that is not known.
+// Precondition: a size holds them.
+std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
+  const std::int64_t size = *sizes.padded(tokens);
+  return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
+                                                                       : costs.ms(RunnerKind::kPrefill, size);
+}
+
+std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
+  if (sizes.padded(tokens).value_or(tokens) == tokens) return tokens;
+  const std::optional<double> whole = best_ms(tokens, sizes, costs);
+  const std::optional<double> unpadded = costs.ms(RunnerKind::kPrefill, tokens);
+  if (!whole || !unpadded) return tokens;
+  std::int64_t best = tokens;
+  double best_sum = *whole / kMargin;
+  for (const std::int64_t first : std::views::reverse(sizes.sizes)) {
+    if (first >= tokens || !sizes.has(first)) continue;
+    const std::optional<double> head = costs.ms(RunnerKind::kPrefill, first);
+    const std::optional<double> rest = best_ms(tokens - first, sizes, costs);
+    if (!head || !rest) continue;
+    // Both parts together have the attention of the whole, which grows with its square; the table's parts have not.
+    const double sum = std::max(*head + *rest, *unpadded);
+    if (sum >= best_sum) continue;
+    best_sum = sum;
+    best = first;
+  }
+  return best;
+}
+
+// Above the largest size: one eager forward, or replays of the largest and the rest, which is counted in proportion. It
+// has no forward to itself: the next step, which running decodes want in any case, takes it with what has come by then.
+std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
+  const std::int64_t largest = sizes.back();
+  if (costs != nullptr) {
+    const std::optional<double> at_once = costs->ms(RunnerKind::kEager, tokens);
+    const std::optional<double> part = costs->ms(RunnerKind::kPrefill, largest);
+    const double parts = static_cast<double>(tokens) / static_cast<double>(largest);
+    if (at_once && part) return *at_once * kMargin < parts * *part ? tokens : largest;
+  }
+  return largest >= kBusyTokens ? largest : tokens;
+}
+
+}  // namespace
+
+std::string_view runner_kind_name(RunnerKind kind) {
+  switch (kind) {
+    case RunnerKind::kEager: return "eager";
+    case RunnerKind::kPrefill: return "prefill";
+    case RunnerKind::kDecode: return "decode";
+  }
+  return "unknown";
+}
+
+std::string_view reason_text(Reason reason) { return kReasons[static_cast<std::size_t>(reason)].text; }
+std::string_view reason_name(Reason reason) { return kReasons[static_cast<std::size_t>(reason)].name; }
+
+BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
+  bool all_wanted = batch.num_wanted_rows() == batch.num_tokens();
+  for (std::size_t b = 1; all_wanted && b < batch.query_lens.size(); ++b)
+    all_wanted = batch.query_lens[b] == batch.query_lens[0];
+  for (std::size_t i = 0; all_wanted && i < batch.wanted_rows.size(); ++i)
+    all_wanted = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
+  return {.tokens = batch.num_tokens(),
+          .requests = batch.num_requests(),
+          .all_rows_wanted = all_wanted,
+          .several_rows_each = std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
+          .force_eager = force_eager};
+}
+
+bool is_replay(Reason reason) {
+  return reason == Reason::kExactSize || reason == Reason::kPaddedToSize || reason == Reason::kFullCostsLess;
+}
+
+bool is_fallback(Reason reason) {
+  switch (reason) {
+    case Reason::kAboveLargestSize:
+    case Reason::kPaddingDisabled:
+    case Reason::kNothingCaptured:
+    case Reason::kRowsNotOneEach:
+    case Reason::kReplayFailed: return true;
+    default: return false;
+  }
+}
+
+Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
+  if (batch.force_eager) return eager(batch, Reason::kEagerRequested);
+  if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
+  const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
+  if (is_decode && table.decode_enabled) {
+    // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little.
+    const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
+                       table.prefill_enabled && !table.prefill_sizes.empty();
+    if (batch.all_rows_wanted && !above)
+      return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
+                          table.decode_padding, nullptr});
+    if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
+  }
+  if (!table.prefill_enabled)
+    return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
+  // Measured costs are of prefills: they say nothing of a decode.
+  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
+                                   is_decode ? nullptr : table.costs});
+  const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);
+  if (decision.runner == RunnerKind::kPrefill && batch.several_rows_each && has_full) {
+    decision.form = GraphForm::kFull;
+    decision.reason = Reason::kFullCostsLess;
+  }
+  return decision;
+}
+
+std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {
+  if (!table.graphs_enabled || !table.prefill_enabled || table.prefill_sizes.empty()) return tokens;
+  if (tokens > table.prefill_sizes.back()) return split_above(tokens, table.prefill_sizes, table.costs);
+  if (table.costs == nullptr) return tokens;
+  return split_within(tokens, {.sizes = table.prefill_sizes, .waiting = table.waiting}, *table.costs);
+}
+
+std::int64_t filling_tokens(const DispatchTable& table) {
+  if (table.costs == nullptr) return kBusyTokens;
+  const auto token_ms = [&](std::int64_t size) -> std::optional<double> {
+    const std::optional<double> ms = table.costs->ms(RunnerKind::kPrefill, size);
+    return ms ? std::optional(*ms / static_cast<double>(size)) : std::nullopt;
+  };
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::int64_t size : table.prefill_sizes) least = std::min(least, token_ms(size).value_or(least));
+  for (const std::int64_t size : table.prefill_sizes) {
+    const std::optional<double> ms = token_ms(size);
+    if (ms && *ms <= least * kNearlyLeast) return size;
+  }
+  return kBusyTokens;
+}
+
+}  // namespace tessera

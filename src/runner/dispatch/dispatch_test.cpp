@@ -1,0 +1,364 @@
+// Catches: a batch sent to the wrong runner or size, padding where it is disabled or was measured to cost more, a
+// decision without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs
+// less, or to a size that has no graph yet.
+#include "tessera/runner/dispatch/dispatch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <set>
+
+namespace tessera {
+
+std::ostream& operator<<(std::ostream& out, const Decision& d) {
+  return out << runner_kind_name(d.runner) << " " << d.size << " +" << d.padding << " " << reason_name(d.reason);
+}
+bool operator==(const Decision& a, const Decision& b) {
+  return a.runner == b.runner && a.size == b.size && a.padding == b.padding && a.reason == b.reason && a.form == b.form;
+}
+
+namespace {
+
+DispatchTable graphs(bool graphs_enabled, bool prefill, bool decode_shape, bool decode_padding = true) {
+  return {.graphs_enabled = graphs_enabled,
+          .prefill_enabled = prefill,
+          .decode_enabled = decode_shape,
+          .decode_padding = decode_padding,
+          .prefill_sizes = {},
+          .decode_sizes = {}};
+}
+DispatchTable with_sizes(DispatchTable table) {
+  table.prefill_sizes = {4, 8, 64};
+  table.decode_sizes = {1, 2, 6};
+  return table;
+}
+BatchShape extend(std::int64_t tokens, std::int64_t requests = 1) {
+  return {.tokens = tokens, .requests = requests, .all_rows_wanted = false};
+}
+BatchShape decode_shape(std::int64_t requests) {
+  return {.tokens = requests, .requests = requests, .all_rows_wanted = true};
+}
+BatchShape decode_of_other_rows(std::int64_t requests) { return {.tokens = requests, .requests = requests}; }
+BatchShape forced(BatchShape shape) {
+  shape.force_eager = true;
+  return shape;
+}
+
+struct DispatchCase {
+  BatchShape batch;
+  DispatchTable table;
+  Decision decision;
+};
+
+const DispatchTable kOn = with_sizes(graphs(true, true, true));
+const DispatchTable kOff = with_sizes(graphs(false, true, true));
+const DispatchTable kPrefillOnly = with_sizes(graphs(true, true, false));
+const DispatchTable kDecodeOnly = with_sizes(graphs(true, false, true));
+const DispatchTable kNeither = with_sizes(graphs(true, false, false));
+const DispatchTable kExactDecode = with_sizes(graphs(true, true, true, false));
+const DispatchTable kLarge = [] {
+  DispatchTable table = graphs(true, true, true);
+  table.prefill_sizes = {2048, 4096, 4608};
+  return table;
+}();
+// A replay saves 1 ms; a token costs 1 µs up to 1000 and 2 µs from there on.
+const CostTable kCosts = [] {
+  CostTable costs;
+  for (const std::int64_t size : {4, 8, 64, 1000, 2000}) {
+    const double ms = 1e-3 * static_cast<double>(size + std::max<std::int64_t>(size - 1000, 0));
+    costs.add(RunnerKind::kPrefill, size, 1 + ms);
+    costs.add(RunnerKind::kEager, size, 2 + ms);
+  }
+  costs.add(RunnerKind::kDecode, 2, 1);
+  costs.add(RunnerKind::kDecode, 6, 100);
+  return costs;
+}();
+DispatchTable with_costs(std::vector<std::int64_t> sizes, const CostTable& costs = kCosts) {
+  DispatchTable table = with_sizes(graphs(true, true, true));
+  table.prefill_sizes = std::move(sizes);
+  table.costs = &costs;
+  return table;
+}
+const DispatchTable kMeasured = with_costs({64, 1000, 2000});
+const DispatchTable kEmpty = graphs(true, true, true);
+const DispatchTable kFull = [] {
+  DispatchTable table = with_costs({4, 8, 64, 1000, 2000});
+  table.full_sizes = {8, 2000};
+  return table;
+}();
+BatchShape prompts(std::int64_t tokens, std::int64_t requests = 1) {
+  BatchShape shape = extend(tokens, requests);
+  shape.several_rows_each = true;
+  return shape;
+}
+Decision full(std::int64_t size, std::int64_t padding) {
+  return {RunnerKind::kPrefill, size, padding, Reason::kFullCostsLess, GraphForm::kFull};
+}
+
+std::vector<DispatchCase> cases() {
+  using enum RunnerKind;
+  using enum Reason;
+  return {
+      // Prefill: the size itself, the next one, the edges.
+      {extend(4), kOn, {kPrefill, 4, 0, kExactSize}},
+      {extend(5), kOn, {kPrefill, 8, 3, kPaddedToSize}},
+      {extend(2), kOn, {kPrefill, 4, 2, kPaddedToSize}},
+      {extend(64), kOn, {kPrefill, 64, 0, kExactSize}},
+      {extend(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
+      // Mixed and many requests are prefill.
+      {extend(9, 3), kOn, {kPrefill, 64, 55, kPaddedToSize}},
+      // Decode.
+      {decode_shape(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
+      {decode_shape(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
+      {decode_shape(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
+      // More than decode_shape graphs are for: as a prefill.
+      {decode_shape(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(8), kOn, {kPrefill, 8, 0, kExactSize}},
+      {decode_shape(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
+      {decode_shape(7), kDecodeOnly, {kEager, 7, 0, kAboveLargestSize}},
+      {decode_shape(7), with_costs({}), {kEager, 7, 0, kAboveLargestSize}},
+      {decode_shape(2), kExactDecode, {RunnerKind::kDecode, 2, 0, kExactSize}},
+      {decode_shape(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
+      {decode_shape(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
+      {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
+      // A decode_shape batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
+      {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
+      {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
+      // Switched off, one or both.
+      {extend(4), kOff, {kEager, 4, 0, kGraphsDisabled}},
+      {decode_shape(1), kOff, {kEager, 1, 0, kGraphsDisabled}},
+      {extend(4), kDecodeOnly, {kEager, 4, 0, kPrefillGraphsDisabled}},
+      {decode_shape(2), kDecodeOnly, {RunnerKind::kDecode, 2, 0, kExactSize}},
+      {decode_shape(3), kPrefillOnly, {kPrefill, 4, 1, kPaddedToSize}},
+      {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
+      {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
+      // Sizes that are faster as one graph, for prefills whose requests have several rows each.
+      {prompts(8), kFull, full(8, 0)},
+      {prompts(7, 3), kFull, full(8, 1)},
+      {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},
+      {prompts(4), kFull, {kPrefill, 4, 0, kExactSize}},
+      {prompts(64), kFull, {kPrefill, 64, 0, kExactSize}},
+      {prompts(2001), kFull, {kEager, 2001, 0, kAboveLargestSize}},
+      {prompts(1001), kFull, {kEager, 1001, 0, kPaddingCostsMore}},
+      {decode_shape(7), kFull, {kPrefill, 8, 1, kPaddedToSize}},
+      // A prefill that is large enough to keep the device busy is padded.
+      {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
+      {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
+      {extend(4096), kLarge, {kPrefill, 4096, 0, kExactSize}},
+      {extend(4100, 17), kLarge, {kPrefill, 4608, 508, kPaddedToSize}},
+      {extend(5000), kLarge, {kEager, 5000, 0, kAboveLargestSize}},
+      // With measured costs: 990 tokens take 2.99 ms eagerly; a replay of 1000 takes 2.0 ms, of 2000 4.0 ms.
+      {extend(990), kMeasured, {kPrefill, 1000, 10, kPaddedToSize}},
+      {extend(65), kMeasured, {kPrefill, 1000, 935, kPaddedToSize}},
+      {extend(1001), kMeasured, {kEager, 1001, 0, kPaddingCostsMore}},
+      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // 3.8 ms
+      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: too little to tell from noise
+      {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
+      {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
+      {decode_shape(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
+      // Every size was dropped.
+      {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
+      {decode_shape(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
+      // A request for an eager run comes first.
+      {forced(extend(4)), kOn, {kEager, 4, 0, kEagerRequested}},
+      {forced(decode_shape(1)), kOff, {kEager, 1, 0, kEagerRequested}},
+  };
+}
+
+TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
+  std::set<Reason> fired;
+  int number = 0;
+  for (const DispatchCase& c : cases()) {
+    EXPECT_EQ(dispatch(c.batch, c.table), c.decision) << "case " << number;
+    fired.insert(c.decision.reason);
+    ++number;
+  }
+  fired.insert(Reason::kReplayFailed);  // the runner's: no decision has it
+  EXPECT_EQ(fired.size(), static_cast<std::size_t>(kNumReasons)) << "a reason without a case";
+}
+
+TEST(Dispatch, NeverPadsDownAndNeverMoreThanToTheNextSize) {
+  for (std::int64_t tokens = 1; tokens <= 70; ++tokens) {
+    const Decision d = dispatch(extend(tokens), kOn);
+    EXPECT_EQ(d.size, tokens + d.padding);
+    if (d.runner == RunnerKind::kEager) continue;
+    const auto next = std::lower_bound(kOn.prefill_sizes.begin(), kOn.prefill_sizes.end(), tokens);
+    EXPECT_EQ(d.size, *next) << tokens;
+  }
+}
+
+TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
+  ForwardBatch batch;
+  batch.input_ids = {TokenId(1), TokenId(2)};
+  batch.query_lens = {1, 1};
+  batch.wanted_rows = {0, 1};
+  EXPECT_TRUE(shape_of(batch).all_rows_wanted);
+  EXPECT_FALSE(shape_of(batch).several_rows_each);
+  EXPECT_FALSE(shape_of(batch).force_eager);
+  EXPECT_TRUE(shape_of(batch, true).force_eager);
+  batch.wanted_rows = {1, 0};
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "in another order";
+  batch.wanted_rows = {0};
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not of all";
+  batch.wanted_rows = {0, 1};
+  batch.query_lens = {2};
+  EXPECT_TRUE(shape_of(batch).all_rows_wanted) << "two tokens of one request";
+  EXPECT_TRUE(shape_of(batch).several_rows_each);
+  EXPECT_EQ(shape_of(batch).tokens, 2);
+  EXPECT_EQ(shape_of(batch).requests, 1);
+  DispatchTable table = kOn;
+  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kPrefill);
+  table.decode_query_length = 2;
+  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kDecode);
+  batch.input_ids.emplace_back(3);
+  batch.wanted_rows = {0, 1, 2};
+  batch.query_lens = {1, 2};
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not equally many of each request";
+  EXPECT_FALSE(shape_of(batch).several_rows_each) << "one has a single row";
+}
+
+TEST(Dispatch, PadsWhereCostsAreUnknown) {
+  CostTable only_replays;
+  only_replays.add(RunnerKind::kPrefill, 64, 5);
+  only_replays.add(RunnerKind::kPrefill, 1000, 9);
+  CostTable only_eager;
+  only_eager.add(RunnerKind::kEager, 64, 1);
+  only_eager.add(RunnerKind::kEager, 1000, 9);
+  const CostTable nothing;
+  const Decision padded{RunnerKind::kPrefill, 1000, 935, Reason::kPaddedToSize};
+  for (const CostTable& costs : {only_replays, only_eager, nothing}) {
+    const DispatchTable table = with_costs({64, 1000}, costs);
+    EXPECT_EQ(dispatch(extend(65), table), padded);
+    EXPECT_EQ(split_tokens(65, table), 65);
+  }
+}
+
+TEST(SplitTokens, WithoutCostsOnlyWhatNoGraphServesIsCut) {
+  const struct {
+    std::int64_t tokens;
+    std::vector<std::int64_t> sizes;
+    std::int64_t first;
+  } cases[] = {
+      {1, {4, 2048}, 1},       {5, {4, 2048}, 5},       {2047, {4, 2048}, 2047},
+      {2048, {4, 2048}, 2048}, {2049, {4, 2048}, 2048}, {8192, {4, 2048}, 2048},
+      {8192, {4, 512}, 512},   {8192, {4, 511}, 8192},  // many small replays would read the weights too often
+      {100, {}, 100},
+  };
+  for (const auto& c : cases) {
+    DispatchTable table = graphs(true, true, true);
+    table.prefill_sizes = c.sizes;
+    EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
+    // Measurements of other things change nothing.
+    const CostTable nothing;
+    table.costs = &nothing;
+    EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
+  }
+  for (const DispatchTable& off : {graphs(false, true, true), graphs(true, false, true)}) {
+    DispatchTable table = off;
+    table.prefill_sizes = {2048};
+    EXPECT_EQ(split_tokens(8192, table), 8192) << "no graphs";
+  }
+}
+
+// A replay costs 0.1 ms and 1 µs a token.
+CostTable cheap_launches() {
+  CostTable costs;
+  for (const std::int64_t size : {1, 4096}) {
+    costs.add(RunnerKind::kPrefill, size, 0.1 + 1e-3 * static_cast<double>(size));
+    costs.add(RunnerKind::kEager, size, 9 + 1e-3 * static_cast<double>(size));
+  }
+  return costs;
+}
+
+TEST(SplitTokens, TwoReplaysReplaceMuchPadding) {
+  const CostTable costs = cheap_launches();
+  const DispatchTable table = with_costs({64, 512, 1024, 4096}, costs);
+  EXPECT_EQ(split_tokens(1030, table), 1024) << "1.124 + 0.164 ms against 4.196";
+  EXPECT_EQ(split_tokens(2048, table), 1024) << "1.124 + 1.124 ms";
+  EXPECT_EQ(split_tokens(3900, table), 3900) << "the rest of 2876 would itself be padded to 4096";
+  EXPECT_EQ(split_tokens(4096, table), 4096) << "fits";
+  EXPECT_EQ(split_tokens(500, table), 500) << "0.612 ms against 0.164 + 0.612";
+  EXPECT_EQ(split_tokens(70, table), 64) << "0.328 ms against 0.612";
+}
+
+TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
+  const CostTable costs = cheap_launches();
+  DispatchTable table = with_costs({64, 128, 4096}, costs);
+  EXPECT_EQ(split_tokens(128, table), 128);
+  EXPECT_EQ(split_tokens(190, table), 128) << "0.228 + 0.164 ms against 4.196";
+  table.waiting = {128};
+  EXPECT_EQ(split_tokens(128, table), 64) << "0.164 + 0.164 ms against 4.196";
+  EXPECT_EQ(split_tokens(190, table), 190) << "the rest of 126 would itself be padded to 4096";
+  table.waiting = {4096};
+  EXPECT_EQ(split_tokens(190, table), 190) << "no size holds them";
+}
+
+TEST(FillingTokens, IsTheFirstSizeWhoseTokensCostLittleMoreThanTheLeast) {
+  const CostTable costs = cheap_launches();  // a token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
+  EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
+  EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);
+  EXPECT_EQ(filling_tokens(with_costs({64}, costs)), 64);
+  EXPECT_EQ(filling_tokens(with_costs({64, 256}, CostTable{})), 512) << "nothing was measured";
+  EXPECT_EQ(filling_tokens(graphs(true, true, true)), 512) << "costs are not looked at";
+}
+
+TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
+  // The cost of a token rises with the number of tokens, so parts seem cheaper than the whole, and are not.
+  CostTable costs;
+  for (std::int64_t size = 64; size <= 4096; size += 64) {
+    const double thousands = 1e-3 * static_cast<double>(size);
+    costs.add(RunnerKind::kPrefill, size, 1 + 5 * thousands * thousands);
+  }
+  EXPECT_EQ(split_tokens(4030, with_costs({64, 2048, 4096}, costs)), 4030);
+}
+
+TEST(SplitTokens, AboveTheLargestSizeTheCheaperPlanIsTaken) {
+  const CostTable cheap = cheap_launches();
+  EXPECT_EQ(split_tokens(8192, with_costs({64, 1024, 4096}, cheap)), 4096);
+  EXPECT_EQ(split_tokens(600, with_costs({64}, cheap)), 64) << "ten replays of 0.164 ms against 9.6 ms";
+  CostTable dear;
+  for (const std::int64_t size : {1, 4096}) {
+    dear.add(RunnerKind::kPrefill, size, 5 + 1e-3 * static_cast<double>(size));
+    dear.add(RunnerKind::kEager, size, 6 + 1e-3 * static_cast<double>(size));
+  }
+  EXPECT_EQ(split_tokens(4096, with_costs({64, 1024}, dear)), 4096) << "24.1 ms against 10.1";
+  EXPECT_EQ(split_tokens(1100, with_costs({64, 1024}, dear)), 1024) << "the rest goes with the next step";
+  EXPECT_EQ(dispatch(extend(4096), with_costs({64, 1024}, dear)).reason, Reason::kAboveLargestSize);
+}
+
+TEST(SplitTokens, AlwaysEndsAndUsesOnlyCapturedSizes) {
+  const CostTable costs = cheap_launches();
+  for (const CostTable* known : {static_cast<const CostTable*>(nullptr), &costs, &kCosts}) {
+    DispatchTable table = kLarge;
+    table.costs = known;
+    for (std::int64_t tokens = 1; tokens < 20000; tokens += 7) {
+      std::int64_t left = tokens;
+      for (int part = 0; left > 0; ++part) {
+        ASSERT_LT(part, 12) << tokens;
+        const std::int64_t first = split_tokens(left, table);
+        ASSERT_TRUE(first >= 1 && first <= left) << tokens;
+        ASSERT_TRUE(first == left || std::ranges::binary_search(table.prefill_sizes, first)) << tokens;
+        left -= first;
+      }
+    }
+  }
+}
+
+TEST(Dispatch, EveryReasonHasItsOwnNameAndText) {
+  std::set<std::string_view> names;
+  for (int r = 0; r < kNumReasons; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    EXPECT_FALSE(reason_text(reason).empty());
+    EXPECT_EQ(reason_name(reason).find(' '), std::string_view::npos) << "a counter's label";
+    names.insert(reason_name(reason));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kNumReasons));
+  EXPECT_EQ(reason_name(Reason::kEagerRequested), "eager_requested");
+  EXPECT_EQ(reason_text(Reason::kPaddedToSize), "padded to the next captured size");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Catches: caches of two layers that overlap, a page that is counted too small or for another group, a slot copied
+// in part, and a reserved page that holds NaN.
+#include "tessera/runner/memory/kv_storage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/ir/text.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two layers of different widths: pages of 3·1·5 and 3·2·8 elements of 2 bytes, neither a multiple of the alignment.
+ir::Graph two_layers() {
+  return *ir::parse_graph(R"(graph @g {
+    group "full" paged layers [0, 1]
+    state %k_cache.0: bf16[P, 3, 1, 5] state %v_cache.0: bf16[P, 3, 1, 5]
+    state %k_cache.1: bf16[P, 3, 2, 8] state %v_cache.1: bf16[P, 3, 2, 8]
+    return })",
+                          nullptr);
+}
+
+// A layer with pages and one with a slot of 40 bytes for each sequence.
+ir::Graph pages_and_slots() {
+  return *ir::parse_graph(R"(graph @g {
+    group "full" paged layers [0] group "memory" state layers [1]
+    state %k_cache.0: bf16[P, 3, 1, 5] state %memory.1: f32[P1, 2, 5] state %sum.1: f32[P1]
+    return })",
+                          nullptr);
+}
+
+TEST(KvStorage, APageIsCountedOverTheLayersOfItsGroup) {
+  EXPECT_THAT(*KvStorage::page_bytes(two_layers()), ElementsAre(2 * (3 * 5 * 2) + 2 * (3 * 2 * 8 * 2)));
+  EXPECT_THAT(*KvStorage::page_bytes(pages_and_slots()), ElementsAre(3 * 5 * 2, 2 * 5 * 4 + 4));
+}
+
+TEST(KvStorage, AStateWithoutAGroupIsRefused) {
+  ir::Graph graph = pages_and_slots();
+  graph.cache_groups.pop_back();
+  EXPECT_THAT(KvStorage::page_bytes(graph).status().message(),
+              HasSubstr("%memory.1 is f32[P1, 2, 5], of none of the graph's 1 cache groups"));
+}
+
+TEST(KvStorage, GroupsHaveAsManyPagesAsTheyAreGiven) {
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const std::unique_ptr<Stream> stream = device->create_stream("test").value();
+  const KvStorage storage =
+      KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{100, 3}, *device, *stream).value();
+  EXPECT_LE(storage.bytes(), 100 * 30 + 3 * 44 + 3 * static_cast<std::int64_t>(kDeviceAlignment));
+  EXPECT_EQ(KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{100}, *device, *stream).status().code(),
+            StatusCode::kInternal);
+}
+
+TEST(KvStorage, ASlotIsCopiedInEveryStateOfItsGroupAndNoOther) {
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const std::unique_ptr<Stream> stream = device->create_stream("test").value();
+  const KvStorage storage =
+      KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{4, 4}, *device, *stream).value();
+  ExternalValues states;
+  storage.add_to(states);
+  const auto address = [&](const std::string& name) { return states.find(name, {}); };
+  const std::map<std::string, std::size_t> bytes{{"k_cache.0", 30}, {"memory.1", 40}, {"sum.1", 4}};
+  const auto content = [&](const std::string& name, std::size_t slot) {
+    std::vector<std::byte> read(bytes.at(name));
+    EXPECT_TRUE(stream->download(read.data(), address(name) + slot * read.size(), read.size()).ok());
+    return read;
+  };
+  for (const auto& [name, size] : bytes) ASSERT_TRUE(stream->fill(address(name) + 2 * size, 7, size).ok());
+  for (const auto& [name, size] : bytes) ASSERT_TRUE(stream->fill(address(name) + 3 * size, 1, size).ok());
+  ASSERT_TRUE(storage.copy({.group = 1, .from = PageId(2), .to = PageId(3)}, *stream).ok());
+  EXPECT_THAT(content("memory.1", 3), Each(std::byte{7}));
+  EXPECT_THAT(content("sum.1", 3), Each(std::byte{7}));
+  EXPECT_THAT(content("memory.1", 2), Each(std::byte{7}));
+  EXPECT_THAT(content("k_cache.0", 3), Each(std::byte{1})) << "of another group";
+}
+
+TEST(KvStorage, EveryStateHasAnAlignedRangeOfItsOwnAndAZeroedReservedPage) {
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const std::unique_ptr<Stream> stream = device->create_stream("test").value();
+  const KvStorage storage = KvStorage::create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream).value();
+  EXPECT_THAT(storage.num_pages(), ElementsAre(7));
+  ExternalValues externals;
+  storage.add_to(externals);
+  std::map<std::string, DeviceAddress> states;
+  for (const std::string name : {"k_cache.0", "k_cache.1", "v_cache.0", "v_cache.1"}) {
+    states[name] = externals.find(name, {});
+    ASSERT_TRUE(states[name]) << name;
+  }
+
+  // [begin, end) of each; 7 pages of 30 and of 96 bytes.
+  std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
+  for (const auto& [name, begin] : states) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;
+    ranges.emplace_back(begin, begin + 7 * (name.ends_with("0") ? 30 : 96));
+  }
+  std::sort(ranges.begin(), ranges.end());
+  EXPECT_GE(ranges.front().first, storage.data());
+  EXPECT_LE(ranges.back().second, storage.data() + storage.bytes());
+  for (std::size_t i = 1; i < ranges.size(); ++i) EXPECT_LE(ranges[i - 1].second, ranges[i].first);
+
+  for (const auto& [name, begin] : states) {
+    std::vector<std::byte> page(name.ends_with("0") ? 30 : 96, std::byte{1});
+    ASSERT_TRUE(stream->download(page.data(), begin, page.size()).ok());
+    EXPECT_THAT(page, Each(std::byte{0})) << "the reserved page of " << name;
+  }
+}
+
+TEST(KvStorage, NoMemoryIsAnErrorThatNamesTheCache) {
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({.out_of_memory_at = 1}, {.threads = 1}).value();
+  const std::unique_ptr<Stream> stream = device->create_stream("test").value();
+  const Result<KvStorage> storage = KvStorage::create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream);
+  EXPECT_EQ(storage.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(storage.status().message(), HasSubstr("KV cache"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,113 @@
+#include "tessera/runner/memory/prediction.h"
+
+#include <algorithm>
+
+#include "tessera/device/alignment.h"
+#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/memory/edit_buffers.h"
+#include "tessera/runner/memory/input_buffers.h"
+#include "tessera/runner/memory/measure_memory.h"
+#include "tessera/runner/model_runner.h"
+#include "tessera/runner/op_plans.h"
+#include "tessera/runner/step_results.h"
+#include "tessera/runner/vision/vision_runner.h"
+
+namespace tessera {
+namespace {
+
+// Every size of the ladder; their needs where they are asked for.
+Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
+                                    PredictionDetail detail) {
+  RunnerMemory memory{.role = runner.spec().role};
+  for (const std::int64_t size : runner.spec().ladder) {
+    GraphMemory graphs;
+    if (runner.spec().captured) graphs = estimated_graphs(runner.executable().graph_need(runner.bucket(size)), device);
+    memory.sizes.push_back({.size = size, .graphs = graphs});
+    if (detail == PredictionDetail::kEverySize)
+      memory.sizes.back().need = TRY(runner.executable().memory_need(runner.bucket(size)));
+  }
+  return memory;
+}
+
+}  // namespace
+
+Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
+                                    const RunnerOptions& options, Device& device, PredictionDetail detail) {
+  using enum MemoryUse;
+  MemoryReport report;
+  MemoryNeed most;
+  std::int64_t graph_objects = 0;
+  for (const GraphRunner& runner : runners) {
+    if (runner.spec().captured || runner.spec().runs_eagerly) {
+      const MemoryNeed need = TRY(runner.executable().memory_need(runner.executable().largest()));
+      most.arena_bytes = std::max(most.arena_bytes, need.arena_bytes);
+      most.workspace_bytes = std::max(most.workspace_bytes, need.workspace_bytes);
+    }
+    if (std::ranges::find(kCapturedRoles, runner.spec().role) == kCapturedRoles.end()) continue;
+    report.runners.push_back(TRY(predict_runner(runner, device.properties(), detail)));
+    graph_objects += report.runners.back().graph_bytes();
+  }
+  const std::int64_t block = device.properties().block_bytes;
+  report.set(kArena, align_up(most.arena_bytes, block));
+  report.set(kWorkspace, align_up(most.workspace_bytes, block));
+  report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
+                                EditBuffers::bytes_needed(vocabulary_of(graphs)) +
+                                align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows)), block));
+  const auto planned = all_graphs(graphs);
+  report.set(kPlans, TRY(OpPlans::bytes_needed(device, {.graphs = planned,
+                                                        .kernels = *TRY(kernels_of(options, device)),
+                                                        .limits = plan_limits(options),
+                                                        .num_pages = options.num_pages})));
+  report.set(kGraphObjects, graph_objects);
+  report.set(kStepResults, StepResults::bytes_needed(options.max_in_flight, options.max_requests, options.max_tokens));
+  return report;
+}
+
+Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
+                                    PredictionDetail detail) {
+  // Shapes are asked for, nothing is bound: the environment stays unused but for device and context.
+  const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
+  const std::unique_ptr<Arena> arena =
+      TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
+  ForwardContext context{.limits = plan_limits(options), .plans = {}, .layers = graphs.layers};
+  const ExternalValues externals;
+  KernelVariants warm;
+  const ExecutionEnvironment environment{.device = device,
+                                         .stream = *stream,
+                                         .context = context,
+                                         .externals = externals,
+                                         .arena = *arena,
+                                         .workspace = *arena,
+                                         .warm = warm};
+  std::vector<GraphRunner> runners;
+  for (RunnerSpec& spec : TRY(make_runner_specs(graphs, options))) {
+    std::unique_ptr<Executable> made =
+        TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
+    runners.emplace_back(std::move(spec), std::move(made));
+  }
+  MemoryReport report = TRY(predict_memory(runners, graphs, options, device, detail));
+  if (!graphs.vision) return report;
+  RunnerSpec spec = vision_spec(*graphs.vision, options.vision);
+  const std::int64_t input_bytes = TRY(VisionInputs::bytes_needed(graphs.vision->graph, options.vision.max_patches));
+  std::unique_ptr<Executable> made =
+      TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
+  TRY(add_vision(GraphRunner(std::move(spec), std::move(made)), input_bytes, device.properties(), detail, report));
+  return report;
+}
+
+Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
+                  PredictionDetail detail, MemoryReport& report) {
+  using enum MemoryUse;
+  const MemoryNeed need = TRY(tower.executable().memory_need(tower.executable().largest()));
+  const auto at_least = [&](MemoryUse use, std::int64_t bytes) {
+    report.set(use, std::max(report[use], align_up(bytes, device.block_bytes)));
+  };
+  at_least(kArena, need.arena_bytes);
+  at_least(kWorkspace, need.workspace_bytes);
+  report.set(kStaticInputs, report[kStaticInputs] + input_bytes);
+  report.runners.push_back(TRY(predict_runner(tower, device, detail)));
+  report.set(kGraphObjects, report[kGraphObjects] + report.runners.back().graph_bytes());
+  return ok_status();
+}
+
+}  // namespace tessera

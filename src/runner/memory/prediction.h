@@ -1,0 +1,32 @@
+// The memory that a runner will take, from shapes alone: before weights are loaded or anything is captured.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/model/model.h"
+#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/memory/memory_report.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+// kTotals plans the largest sizes alone, since one arena serves all: some milliseconds for a large model, where the
+// need of every size takes some tens.
+enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
+
+// Without weights and KV cache, whose shares follow from this. options.num_pages may still be 1 for each group: no
+// value of a forward has the cache's size.
+Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
+                                    PredictionDetail detail = PredictionDetail::kTotals);
+// The same of runners that are there, without a tower.
+Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
+                                    const RunnerOptions& options, Device& device, PredictionDetail detail);
+
+// Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes`: of its static inputs.
+Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
+                  PredictionDetail detail, MemoryReport& report);
+
+}  // namespace tessera

@@ -1,0 +1,188 @@
+#include "tessera/runner/ranks/rank_follower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "tessera/runner/capture/graph_capture.h"
+#include "tessera/runner/verify/dummy_batch.h"
+#include "tessera/runner/verify/soak.h"
+#include "tessera/runner/verify/verify.h"
+#include "tessera/runner/vision/vision_runner.h"
+
+namespace tessera {
+
+RankFollower::RankFollower(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
+                           std::unique_ptr<RankHost> host)
+    : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {}
+
+// A rank that fails ends the collectives that the others wait in.
+void RankFollower::run() {
+  while (const std::optional<RankChannel::Message> message = channel_.receive(rank_)) {
+    RankAnswer answer;
+    try {
+      answer.status = carry_out(message->bytes, answer);
+    } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
+      answer.status = device_lost(fmt::format("it ended by an exception: {}", e.what()));
+    }
+    if (!answer.status.ok()) communicator_->abort(answer.status.message());
+    channel_.reply(rank_, message->number, std::move(answer));
+  }
+}
+
+Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& answer) {
+  MessageReader reader = TRY(MessageReader::open(message));
+  if (reader.kind() < 1 || reader.kind() > kLastRankOrder)
+    return data_loss(fmt::format("a message of kind {}; 1 to {} is accepted", reader.kind(), kLastRankOrder));
+  const auto kind = static_cast<RankOrderKind>(reader.kind());
+  if (kind == RankOrderKind::kLoad) return load(reader);
+  if (kind != RankOrderKind::kPlan && runner_ == nullptr)
+    return failed_precondition(fmt::format("a message of kind {} before the weights are loaded", reader.kind()));
+  switch (kind) {
+    case RankOrderKind::kForward: return forward(reader, answer);
+    case RankOrderKind::kEncodeImages: return encode(reader);
+    default: return carry_out(TRY(unpack_order(kind, reader)), answer);
+  }
+}
+
+Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
+  if (order.kind == RankOrderKind::kPlan) return make_plan(order.size, answer);
+  if (order.kind == RankOrderKind::kCollect) return collect(answer);
+  RunnerParts& parts = runner_->parts();
+  if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
+  GraphRunner& runner = parts.runner(order.role);
+  // What rank 0 does behind the body a stage without a head has no part in.
+  if (!parts.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
+    return ok_status();
+  switch (order.kind) {
+    case RankOrderKind::kPrepare: return runner_->prepare();
+    case RankOrderKind::kCapture: {
+      Status captured = parts.capture(runner, order.size);
+      runner_->refresh_dispatch();
+      return captured;
+    }
+    case RankOrderKind::kDrop: return drop(runner, order.size);
+    case RankOrderKind::kCaptureFull: return runner.capture_full(order.size);
+    case RankOrderKind::kDropFull: runner.drop_full(order.size); return ok_status();
+    case RankOrderKind::kStageDummy: return parts.stage_dummy(runner, order.size);
+    case RankOrderKind::kStagePages: return parts.stage_pages(order.size);
+    case RankOrderKind::kReplay: TRY(runner.replay(order.size, order.form)); return parts.stream->synchronize();
+    case RankOrderKind::kRunEagerly:
+      TRY(runner.make_ready(order.size));
+      TRY(runner.run(order.size));
+      return parts.stream->synchronize();
+    case RankOrderKind::kForget: runner.forget(order.size); return ok_status();
+    case RankOrderKind::kAvailable: answer.value = parts.device.available_bytes(); return ok_status();
+    case RankOrderKind::kReserveRows: return runner_->reserve_embeddings(order.size);
+    case RankOrderKind::kCaptureTower:
+      if (order.size == kTowersStart) return GraphCapture::capture_start_budgets(parts);
+      if (parts.vision == nullptr) return failed_precondition("a capture of the tower of a model that has none");
+      return parts.vision->capture_next().status();
+    case RankOrderKind::kDiscard: {
+      if (in_flight_.empty()) return internal_error("no forward is in flight to be given up");
+      const bool runs = in_flight_.back().ran.ok();
+      in_flight_.pop_back();
+      return runs ? runner_->discard() : ok_status();
+    }
+    case RankOrderKind::kMemory: {
+      MessageWriter writer(answer.content, static_cast<std::uint32_t>(order.kind), 0);
+      pack_memory(runner_->memory(), writer);
+      writer.finish();
+      return ok_status();
+    }
+    case RankOrderKind::kVerify: return verify_here();
+    case RankOrderKind::kSoak: return soak_here(order);
+    default: return data_loss(fmt::format("kind {} is no order of a few numbers", static_cast<int>(order.kind)));
+  }
+}
+
+Status RankFollower::make_plan(std::int64_t max_requests, RankAnswer& answer) {
+  const RankLimits limits = TRY(host_->plan(max_requests));
+  MessageWriter writer(answer.content, static_cast<std::uint32_t>(RankOrderKind::kPlan), 0);
+  pack_limits(limits, writer);
+  writer.finish();
+  return ok_status();
+}
+
+Status RankFollower::load(MessageReader& from) {
+  const RankLimits agreed = TRY(unpack_limits(from));
+  runner_ = TRY(host_->load(agreed, *communicator_));
+  in_flight_.reserve(static_cast<std::size_t>(runner_->options().max_in_flight));
+  return ok_status();
+}
+
+// Where a message cannot be read, what follows it builds on what was in it: the rank is lost.
+Status RankFollower::forward(MessageReader& from, RankAnswer& answer) {
+  if (const Status read = received_.unpack(from); !read.ok())
+    return device_lost(fmt::format("a forward's message cannot be read: {}", read.message()));
+  const ForwardInputs wanted = received_.inputs({}, {});
+  const std::int64_t hidden_rows =
+      wanted.hidden_rows.empty() ? wanted.batch.num_tokens() : std::ssize(wanted.hidden_rows);
+  const auto size = [](bool is_wanted, std::int64_t rows, std::int64_t columns) {
+    return static_cast<std::size_t>(is_wanted ? rows * columns : 0);
+  };
+  const bool has_head = runner_->parts().graphs.has_head;
+  logits_.resize(size(has_head && received_.wants_logits(), wanted.batch.num_wanted_rows(), runner_->vocab_size()));
+  hidden_states_.resize(size(has_head && received_.wants_hidden(), hidden_rows, runner_->hidden_size()));
+  Status ran = runner_->follow(received_.inputs(logits_, hidden_states_), received_.decision());
+  answer.replay_failed = !ran.ok() && runner_->step().replay_failed();
+  if (runner_->collects_as_it_runs()) {
+    TRY(ran);
+    return collect_results(answer);
+  }
+  in_flight_.push_back({ran, answer.replay_failed});
+  return ran;
+}
+
+Status RankFollower::collect(RankAnswer& answer) {
+  if (in_flight_.empty()) return internal_error("no forward is in flight to be collected");
+  const Flight oldest = std::move(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
+  answer.replay_failed = oldest.replay_failed;
+  TRY(oldest.ran);
+  return collect_results(answer);
+}
+
+Status RankFollower::collect_results(RankAnswer& answer) {
+  TRY(runner_->collect());
+  answer.digest = runner_->digest();
+  return ok_status();
+}
+
+Status RankFollower::encode(MessageReader& from) {
+  const ReceivedImages received = TRY(unpack_images(from));
+  VisionRunner* tower = runner_->vision();
+  if (tower == nullptr) return failed_precondition("images for a model without a vision tower");
+  std::vector<const Patches*> images;
+  for (const Patches& image : received.images) images.push_back(&image);
+  return tower->encode(images, received.first_rows, runner_->embeddings_base());
+}
+
+Status RankFollower::drop(GraphRunner& runner, std::int64_t size) {
+  if (runner.captured(size)) {
+    TRY(runner_->parts().stream->synchronize());
+    runner.drop(size, internal_error("another rank has no graph of it"));
+  }
+  runner_->refresh_dispatch();
+  return ok_status();
+}
+
+Status RankFollower::verify_here() {
+  const VerifyReport report = TRY(verify(*runner_, /*show_progress=*/false));
+  const auto differs = std::ranges::find_if(report.rows, [](const VerifyRow& row) { return !row.difference.empty(); });
+  if (differs == report.rows.end()) return ok_status();
+  return internal_error(fmt::format("{} size {}, {} of them real: {}", differs->runner, differs->size, differs->real,
+                                    differs->difference));
+}
+
+Status RankFollower::soak_here(const RankOrder& order) {
+  const SoakReport report =
+      TRY(soak(*runner_, {.batches = order.size, .seed = order.seed, .tolerance = order.tolerance}));
+  if (report.num_failures == 0) return ok_status();
+  return internal_error(
+      fmt::format("{} of {} batches differ, first {}", report.num_failures, report.batches, report.failures.front()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// A rank other than 0: carries out what rank 0 sends, in order, and answers. It decides nothing.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/model_runner.h"
+#include "tessera/runner/ranks/rank_channel.h"
+#include "tessera/runner/ranks/rank_forward.h"
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/ranks/rank_order.h"
+
+namespace tessera {
+
+class RankFollower {
+ public:
+  // `channel` outlives it.
+  RankFollower(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
+               std::unique_ptr<RankHost> host);
+
+  // Until the channel is closed, on the thread that it was made on.
+  void run();
+
+ private:
+  Status carry_out(std::span<const std::byte> message, RankAnswer& answer);
+  Status carry_out(const RankOrder& order, RankAnswer& answer);
+  Status make_plan(std::int64_t max_requests, RankAnswer& answer);
+  Status load(MessageReader& from);
+  Status forward(MessageReader& from, RankAnswer& answer);
+  Status collect(RankAnswer& answer);
+  Status collect_results(RankAnswer& answer);
+  Status encode(MessageReader& from);
+  Status drop(GraphRunner& runner, std::int64_t size);
+  Status verify_here();
+  Status soak_here(const RankOrder& order);
+
+  const int rank_;
+  RankChannel& channel_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<RankHost> host_;
+  ModelRunner* runner_ = nullptr;  // the host's; null before kLoad
+  ReceivedForward received_;
+  std::vector<float> logits_;
+  std::vector<float> hidden_states_;
+  struct Flight {
+    Status ran;  // not ok where it failed here
+    bool replay_failed = false;
+  };
+  std::vector<Flight> in_flight_;  // of forwards, oldest first
+};
+
+}  // namespace tessera

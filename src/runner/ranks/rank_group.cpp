@@ -1,0 +1,307 @@
+#include "tessera/runner/ranks/rank_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "tessera/runner/ranks/rank_wire.h"
+
+namespace tessera {
+namespace {
+
+// Why the group ends where a node has, by the ranks that end with it.
+Status lost_with(const std::string& node, int first, int count, const Status& why) {
+  try {
+    const std::string ranks =
+        count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
+    return device_lost(
+        fmt::format("{}, and {} with it", why.ok() ? node + " is gone: it was ended" : why.message(), ranks));
+  } catch (const std::exception&) {  // there is no memory for more words
+    return device_lost("a node is gone");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<RankGroup> RankGroup::start(Options options) {
+  const RankLayout layout{.tp_size = options.ranks / options.stages, .pp_size = options.stages};
+  std::vector<std::unique_ptr<Communicator>> communicators =
+      options.stages > 1 ? Communicator::create_stages(layout, options.limit, options.nodes)
+                         : Communicator::create_node_group(options.ranks, options.limit, options.nodes);
+  const auto channel = std::make_shared<RankChannel>(options.ranks, options.limit);
+  std::unique_ptr<RankGroup> group(new RankGroup(layout, channel, std::move(communicators[0]), options.nodes));
+  if (options.nodes != nullptr) group->start_nodes(static_cast<int>(communicators.size()));
+  for (std::size_t i = 1; i < communicators.size(); ++i)
+    group->threads_.start(channel, std::move(communicators[i]), options.host);
+  return group;
+}
+
+// What other nodes say. The group outlives their connections' threads.
+void RankGroup::start_nodes(int ranks_here) {
+  nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
+    WiredAnswer wired = TRY(unpack_answer(payload));
+    if (wired.rank / ranks_here != node)
+      return data_loss(fmt::format("it sent an answer of rank {}, which is not its own", wired.rank));
+    return channel_->take_reply(wired.rank, wired.number, std::move(wired.answer));
+  });
+  nodes_->when_ended([this, ranks_here](int node, const Status& why) {
+    channel_->lose(lost_with(nodes_->name(node), node * ranks_here, ranks_here, why));
+    {
+      const std::lock_guard lock(when_lost_mutex_);
+      if (when_lost_) when_lost_();
+    }
+    // The ranks of other nodes are of no use any more: their processes end, and whoever watches them sees it.
+    nodes_->leave(channel_->lost());
+  });
+  nodes_->start();
+}
+
+RankGroup::~RankGroup() {
+  channel_->close();
+  communicator_->abort("the model is given up");
+  if (nodes_ != nullptr) nodes_->end();
+  threads_.join(channel_->limit());
+}
+
+void RankGroup::when_lost(std::function<void()> call) {
+  const std::lock_guard lock(when_lost_mutex_);
+  when_lost_ = std::move(call);
+}
+
+Status RankGroup::health() const { return lost_.ok() ? channel_->lost() : lost_; }
+
+template <class Pack>
+Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
+  TRY(health());
+  std::vector<std::byte>& message = *TRY(channel_->begin());
+  MessageWriter writer(message, static_cast<std::uint32_t>(kind), channel_->next_number());
+  pack(writer);
+  writer.finish();
+  if (nodes_ != nullptr && message.size() > kMostFrameBytes)
+    return resource_exhausted(fmt::format("a message of {} bytes to the ranks of other nodes; {} are accepted",
+                                          message.size(), kMostFrameBytes));
+  if (kind == RankOrderKind::kForward) last_forward_ = &message;
+  const std::uint64_t number = channel_->send();
+  // A node that does not get it is lost, which wait() says. The message stays until all have answered.
+  if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
+  return number;
+}
+
+Result<std::uint64_t> RankGroup::send(const RankOrder& order) {
+  if (before_orders_ && order.kind != RankOrderKind::kCollect) before_orders_();
+  return send(order.kind, [&](MessageWriter& writer) { pack_order(order, writer); });
+}
+
+Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
+  TRY(lost_);
+  Status waited = channel_->wait(number, limit);
+  if (waited.ok()) return waited;
+  lost_ = waited;
+  communicator_->abort(lost_.message());
+  return waited;
+}
+
+// The error that the others followed from, in the oldest message that has one: none of those that a rank got because
+// another had left.
+RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbers, const Status& own,
+                                            bool replay_failed) const {
+  const auto weight = [](const Status& status) {
+    switch (status.code()) {
+      case StatusCode::kOk: return 0;
+      case StatusCode::kCancelled: return 1;
+      case StatusCode::kDeviceLost: return 3;
+      default: return 2;
+    }
+  };
+  int rank = 0;
+  const Status* status = &own;
+  for (const std::uint64_t number : numbers) {
+    for (int r = 1; r < ranks(); ++r) {
+      const RankAnswer& answer = channel_->answer(number, r);
+      if (weight(answer.status) <= weight(*status)) continue;
+      rank = r;
+      status = &answer.status;
+      replay_failed = answer.replay_failed;
+    }
+  }
+  if (status->ok()) return {};
+  if (status->code() == StatusCode::kCancelled) return {*status, false};
+  return {status->with_context(fmt::format("rank {} of {}", rank, ranks())), replay_failed};
+}
+
+RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, const Status& own,
+                                    bool replay_failed) const {
+  Failure failure = first_failure(numbers, own, replay_failed);
+  if (failure.status.code() == StatusCode::kCancelled) failure.status = internal_error(failure.status.message());
+  return failure;
+}
+
+// All have answered, so that none is in a collective. Where the group cannot go on what they answered counts for
+// nothing: a GPU whose connection broke stops waiting with whatever it has, and says so by the end of the group alone.
+void RankGroup::restart() {
+  if (!lost_.ok() || communicator_->status().ok()) return;
+  const Status again = communicator_->restart();
+  if (!again.ok())
+    lost_ = device_lost(fmt::format("the ranks cannot go on after a fault ({}): {}", communicator_->status().message(),
+                                    again.message()));
+}
+
+Status RankGroup::finish(Result<std::uint64_t> number, const std::function<Status()>& local) {
+  if (!number.ok()) return std::move(number).status();
+  alone_ = true;
+  const Status own = local();
+  alone_ = false;
+  if (!own.ok()) communicator_->abort(own.message());
+  TRY(wait(*number, channel_->limit()));
+  Failure failure = cause(std::span(&*number, 1), own, false);
+  restart();
+  if (failure.status.ok()) failure.status = lost_;
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
+  return std::move(failure.status);
+}
+
+Status RankGroup::together(const RankOrder& order, const std::function<Status()>& local) {
+  return alone_ ? local() : finish(send(order), local);
+}
+
+Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_requests) {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan, .size = max_requests}));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  std::vector<RankLimits> limits;
+  for (int rank = 1; rank < ranks(); ++rank) {
+    MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
+    limits.push_back(TRY(unpack_limits(reader)));
+  }
+  return limits;
+}
+
+Result<RankLimits> RankGroup::agree(RankLimits own, const PlanAgain& plan) {
+  std::vector<RankLimits> others = TRY(plans(0));
+  const auto [least, most] = std::ranges::minmax(others, {}, &RankLimits::max_requests);
+  const std::int64_t fewest = std::min(own.max_requests, least.max_requests);
+  if (plan && fewest != std::max(own.max_requests, most.max_requests)) {
+    own = TRY(plan(fewest));
+    others = TRY(plans(fewest));
+  }
+  for (std::size_t i = 0; i < others.size(); ++i)
+    TRY(own.agree(others[i]).with_context(fmt::format("rank {} of {}", i + 1, ranks())));
+  return own;
+}
+
+Status RankGroup::load(const RankLimits& agreed, const std::function<Status()>& local) {
+  const std::uint64_t number =
+      TRY(send(RankOrderKind::kLoad, [&](MessageWriter& writer) { pack_limits(agreed, writer); }));
+  if (Status own = local(); !own.ok()) {
+    lost_ = device_lost(fmt::format("rank 0 could not load: {}", own.message()));
+    communicator_->abort(own.message());
+    return std::move(own).with_context(fmt::format("rank 0 of {}", ranks()));
+  }
+  TRY(wait(number, kLoadLimit));
+  return cause(std::span(&number, 1), ok_status(), false).status;
+}
+
+Result<std::int64_t> RankGroup::least(const RankOrder& order, std::int64_t own) {
+  if (alone_) return own;
+  const std::uint64_t number = TRY(send(order));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  for (int rank = 1; rank < ranks(); ++rank) own = std::min(own, channel_->answer(number, rank).value);
+  return own;
+}
+
+Status RankGroup::encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                                const std::function<Status()>& local) {
+  if (alone_) return local();
+  return finish(
+      send(RankOrderKind::kEncodeImages, [&](MessageWriter& writer) { pack_images(images, first_rows, writer); }),
+      local);
+}
+
+Result<std::vector<MemoryReport>> RankGroup::memory() {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kMemory}));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  std::vector<MemoryReport> reports;
+  for (int rank = 1; rank < ranks(); ++rank) {
+    MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
+    reports.push_back(TRY(unpack_memory(reader)));
+  }
+  return reports;
+}
+
+Status RankGroup::send_forward(const ForwardInputs& inputs, const Decision& decision) {
+  in_flight_.push_back(
+      TRY(send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); })));
+  return ok_status();
+}
+
+RankGroup::Failure RankGroup::forward_failed(const Status& own, bool replay_failed) {
+  communicator_->abort(own.message());
+  const std::uint64_t number = in_flight_.back();
+  in_flight_.pop_back();
+  if (Status waited = wait(number, channel_->limit()); !waited.ok()) return {std::move(waited), false};
+  Failure failure = first_failure(std::span(&number, 1), own, replay_failed);
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) {
+    lost_ = failure.status;
+  } else if (Status left = together({.kind = RankOrderKind::kDiscard}, [] { return ok_status(); }); !left.ok()) {
+    failure.status = std::move(left);
+  }
+  return failure;
+}
+
+RankGroup::Failure RankGroup::ran(const Status& own, bool replay_failed, std::uint64_t digest) {
+  Failure failure;
+  if (own.ok()) {
+    const std::uint64_t oldest = in_flight_.front();
+    if (Status waited = wait(oldest, channel_->limit()); !waited.ok()) return {std::move(waited), false};
+    failure = cause(std::span(&oldest, 1), own, false);
+    if (failure.status.ok()) failure.status = same_results(oldest, digest);
+    if (failure.status.ok()) {
+      in_flight_.erase(in_flight_.begin());
+      return failure;
+    }
+  }
+  // The links between stages are emptied by a restart: what they hold of later forwards is lost.
+  communicator_->abort(own.ok() ? failure.status.message() : own.message());
+  if (Status waited = wait(in_flight_.back(), channel_->limit()); !waited.ok()) return {std::move(waited), false};
+  if (failure.status.ok()) failure = cause(in_flight_, own, replay_failed);
+  in_flight_.clear();
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
+  return failure;
+}
+
+Status RankGroup::send_collect() {
+  collecting_ = TRY(send({.kind = RankOrderKind::kCollect}));
+  return ok_status();
+}
+
+RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest) {
+  in_flight_.erase(in_flight_.begin());
+  if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
+  Failure failure = cause(std::span(&collecting_, 1), own, false);
+  restart();
+  // What ranks of a group that has ended compute differs, and that is not why.
+  if (failure.status.ok()) failure.status = lost_;
+  if (failure.status.ok()) failure.status = same_results(collecting_, digest);
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
+  return failure;
+}
+
+// Other stages than the last have no results; what goes wrong there reaches the last one's.
+Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
+  for (int rank = 1; rank < layout_.tp_size; ++rank) {
+    if (channel_->answer(number, rank).digest == digest) continue;
+    return internal_error(fmt::format(
+        "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

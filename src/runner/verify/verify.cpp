@@ -1,0 +1,391 @@
+#include "tessera/runner/verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "tessera/base/progress.h"
+#include "tessera/ops/attention/attention.h"
+#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/rows/embedding.h"
+#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/ranks/rank_order.h"
+#include "tessera/runner/verify/find_nan.h"
+#include "tessera/runner/verify/verify_batch.h"
+#include "tessera/runner/verify/verify_outcome.h"
+#include "tessera/runner/verify/verify_vision.h"
+
+namespace tessera {
+
+bool VerifyReport::equal() const {
+  return !rows.empty() &&
+         std::all_of(rows.begin(), rows.end(), [](const VerifyRow& r) { return r.difference.empty(); });
+}
+
+class Verifier {
+ public:
+  Verifier(ModelRunner& runner, bool show_progress)
+      : r_(runner.parts()),
+        step_(runner.step()),
+        table_(runner.dispatch_table()),
+        show_progress_(show_progress),
+        replayed_(runner.device()),
+        expected_(runner.device()) {}
+
+  Result<VerifyReport> run() {
+    const auto start = std::chrono::steady_clock::now();
+    TRY(poison_padding_id());
+    const Status compared = compare_all();
+    TRY(restore_padding_id());
+    TRY(compared);
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  Status compare_all() {
+    if (r_.vision != nullptr) report_.rows = TRY(verify_vision(*r_.vision));
+    if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
+    const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.graphs, r_.options));
+    const auto isolated = [&](RunnerRole role) {
+      const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
+      return make_executable(spec, r_.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
+    };
+    TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
+    TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
+    return r_.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
+  }
+
+  // The head has no graphs; its plan leaves what it reads alone, and that is compared.
+  Status compare_heads(Executable& isolated) {
+    std::vector<TensorView> read_rows;
+    for (const HandedOver& value : r_.handed_over)
+      read_rows.push_back(TRY(make_view(value.type, r_.runner(RunnerRole::kPrefill).executable().largest(),
+                                        r_.arena->base() + value.offset)));
+    GraphRunner& runner = r_.runner(RunnerRole::kHead);
+    for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
+    for (const std::int64_t rows : runner.spec().ladder) {
+      const ir::Bucket bucket = runner.bucket(rows);
+      std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(read_rows[0].dim(0)));
+      const auto run = [&](Executable& head, VerifyOutcome& outcome) -> Status {
+        for (const TensorView& view : read_rows) {
+          const auto bytes = static_cast<std::size_t>(view.bytes());
+          TRY(r_.stream->copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
+        }
+        TRY(r_.inputs->stage_rows(wanted, {}, rows));
+        TRY(r_.upload());
+        TRY(head.run(bucket));
+        return read(head, bucket, /*states=*/false, outcome);
+      };
+      rows_.resize(wanted.size());
+      std::iota(rows_.begin(), rows_.end(), 0);
+      TRY(runner.make_ready(rows));
+      TRY(run(runner.executable(), replayed_));
+      TRY(isolated.bind(bucket));
+      TRY(run(isolated, expected_));
+      std::string difference = TRY(first_difference(isolated, bucket));
+      isolated.drop(bucket);
+      report_.rows.push_back({.runner = "head", .size = rows, .real = rows, .difference = std::move(difference)});
+    }
+    return ok_status();
+  }
+
+  // The same on every stage of a pipeline, which meet in each forward, though wanted rows alone are the last one's.
+  bool has_last_rows() const {
+    const Communicator* const communicator = r_.options.communicator;
+    return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
+           std::ranges::any_of(r_.graphs.prefill_body().nodes,
+                               [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
+  }
+
+  // In both forms, where a size has both.
+  Status compare_prefill(Executable& isolated) {
+    GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
+    TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
+    TRY(compare_full(runner, isolated, runner.report().full));
+    if (!has_last_rows()) return ok_status();
+    TRY(compare_last_rows(runner, isolated, table_.prefill_sizes, GraphForm::kPieces));
+    return compare_last_rows(runner, isolated, runner.report().full, GraphForm::kFull);
+  }
+
+  Status compare_last_rows(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes,
+                           GraphForm form) {
+    for (const std::int64_t size : sizes) {
+      if (size == 1) continue;
+      TRY(isolated.bind(runner.bucket(size)));
+      TRY(compare(runner, isolated, size, size, {.form = form, .last_rows = true}));
+      isolated.drop(runner.bucket(size));
+    }
+    return ok_status();
+  }
+
+  Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
+    Progress progress(fmt::format("Verifying {}", runner.name()), static_cast<std::int64_t>(sizes.size()), "sizes",
+                      show_progress_);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::int64_t size = sizes[i];
+      const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
+      TRY(isolated.bind(runner.bucket(size)));
+      // Full, and padded as far as dispatch pads.
+      TRY(compare(runner, isolated, size, size));
+      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      isolated.drop(runner.bucket(size));
+      progress.advance(1);
+    }
+    return ok_status();
+  }
+
+  // Sizes that are replayed as one graph: full, and padded.
+  Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
+    for (const std::int64_t size : sizes) {
+      TRY(isolated.bind(runner.bucket(size)));
+      TRY(compare(runner, isolated, size, size, {.form = GraphForm::kFull}));
+      if (size > 2) TRY(compare(runner, isolated, size, size - 1, {.form = GraphForm::kFull}));
+      isolated.drop(runner.bucket(size));
+    }
+    return ok_status();
+  }
+
+  struct Way {
+    GraphForm form = GraphForm::kPieces;
+    bool last_rows = false;  // of each request the last row alone is wanted, and compared
+  };
+  // `real`: of the size's unit, tokens or requests.
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
+    return compare(runner, isolated, size, real, Way{});
+  }
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
+    const bool full = way.form == GraphForm::kFull;
+    const bool decode = runner.spec().role == RunnerRole::kDecode;
+    const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
+                                                    .groups = r_.graphs.body.cache_groups,
+                                                    .row_values = r_.embeddings->row_values(),
+                                                    .poisoned_id = poisoned_id_,
+                                                    .several_rows_each = full,
+                                                    .last_rows_wanted = way.last_rows},
+                                                   real, decode));
+    const StagedTokens tokens{.batch = made.batch, .rope_positions = made.rope_positions, .padding_id = poisoned_id_};
+    pages_ = made.pages;
+    rows_.resize(static_cast<std::size_t>(made.batch.num_tokens()));
+    std::iota(rows_.begin(), rows_.end(), 0);
+    if (way.last_rows) rows_ = made.batch.wanted_rows;
+    const ir::Bucket bucket = runner.bucket(size);
+
+    TRY(prepare(tokens, decode, size));
+    TRY(runner.replay(size, way.form));
+    TRY(read(runner.executable(), bucket, /*states=*/true, replayed_));
+
+    TRY(prepare(tokens, decode, size));
+    TRY(isolated.poison(bucket));
+    TRY(isolated.run(bucket));
+    TRY(read(isolated, bucket, /*states=*/true, expected_));
+
+    std::string difference = TRY(first_difference(isolated, bucket));
+    if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
+      difference = guards.message();
+    report_.rows.push_back(
+        {.runner = fmt::format("{}{}{}", runner.name(), full ? ", full" : "", way.last_rows ? ", last rows" : ""),
+         .size = size,
+         .real = real,
+         .difference = std::move(difference)});
+    return ok_status();
+  }
+
+  // Stages the batch and gives the KV cache the same pseudo-random content every time.
+  Status prepare(const StagedTokens& tokens, bool decode, std::int64_t size) {
+    const ForwardBatch& batch = tokens.batch;
+    TRY(fill_kv_cache());
+    for (const EmbeddingWrite& write : batch.embedding_writes) {
+      TRY(r_.embeddings->reserve(std::ssize(write.values) / r_.embeddings->row_values()));
+      TRY(r_.embeddings->write(write, *r_.stream));
+    }
+    const auto rows =
+        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs->limits().max_rows));
+    std::vector<SampleRow> sampling(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+      sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
+                     .top_k = i % 3 == 0 ? 0 : 20,
+                     .top_p = 0.95F,
+                     .seed = static_cast<std::int64_t>(i) * 31 + 7};
+    }
+    if (decode) {
+      TRY(step_.stage_decode(tokens, size, sampling));
+    } else {
+      TRY(r_.stage(tokens, BatchKind::kExtend, size));
+      TRY(r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                std::min(size, r_.inputs->limits().max_rows)));
+    }
+    return r_.upload();
+  }
+
+  // Pages of one state, by ids.
+  MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
+    auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
+    for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
+    return {r_.externals.find(state.name, {}) + range.begin * page_bytes,
+            static_cast<std::size_t>(range.count() * page_bytes)};
+  }
+  // The batch's pages, and all that a kernel would find with another group's page table: from page 0 on.
+  PageRange named_pages(std::size_t group) const {
+    PageRange named{.begin = 0, .end = 0};
+    for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
+    named.end = std::min(named.end, r_.options.num_pages[group]);
+    return named;
+  }
+
+  // NaN where no request of the batch has its pages, page 0 included.
+  Status fill_kv_cache() {
+    for (const ir::ValueId id : r_.graphs.body.states) {
+      const ir::Value& state = r_.graphs.body.value(id);
+      const std::size_t group = *ir::cache_group_of(state.type);
+      const MemoryRange named = pages_of(state, named_pages(group));
+      const MemoryRange own = pages_of(state, pages_[group]);
+      const DeviceAddress content = TRY(content_of(own.bytes, state.type.dtype));
+      TRY(r_.stream->fill(named.data, IsolatedMemory::kPoison, named.bytes));
+      TRY(r_.stream->copy(own.data, content, own.bytes));
+    }
+    return ok_status();
+  }
+
+  // `bytes` or more of small finite numbers of either sign, with exponent bits well below the top: the same ones for
+  // every state of a type.
+  Result<DeviceAddress> content_of(std::size_t bytes, ir::DType dtype) {
+    std::unique_ptr<Allocation>& content = content_[dtype];
+    if (content != nullptr && content->size() >= bytes) return content->data();
+    std::vector<std::byte> made(bytes + bytes / 2);
+    const std::size_t element = ir::dtype_size(dtype);
+    std::uint32_t random = 12345;
+    for (std::size_t at = 0; at + element <= made.size(); at += element) {
+      random = random * 1664525U + 1013904223U;
+      const std::uint32_t bits = dtype == ir::DType::kFloat32 ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
+                                 : dtype == ir::DType::kBFloat16
+                                     ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)
+                                     : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
+      std::memcpy(made.data() + at, &bits, element);
+    }
+    content = TRY(r_.device.allocate(made.size(), "verified content"));
+    TRY(r_.stream->upload(content->data(), made.data(), made.size()));
+    return content->data();
+  }
+
+  // rows_ of every output, then, of each state, the pages past page 0, which takes the padding's keys and values and
+  // which nobody reads.
+  Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
+    std::vector<std::vector<MemoryRange>> sections;
+    for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
+      const TensorView view = TRY(executable.output(bucket, i));
+      sections.push_back(
+          rows_of(view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1))));
+    }
+    for (const ir::ValueId id : r_.graphs.body.states) {
+      if (!states) break;
+      const ir::Value& state = r_.graphs.body.value(id);
+      PageRange pages = named_pages(*ir::cache_group_of(state.type));
+      pages.begin = 1;
+      sections.push_back({pages_of(state, pages)});
+    }
+    TRY(outcome.download(sections, *r_.stream));
+    return r_.stream->synchronize();
+  }
+
+  // Neighbouring rows as one range.
+  std::vector<MemoryRange> rows_of(DeviceAddress first_row, std::size_t row_bytes) const {
+    std::vector<MemoryRange> ranges;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (i > 0 && rows_[i] == rows_[i - 1] + 1)
+        ranges.back().bytes += row_bytes;
+      else
+        ranges.push_back({first_row + static_cast<std::size_t>(rows_[i]) * row_bytes, row_bytes});
+    }
+    return ranges;
+  }
+
+  // Of replayed_ and expected_, which `executable` was read to last.
+  Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
+    const std::size_t num_outputs = executable.graph().outputs.size();
+    for (std::size_t i = 0; i < num_outputs; ++i) {
+      const Slot& slot = executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
+      const TensorView view = TRY(executable.output(bucket, i));
+      const std::int64_t cols = std::max<std::int64_t>(view.elements() / std::max<std::int64_t>(view.dim(0), 1), 1);
+      const auto place = [&](std::int64_t index) {
+        return fmt::format("%{} row {} column {}", slot.name, rows_[static_cast<std::size_t>(index / cols)],
+                           index % cols);
+      };
+      const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
+      if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
+        return fmt::format("{} differs from the isolated run", place(at / element));
+      // A tied head gives the poisoned id's own logit NaN; nothing else may be.
+      const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
+      if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
+        return fmt::format("{} is NaN: a real row read padding, or a page that is not its request's", place(at));
+    }
+    for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
+      const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
+      const ir::ValueId state = r_.graphs.body.states[i - num_outputs];
+      if (at >= 0)
+        return fmt::format("%{} differs from the isolated run at byte {}", r_.graphs.body.value(state).name, at);
+    }
+    return std::string();
+  }
+
+  // The last id of the vocabulary pads; its embedding row is NaN meanwhile, on the rank that has it.
+  Status poison_padding_id() {
+    const std::vector<ir::Node>& nodes = r_.graphs.body.nodes;
+    const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
+    if (r_.graphs.own_layers.begin > 0) {  // the first stage embeds the ids
+      poisoned_id_ = TokenId(static_cast<std::int32_t>(r_.vocab_size - 1));
+      return ok_status();
+    }
+    if (embedding == nodes.end()) return internal_error("the model embeds no ids");
+    const ir::Value* table = &r_.graphs.body.value(embedding->operands[1]);
+    const std::int64_t rows = *table->type.shape[0].constant();
+    const std::int64_t all = embedding->attribute_or("table_rows", rows);
+    poisoned_id_ = TokenId(static_cast<std::int32_t>(all - 1));
+    if (embedding->attribute_or("first_row", std::int64_t{0}) + rows < all) return ok_status();
+    row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
+    row_ = r_.externals.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
+    saved_row_.resize(row_bytes_);
+    TRY(r_.stream->download(saved_row_.data(), row_, row_bytes_));
+    TRY(r_.stream->synchronize());
+    return r_.stream->fill(row_, IsolatedMemory::kPoison, row_bytes_);
+  }
+  Status restore_padding_id() {
+    if (saved_row_.empty()) return ok_status();
+    TRY(r_.stream->upload(row_, saved_row_.data(), row_bytes_));
+    return r_.stream->synchronize();
+  }
+
+  RunnerParts& r_;
+  ForwardStep& step_;
+  const DispatchTable& table_;
+  bool show_progress_;
+  VerifyReport report_;
+  VerifyOutcome replayed_;
+  VerifyOutcome expected_;
+  std::vector<PageRange> pages_;                              // [cache groups]: of the batch at hand
+  std::vector<std::int32_t> rows_;                            // of its rows those that are compared
+  std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // what every state starts with, on the device
+  TokenId poisoned_id_;
+  DeviceAddress row_;
+  std::size_t row_bytes_ = 0;
+  std::vector<std::byte> saved_row_;
+};
+
+Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {
+  TRY(runner.capture_rest());
+  VerifyReport report;
+  TRY(runner.parts().together({.kind = RankOrderKind::kVerify}, [&]() -> Status {
+    report = TRY(Verifier(runner, show_progress).run());
+    return ok_status();
+  }));
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,196 @@
+#include "tessera/runner/verify/verify_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "tessera/runner/memory/group_pages.h"
+
+namespace tessera {
+namespace {
+
+// Query and cached lengths of each request of a batch.
+struct Lengths {
+  std::vector<std::int32_t> query;
+  std::vector<std::int32_t> prefix;
+};
+
+// `tokens` tokens in uneven requests, none longer than `context`.
+Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
+  Lengths lengths;
+  const std::int64_t share =
+      std::max<std::int64_t>((tokens + 2) / 3, (4 * tokens + 3 * max_requests - 1) / (3 * max_requests));
+  for (std::int64_t i = 0, left = tokens; left > 0; ++i) {
+    const std::int64_t query =
+        std::min({left, std::max<std::int64_t>(share - (i % 2 == 0 ? share / 4 : 0), 1), context});
+    lengths.query.push_back(static_cast<std::int32_t>(query));
+    lengths.prefix.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(context - query, 5 + 11 * (i % 4))));
+    left -= query;
+  }
+  return lengths;
+}
+
+// The same without requests of a single row: the request before takes it, or gives one of its own.
+Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
+  Lengths merged;
+  for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+    const std::int32_t rows = lengths.query[b];
+    const bool lonely = !merged.query.empty() && (rows == 1 || merged.query.back() == 1);
+    if (lonely && merged.query.back() + rows <= context) {
+      merged.query.back() += rows;
+    } else {
+      if (lonely) --merged.query.back();
+      merged.query.push_back(lonely ? rows + 1 : rows);
+      merged.prefix.push_back(lengths.prefix[b]);
+    }
+  }
+  for (std::size_t b = 0; b < merged.query.size(); ++b)
+    merged.prefix[b] = std::min(merged.prefix[b], context - merged.query[b]);
+  return merged;
+}
+
+// `query` tokens each, after caches of different lengths.
+Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
+  Lengths lengths{
+      .query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), static_cast<std::int32_t>(query)),
+      .prefix = {}};
+  for (std::int64_t i = 0; i < requests; ++i) {
+    lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context + 1 - query, 40)));
+  }
+  return lengths;
+}
+
+// The first request past the widest window, so that pages before it are left out of its tables.
+Lengths past_windows(Lengths lengths, const VerifyModel& model) {
+  std::int64_t window = 0;
+  for (const ir::CacheGroup& group : model.groups) window = std::max(window, group.window);
+  if (window == 0) return lengths;
+  const std::int64_t most = model.options.context_length - lengths.query[0];
+  lengths.prefix[0] = static_cast<std::int32_t>(std::min(most, window + 2 * model.options.page_size + 3));
+  return lengths;
+}
+
+Lengths without_prefixes(Lengths lengths) {
+  lengths.prefix.assign(lengths.prefix.size(), 0);
+  return lengths;
+}
+
+// [cache groups]
+std::vector<std::int64_t> pages_needed(const VerifyModel& model, const Lengths& lengths) {
+  std::vector<std::int64_t> needed;
+  for (const ir::CacheGroup& group : model.groups) {
+    needed.push_back(0);
+    for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+      needed.back() +=
+          pages_touched(group, lengths.prefix[b], lengths.prefix[b] + lengths.query[b], model.options.page_size)
+              .count();
+    }
+  }
+  return needed;
+}
+
+Status check_room(const VerifyModel& model, const std::vector<std::int64_t>& needed, std::int64_t size) {
+  for (std::size_t g = 0; g < needed.size(); ++g) {
+    const std::int64_t usable = model.options.num_pages[g] - 1;
+    if (needed[g] <= usable) continue;
+    return resource_exhausted(
+        fmt::format("verifying a forward of size {} needs {} pages of cache group {}, which has {}", size, needed[g],
+                    model.groups[g].name, usable));
+  }
+  return ok_status();
+}
+
+// The pages of group g lie behind as many as the groups before it have, as far as its pool goes.
+std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<std::int64_t>& needed) {
+  std::vector<PageRange> ranges;
+  std::int64_t before = 0;
+  for (std::size_t g = 0; g < needed.size(); ++g) {
+    const std::int64_t begin = 1 + std::min(before, model.options.num_pages[g] - 1 - needed[g]);
+    ranges.push_back({begin, begin + needed[g]});
+    before += needed[g];
+  }
+  return ranges;
+}
+
+// The range's pages are given out in order, those of every second group backwards.
+void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange& range, std::size_t g,
+               CacheGroupBatch& batch) {
+  const ir::CacheGroup& group = model.groups[g];
+  const std::int64_t page_size = model.options.page_size;
+  std::vector<std::vector<PageId>> tables;
+  std::int64_t taken = 0;
+  for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+    const std::int64_t length = lengths.prefix[b] + lengths.query[b];
+    const PageRange touched = pages_touched(group, lengths.prefix[b], length, page_size);
+    std::vector<PageId>& table = tables.emplace_back(static_cast<std::size_t>(touched.begin), PageId(0));
+    for (std::int64_t left = touched.count(); left > 0; --left) {
+      const std::int64_t id = g % 2 == 0 ? range.begin + taken : range.end - 1 - taken;
+      table.emplace_back(static_cast<std::int32_t>(id));
+      ++taken;
+    }
+    append_slots(batch, group, lengths.prefix[b], length, page_size, table);
+  }
+  batch.own(std::move(tables));
+}
+
+// Some tokens have an embedding, and an id that nobody may look at.
+void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
+  ForwardBatch& batch = made.batch;
+  const std::int64_t token = batch.num_tokens();
+  const bool given = token % 64 == 3;
+  const auto id = static_cast<std::int32_t>((token * 7919 + 13) % model.poisoned_id.value());
+  batch.input_ids.push_back(given ? model.poisoned_id : TokenId(id));
+  batch.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(made.embeddings) / model.row_values)
+                                       : -1);
+  for (std::int64_t i = 0; given && i < model.row_values; ++i)
+    made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
+  batch.input_rows.push_back(-1);
+  batch.positions.push_back(position);
+  // As in an image of rows of 7.
+  made.rope_positions[0].push_back(position / 2);
+  made.rope_positions[1].push_back(position / 2 + position % 49 / 7);
+  made.rope_positions[2].push_back(position / 2 + position % 7);
+}
+
+void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& made) {
+  ForwardBatch& batch = made.batch;
+  for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+    const std::int32_t length = lengths.prefix[b] + lengths.query[b];
+    for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
+    batch.query_lens.push_back(lengths.query[b]);
+    batch.kv_lens.push_back(length);
+    if (model.last_rows_wanted) batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.num_tokens()) - 1);
+  }
+  if (!made.embeddings.empty()) batch.embedding_writes = {{.first_row = 0, .values = made.embeddings}};
+  if (model.last_rows_wanted) return;
+  batch.wanted_rows.resize(batch.input_ids.size());
+  std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
+}
+
+}  // namespace
+
+Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode) {
+  const RunnerOptions& options = model.options;
+  Lengths short_prefixes = decode ? decode_lengths(size, options.decode_query_length, options.context_length)
+                                  : prefill_lengths(size, options.context_length, options.max_requests);
+  if (model.several_rows_each)
+    short_prefixes = several_rows_each(short_prefixes, static_cast<std::int32_t>(options.context_length));
+  Lengths lengths = without_prefixes(short_prefixes);
+  TRY(check_room(model, pages_needed(model, lengths), size));
+  for (Lengths& longer : std::array{past_windows(short_prefixes, model), short_prefixes}) {
+    if (!check_room(model, pages_needed(model, longer), size).ok()) continue;
+    lengths = std::move(longer);
+    break;
+  }
+  VerifyBatch made{.batch = {}, .pages = page_ranges(model, pages_needed(model, lengths))};
+  add_tokens(model, lengths, made);
+  made.batch.groups.resize(model.groups.size());
+  for (std::size_t g = 0; g < model.groups.size(); ++g)
+    add_pages(model, lengths, made.pages[g], g, made.batch.groups[g]);
+  return made;
+}
+
+}  // namespace tessera

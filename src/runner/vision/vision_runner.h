@@ -1,0 +1,151 @@
+// A model's vision tower on one device: images' patches in, rows of embeddings out. One graph for each budget of
+// patches serves any images that fit: how they lie is data.
+//
+//   VisionRunner* vision = runner.vision();                    null: the model has no tower
+//   const Patches* images[] = {&first, &second};
+//   const std::int64_t rows[] = {0, first.tokens()};
+//   TRY(vision->encode(images, rows, address));                enqueued; the next forward may read the rows
+//
+// Threads: the model runner's; all work goes to its stream, between two forwards.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/image/patches.h"
+#include "tessera/model/model.h"
+#include "tessera/model/weights/weights.h"
+#include "tessera/ops/contract/step_buffer.h"
+#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/dispatch/costs.h"
+#include "tessera/runner/runner_options.h"
+#include "tessera/runner/vision/tower_use.h"
+#include "tessera/runner/vision/vision_choice.h"
+#include "tessera/runner/vision/vision_inputs.h"
+#include "tessera/runner/vision/vision_options.h"
+
+namespace tessera {
+
+// The tower as runners are described: a size is a number of patches.
+RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
+
+// What the tower runs on; all outlives the runner. Arena and workspace may be the language model's, whose forwards
+// leave nothing in them that a later one reads.
+struct VisionParts {
+  const VisionGraph& tower;
+  const Weights::Addresses& weights;
+  Device& device;
+  Stream& stream;
+  Arena& arena;
+  Arena& workspace;
+  KernelVariants& warm;
+  const RunnerOptions& options;  // registry, kernels, compiler, memory plan
+};
+
+struct VisionCounters {
+  std::int64_t images = 0;
+  std::int64_t patches = 0;         // of images
+  std::int64_t padded_patches = 0;  // beside them
+  std::int64_t graph_forwards = 0;
+  std::int64_t eager_forwards = 0;
+  TowerCounts forwards{};  // the same, by budget and reason
+};
+
+class VisionRunner {
+ public:
+  static Result<std::unique_ptr<VisionRunner>> create(const VisionParts& parts, VisionOptions options);
+
+  const VisionConfig& config() const { return parts_.tower.config; }
+  // (1 + deepstack levels) · hidden size of the language model: what a row has.
+  std::int64_t row_values() const { return config().row_values(); }
+  const VisionOptions& options() const { return options_; }
+  Device& device() const { return parts_.device; }
+  Stream& stream() const { return parts_.stream; }
+
+  // kInvalidArgument, with the limit, for an image that encode() refuses: too many patches, or such that this tower
+  // does not take.
+  Status check(const Patches& image) const;
+  // Encodes images, packed into as few forwards as hold them in order; where forwards are deterministic, each alone.
+  // The rows of image i are written to `rows` (device memory, [·, row_values()], of the body's type) from row
+  // first_rows[i] on: its tokens, in order. Asynchronous on the stream; the patches were read when it returns.
+  // `eagerly`: no graph is replayed.
+  Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
+                bool eagerly = false);
+
+  // How many of the first of `images`, which are not empty, go into one forward.
+  std::size_t num_packed(std::span<const Patches* const> images) const;
+
+  // Captures sizes of the options at the start; one that fails is dropped and reported. Errors: kDeviceLost.
+  Status capture(std::span<const std::int64_t> sizes);
+  // Captures one more size: one that an image came for, or else the smallest. False where none is left. Never on the
+  // request path: it takes milliseconds.
+  Result<bool> capture_next();
+  bool has_pending() const { return !runner_->pending().empty(); }
+  // Whether images came for a size that has no graph yet.
+  bool has_wanted() const { return !wanted_.empty(); }
+  // Measures one captured size, as a graph and eagerly, smallest first, for the choice between the two; no larger ones
+  // after one of more than 30 ms. False where none is left, where options.measure_costs is off, where forwards are
+  // deterministic, and of a model on several ranks. For idle moments.
+  Result<bool> measure_next();
+  // What forwards cost, as measured; tests set it.
+  CostTable& costs() { return costs_; }
+
+  VisionReason last_reason() const { return last_reason_; }  // of the forward enqueued last
+  // With VisionOptions::exact_graphs: the numbers of patches whose graphs are kept, ascending.
+  std::vector<std::int64_t> exact_sizes() const;
+  // Those of the last encode(), in the order of its images; after an error those that were enqueued before it.
+  std::span<const TowerForward> last_forwards() const { return last_forwards_; }
+  const VisionCounters& counters() const { return counters_; }
+  GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
+  const GraphRunner& runner() const { return *runner_; }
+  std::int64_t input_bytes() const { return inputs_->bytes(); }  // of device memory, for staged inputs
+
+  // Enqueues a forward whose inputs are staged for `size`, a size that is bound.
+  Status run(std::int64_t size, bool graph);
+  // Stages packed images, padded to `size`; for the oracle and captures.
+  Status stage(std::span<const Patches* const> images, std::int64_t size);
+  // The tower on memory of its own for every value; the oracle runs it. Does not outlive the runner.
+  Result<std::unique_ptr<Executable>> make_isolated();
+  // How a forward of so many patches runs; `eagerly`: without a graph.
+  VisionChoice choose(std::int64_t patches, bool eagerly = false) const;
+
+ private:
+  VisionRunner(const VisionParts& parts, VisionOptions options) : parts_(parts), options_(std::move(options)) {}
+  Status check_options() const;
+  Status build();
+  ExecutionEnvironment environment();
+  Status encode_packed(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                       DeviceAddress rows, bool eagerly);
+  void count(const TowerForward& forward);
+  void log(const TowerForward& forward);
+  Result<double> measure(std::int64_t size, bool graph);
+  Status bind_exact(std::int64_t size);
+  // Whether there is a graph of the size now. Its inputs are staged.
+  Result<bool> capture_exact(std::int64_t size);
+  Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
+                   DeviceAddress rows);
+
+  VisionParts parts_;
+  VisionOptions options_;
+  ForwardContext context_;
+  StepBuffer step_;
+  std::unique_ptr<VisionInputs> inputs_;
+  ExternalValues externals_;
+  std::optional<GraphRunner> runner_;
+  std::set<std::int64_t> wanted_;  // sizes that images came for, and that are pending
+  CostTable costs_;
+  std::int64_t measured_below_ = INT64_MAX;  // larger sizes take too long to be measured
+  std::vector<std::int64_t> exact_;  // sizes with a graph that was captured on first use, least recently used first
+  VisionReason last_reason_ = VisionReason::kNotCaptured;
+  std::vector<TowerForward> last_forwards_;
+  std::array<bool, kNumVisionReasons> warned_of_{};
+  VisionCounters counters_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,104 @@
+#include "tessera/server/fields/json_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+// The letter behind the backslash; 0: the character stands for itself or has no such form.
+char short_escape(char c) {
+  switch (c) {
+    case '"':
+    case '\\': return c;
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    default: return 0;
+  }
+}
+
+// Text that needs neither \u escapes nor a check of its UTF-8.
+bool is_plain(char c) { return (c >= 0x20 && c < 0x7f) || short_escape(c) != 0; }
+
+}  // namespace
+
+void JsonWriter::separate() {
+  if (wants_comma_) out_ += ',';
+  wants_comma_ = true;
+}
+
+JsonWriter& JsonWriter::open(char bracket) {
+  separate();
+  out_ += bracket;
+  wants_comma_ = false;
+  return *this;
+}
+
+JsonWriter& JsonWriter::close(char bracket) {
+  out_ += bracket;
+  wants_comma_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::key(std::string_view name) {
+  value(name);
+  out_ += ':';
+  wants_comma_ = false;
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(std::string_view text) {
+  if (!std::all_of(text.begin(), text.end(), is_plain)) return raw(Json(text).dump());
+  separate();
+  out_ += '"';
+  for (const char c : text) {
+    const char escape = short_escape(c);
+    if (escape != 0) out_ += '\\';
+    out_ += escape != 0 ? escape : c;
+  }
+  out_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(std::int64_t number) {
+  separate();
+  fmt::format_to(std::back_inserter(out_), "{}", number);
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(float number) {
+  if (!std::isfinite(number)) return null();
+  separate();
+  fmt::format_to(std::back_inserter(out_), "{}", number);
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(double number) {
+  if (!std::isfinite(number)) return null();
+  separate();
+  fmt::format_to(std::back_inserter(out_), "{}", number);
+  return *this;
+}
+
+JsonWriter& JsonWriter::raw(std::string_view json) {
+  separate();
+  out_ += json;
+  return *this;
+}
+
+void JsonWriter::clear() {
+  wants_comma_ = false;
+  out_.clear();
+}
+
+std::string JsonWriter::take() {
+  wants_comma_ = false;
+  return std::exchange(out_, {});
+}
+
+}  // namespace tessera

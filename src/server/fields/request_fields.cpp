@@ -1,0 +1,95 @@
+#include "tessera/server/fields/request_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/nearest.h"
+
+namespace tessera {
+namespace {
+
+struct FieldRow {
+  std::string_view name;
+  std::uint32_t objects;  // that have it
+  FieldTreatment treatment;
+  std::string_view accepted;  // a JSON list, with kRefused
+  std::string_view remark;
+};
+
+using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name them
+constexpr FieldRow kRows[] = {
+#include "request_fields.inc"  // made of request_fields.json by request_fields.cmake
+};
+
+const FieldRow* find_row(std::string_view name, std::uint32_t object) {
+  const auto* const row = std::find_if(std::begin(kRows), std::end(kRows),
+                                       [&](const FieldRow& r) { return (r.objects & object) != 0 && r.name == name; });
+  return row != std::end(kRows) ? row : nullptr;
+}
+
+// 1 is 1.0.
+bool same_value(const Json& a, const Json& b) {
+  return a == b || (a.is_number() && b.is_number() && a.as_double() == b.as_double());
+}
+
+// A list has a value for each prompt.
+bool asks_for_nothing(const Json& value, const Json::Array& accepted) {
+  const auto one_of = [&](const Json& v) {
+    return v.is_null() ||
+           std::any_of(accepted.begin(), accepted.end(), [&](const Json& a) { return same_value(v, a); });
+  };
+  return one_of(value) || (value.is_array() && std::all_of(value.as_array().begin(), value.as_array().end(), one_of));
+}
+
+std::string accepted_values(const Json::Array& accepted, std::string_view remark) {
+  std::vector<std::string> shown;
+  for (const Json& value : accepted) shown.push_back(value.dump());
+  std::string text = shown.empty() ? "none" : fmt::format("{}", fmt::join(shown, " or "));
+  if (!remark.empty()) text += fmt::format(" ({})", remark);
+  return text;
+}
+
+ApiError unknown_field(const ApiFields& fields, const std::string& name, std::uint32_t object) {
+  std::vector<std::string_view> candidates;
+  for (const FieldRow& row : kRows) {
+    if ((row.objects & object) != 0 && row.treatment != FieldTreatment::kRefused) candidates.push_back(row.name);
+  }
+  std::string hint;
+  if (object == kGenerate && find_row(name, kSamplingParams) != nullptr) {
+    hint = "it belongs into \"sampling_params\"";
+  } else if (const std::vector<std::string> near = nearest_names(name, candidates); !near.empty()) {
+    hint = fmt::format("did you mean \"{}\"?", fmt::join(near, "\", \""));
+  } else {
+    hint = "the server's documents list those that are";
+  }
+  ApiError error = invalid_field(
+      fields.param(clip_text(name)),
+      fmt::format("request: field \"{}\" is not known; {} (--allow-unknown-fields makes a server ignore such fields)",
+                  fields.param(clip_text(name)), hint));
+  error.code = "unknown_parameter";
+  return error;
+}
+
+}  // namespace
+
+ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown) {
+  for (const auto& [name, value] : fields.members()) {
+    if (value.is_null()) continue;
+    const FieldRow* row = find_row(name, object);
+    if (row == nullptr) {
+      if (!ignore_unknown) return unknown_field(fields, name, object);
+      continue;
+    }
+    if (row->treatment != FieldTreatment::kRefused) continue;
+    const Json accepted = TRY(Json::parse(row->accepted, "request_fields.json"));
+    if (asks_for_nothing(value, accepted.as_array())) continue;
+    return fields.unsupported(name, accepted_values(accepted.as_array(), row->remark));
+  }
+  return api_ok();
+}
+
+}  // namespace tessera

@@ -1,0 +1,308 @@
+// Catches: a field of OpenAI's, SGLang's or vLLM's requests that is accepted and without effect, or treated otherwise
+// than request_fields.json, and so the table in docs/serving.md, says; a misspelt field that passes in silence.
+#include "tessera/server/fields/request_fields.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tessera/server/openai/chat_request.h"
+#include "tessera/server/openai/completion_request.h"
+#include "tessera/server/openai/embedding_request.h"
+#include "tessera/server/openai/generate_request.h"
+#include "tessera/server/openai/rerank_request.h"
+#include "tessera/server/openai/score_request.h"
+#include "tessera/server/openai/text_routes.h"
+#include "tessera/server/report/request_dump_test_util.h"
+#include "tessera/server/test_model.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A model with all that fields may ask for: tools, reasoning, grammars, a template with every variable, and a tokenizer
+// that puts a token before each text.
+struct FieldModel {
+  FieldModel() : tokenizer(*Tokenizer::parse(with_first_token(), "tokenizer.json")), served(test::test_model()) {
+    served.tokenizer = &tokenizer;
+    served.reasoning_parser = "qwen3";
+    served.tool_call_parser = "hermes";
+    served.chat = *ChatTemplate::parse(std::string(test::kTestTemplate) +
+                                       "{{ reasoning_effort }}{% for d in documents or [] %}{{ d.title }}{% endfor %}");
+    const TokenId end = *tokenizer.token_to_id("<|im_end|>");
+    served.grammars = *GrammarCompiler::create(tokenizer, served.vocab_size, {&end, 1});
+  }
+
+  static std::string with_first_token() {
+    Json json = *Json::read_file(testing::source_path("models/demo/tokenizer.json"));
+    json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|im_start|>": {"id": "<|im_start|>", "ids": [2046], "tokens": ["<|im_start|>"]}}})",
+                                            "post_processor"));
+    return json.dump();
+  }
+
+  // A model for embeddings, or a classifier of pairs that a template joins; it has no tools and no grammars.
+  ServedModel without_tokens(bool embeds) const {
+    ServedModel model = test::test_model();
+    model.tokenizer = &tokenizer;
+    model.allow_unknown_fields = served.allow_unknown_fields;
+    if (embeds) {
+      model.embedding = EmbeddingConfig();
+    } else {
+      model.num_labels = 1;
+      model.chat = *ChatTemplate::parse("{{ instruct }}{{ query }}|{{ document }}");
+      model.joins_pairs_by_template = true;
+    }
+    return model;
+  }
+
+  Tokenizer tokenizer;
+  ServedModel served;
+};
+
+// A kind of object that has fields: a request, and where in it the object lies.
+struct Place {
+  std::string request;  // without the field
+  std::string within;   // the member that is the object; "": the request itself
+  std::string route;
+};
+
+const Place& place_of(const std::string& object) {
+  static const std::map<std::string, Place> places = {
+      {"chat", {R"({"messages": [{"role": "user", "content": "a"}], "seed": 1, "max_tokens": 8})", "", "chat"}},
+      {"completions", {R"({"prompt": [5, 6], "seed": 1})", "", "completions"}},
+      {"generate", {R"({"input_ids": [5, 6], "sampling_params": {"seed": 1}})", "", "generate"}},
+      {"sampling_params", {R"({"input_ids": [5, 6], "sampling_params": {"seed": 1}})", "sampling_params", "generate"}},
+      {"stream_options", {R"({"prompt": [5], "seed": 1, "stream": true})", "stream_options", "completions"}},
+      {"structured_outputs", {R"({"prompt": [5], "seed": 1})", "structured_outputs", "completions"}},
+      {"tokenize", {R"({"prompt": "a"})", "", "tokenize"}},
+      {"detokenize", {R"({"tokens": [2046, 5]})", "", "detokenize"}},
+      {"embeddings", {R"({"input": "a b"})", "", "embeddings"}},
+      {"rerank", {R"({"query": "a", "documents": ["b", "c d"]})", "", "rerank"}},
+      {"score", {R"({"text_1": "a", "text_2": "b"})", "", "score"}},
+      {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
+  };
+  return places.at(object);
+}
+
+Json without(const Json& object, const std::string& key) {
+  Json out = Json::object();
+  for (const auto& [name, value] : object.as_object())
+    if (name != key) out.set(name, value);
+  return out;
+}
+
+// The request of a row's test, with the field or without it.
+std::string request_of(const Json& row, const std::string& object, const Json* value) {
+  const Place& place = place_of(object);
+  Json request = *Json::parse(place.request, "request");
+  Json inner = Json::object();
+  if (place.within.empty()) {
+    inner = request;
+  } else if (const Json* there = request.find(place.within)) {
+    inner = *there;
+  }
+  if (const Json* with = row.find("with"))
+    for (const auto& [name, other] : with->as_object()) inner.set(name, other);
+  const Json* removed = row.find("without");
+  if (value != nullptr && removed != nullptr)
+    for (const Json& name : removed->as_array()) inner = without(inner, name.as_string());
+  if (value != nullptr) inner.set(row.find("name")->as_string(), *value);
+  if (place.within.empty()) return inner.dump();
+  if (!inner.as_object().empty()) request.set(place.within, inner);
+  return request.dump();
+}
+
+struct Outcome {
+  std::optional<ApiError> error{};
+  std::string shown{};  // what the engine is asked for, and an answer
+};
+
+Outcome outcome(ApiResult<ApiJob> job) {
+  if (!job.ok()) return {.error = job.error()};
+  return {.shown = test::dump_job(*job)};
+}
+Outcome outcome(ApiResult<std::string> body) {
+  if (!body.ok()) return {.error = body.error()};
+  return {.shown = *std::move(body)};
+}
+
+Outcome send(const std::string& object, const std::string& body, const FieldModel& field_model) {
+  const std::string& route = place_of(object).route;
+  const ServedModel& model = field_model.served;
+  if (route == "embeddings") return outcome(prepare_embeddings(field_model.without_tokens(/*embeds=*/true), body));
+  if (route == "rerank") return outcome(prepare_rerank(field_model.without_tokens(/*embeds=*/false), body));
+  if (route == "score") return outcome(prepare_score(field_model.without_tokens(/*embeds=*/false), body));
+  if (route == "label_score") return outcome(prepare_score(model, body));
+  if (route == "chat") return outcome(prepare_chat(model, body));
+  if (route == "completions") return outcome(prepare_completion(model, body));
+  if (route == "generate") return outcome(prepare_generate(model, body));
+  if (route == "tokenize") return outcome(tokenize_body(model, body));
+  return outcome(detokenize_body(model, body));
+}
+
+std::string param_of(const Json& row, const std::string& object) {
+  const Place& place = place_of(object);
+  const std::string& name = row.find("name")->as_string();
+  return place.within.empty() ? name : place.within + "." + name;
+}
+
+class RequestFields : public ::testing::Test {
+ protected:
+  static const Json& fields() {
+    static const Json data = *Json::read_file(testing::source_path("src/server/fields/request_fields.json"));
+    return *data.find("fields");
+  }
+
+  // Calls `check(row, object)` for every row of `treatment` and every object that it is of.
+  template <class Check>
+  static void for_each(const std::vector<std::string>& treatments, const Check& check) {
+    int count = 0;
+    for (const Json& row : fields().as_array()) {
+      const std::string& treatment = row.find("treatment")->as_string();
+      if (std::find(treatments.begin(), treatments.end(), treatment) == treatments.end()) continue;
+      for (const auto& [object, known_by] : row.find("on")->as_object()) {
+        SCOPED_TRACE(fmt::format("{} of {}", row.find("name")->as_string(), object));
+        check(row, object);
+        ++count;
+      }
+    }
+    EXPECT_GT(count, 5);
+  }
+
+  FieldModel model_;
+};
+
+TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  for_each({"served"}, [&](const Json& row, const std::string& object) {
+    const std::string body = request_of(row, object, row.find("try"));
+    const Outcome with = send(object, body, model_);
+    if (row.find("fails") != nullptr) {
+      ASSERT_TRUE(with.error.has_value()) << body;
+      EXPECT_EQ(with.error->param, param_of(row, object));
+      return;
+    }
+    ASSERT_FALSE(with.error.has_value()) << body << "\n" << with.error->message;
+    const Outcome base = send(object, request_of(row, object, nullptr), model_);
+    ASSERT_EQ(base.error.has_value(), row.find("refused_without") != nullptr) << body;
+    EXPECT_NE(with.shown, base.shown) << body;
+  });
+}
+
+// A field whose test needs another one is refused without that one, or said to be harmless then.
+TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
+  int harmless = 0;
+  for_each({"served"}, [&](const Json& row, const std::string& object) {
+    const Json* with = row.find("with");
+    if (with == nullptr || with->find("messages") != nullptr || with->find("prompt") != nullptr) return;
+    if (row.find("refused_without") != nullptr) return;  // what it is given is no field of its own
+    const Json alone = without(row, "with");
+    const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_);
+    const std::string base = send(object, request_of(alone, object, nullptr), model_).shown;
+    const bool said = row.find("alone") != nullptr;
+    EXPECT_EQ(!outcome.error && outcome.shown == base, said) << row.dump();
+    if (said) ++harmless;
+  });
+  EXPECT_GT(harmless, 5);
+}
+
+TEST_F(RequestFields, AHarmlessFieldHasNone) {
+  for_each({"harmless"}, [&](const Json& row, const std::string& object) {
+    const Outcome with = send(object, request_of(row, object, row.find("try")), model_);
+    ASSERT_FALSE(with.error.has_value()) << with.error->message;
+    EXPECT_EQ(with.shown, send(object, request_of(row, object, nullptr), model_).shown);
+  });
+}
+
+TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
+  model_.served.allow_unknown_fields = true;  // which is of others
+  for_each({"refused", "checked"}, [&](const Json& row, const std::string& object) {
+    const Outcome refused = send(object, request_of(row, object, row.find("try")), model_);
+    ASSERT_TRUE(refused.error.has_value());
+    EXPECT_EQ(refused.error->http_status, 400);
+    EXPECT_EQ(refused.error->code, "unsupported_value");
+    EXPECT_EQ(refused.error->param, param_of(row, object));
+    EXPECT_THAT(refused.error->message, HasSubstr(param_of(row, object)));
+    Json::Array off = {Json()};
+    if (const Json* accepted = row.find("accepted"))
+      off.insert(off.end(), accepted->as_array().begin(), accepted->as_array().end());
+    const Outcome base = send(object, request_of(row, object, nullptr), model_);
+    for (const Json& value : off) {
+      const Outcome with = send(object, request_of(row, object, &value), model_);
+      const bool same_error = base.error && with.error && base.error->message == with.error->message;
+      EXPECT_TRUE(same_error || !with.error) << value.dump() << ": " << with.error->message;
+      EXPECT_EQ(with.shown, base.shown) << value.dump();
+    }
+  });
+}
+
+TEST_F(RequestFields, EveryRowIsOnce) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const Json& row : fields().as_array()) {
+    for (const auto& [object, known_by] : row.find("on")->as_object())
+      EXPECT_TRUE(seen.emplace(row.find("name")->as_string(), object).second) << row.dump();
+  }
+}
+
+TEST_F(RequestFields, AnUnknownFieldIsRefusedWithTheNearestName) {
+  struct Case {
+    const char* object;
+    const char* body;
+    const char* param;
+    const char* message;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"chat", R"({"messages": [{"role": "user", "content": "a"}], "temprature": 0})", "temprature",
+            "did you mean \"temperature\"?"},
+           {"completions", R"({"prompt": "a", "max_token": 5})", "max_token", "\"max_tokens\""},
+           {"completions", R"({"prompt": "a", "zzzzzzzz": {"a": []}})", "zzzzzzzz", "is not known"},
+           {"generate", R"({"text": "a", "temperature": 0})", "temperature", "\"sampling_params\""},
+           {"sampling_params", R"({"text": "a", "sampling_params": {"topk": 5}})", "sampling_params.topk", "\"top_k\""},
+           {"stream_options", R"({"prompt": "a", "stream": true, "stream_options": {"usage": true}})",
+            "stream_options.usage", "is not known"},
+           {"structured_outputs", R"({"prompt": "a", "structured_outputs": {"regexp": "a"}})",
+            "structured_outputs.regexp", "\"regex\""},
+           {"tokenize", R"({"prompt": "a", "add_special_token": true})", "add_special_token", "add_special_tokens"},
+           {"detokenize", R"({"tokens": [5], "ids": [5]})", "ids", "is not known"},
+           {"embeddings", R"({"input": "a", "dimension": 2})", "dimension", "\"dimensions\""},
+           {"rerank", R"({"query": "a", "documents": ["b"], "topn": 2})", "topn", "\"top_n\""},
+           {"score", R"({"text_1": "a", "text_2": "b", "text_3": "c"})", "text_3", "\"text_1\""},
+           {"label_score", R"({"query": [5], "items": [[6]], "label_token_id": [1]})", "label_token_id",
+            "\"label_token_ids\""},
+       }) {
+    SCOPED_TRACE(c.body);
+    const Outcome refused = send(c.object, c.body, model_);
+    ASSERT_TRUE(refused.error.has_value());
+    EXPECT_EQ(refused.error->http_status, 400);
+    EXPECT_EQ(refused.error->code, "unknown_parameter");
+    EXPECT_EQ(refused.error->param, c.param);
+    EXPECT_THAT(refused.error->message, HasSubstr(c.message));
+  }
+}
+
+TEST_F(RequestFields, UnknownFieldsMayBeAllowed) {
+  model_.served.allow_unknown_fields = true;
+  EXPECT_FALSE(
+      send("completions", R"({"prompt": "a", "temprature": 0, "stream": true, "stream_options": {"usage": 1}})", model_)
+          .error);
+  EXPECT_FALSE(send("generate", R"({"text": "a", "x": 1, "sampling_params": {"y": 1}})", model_).error);
+}
+
+TEST_F(RequestFields, AListMayHaveAValueThatAsksForNothingForEachPrompt) {
+  EXPECT_FALSE(send("generate", R"({"text": ["a", "b"], "lora_path": [null, null], "image_data": []})", model_).error);
+  EXPECT_EQ(send("generate", R"({"text": ["a", "b"], "lora_path": [null, "x"]})", model_).error->param, "lora_path");
+}
+
+}  // namespace
+}  // namespace tessera

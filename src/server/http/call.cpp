@@ -1,0 +1,63 @@
+#include "tessera/server/http/call.h"
+
+#include "tessera/base/log.h"
+
+namespace tessera {
+namespace {
+
+void add_note(HttpResponse& response, std::string_view note) {
+  if (!note.empty()) response.headers.emplace_back("X-Tessera-Note", note);
+}
+
+}  // namespace
+
+void Call::respond(HttpResponse response, std::string_view detail) const {
+  metrics_->answered(route_, response.status);
+  log(response.status, detail);
+  exchange_.respond(std::move(response));
+}
+
+void Call::respond_json(std::string body, std::string_view detail, std::string_view note) const {
+  HttpResponse response{.body = std::move(body), .headers = {}};
+  add_note(response, note);
+  respond(std::move(response), detail);
+}
+
+void Call::refuse(const ApiError& error) const { respond(error.to_response(), error.message); }
+
+void Call::start(HttpResponse response, std::string_view note) const {
+  metrics_->answered(route_, response.status);
+  add_note(response, note);
+  exchange_.start_stream(std::move(response));
+}
+
+void Call::start_stream(std::string first, std::string_view note) const {
+  HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  start(std::move(response), note);
+}
+
+void Call::start_json(std::string first, std::string_view note) const {
+  start({.body = std::move(first), .headers = {}}, note);
+}
+
+void Call::finish(std::string_view detail) const {
+  log(200, detail);
+  exchange_.finish();
+}
+
+void Call::fail(const ApiError& error) const {
+  if (!exchange_.answered()) return refuse(error);
+  log(error.http_status, error.message);
+  exchange_.break_off();
+}
+
+void Call::log(int status, std::string_view detail) const {
+  // Asked for by an option of its own: at any level but "off".
+  if (!logged_ || !log_enabled("server", LogLevel::kError)) return;
+  log_line("server", LogLevel::kInfo,
+           fmt::format("{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",
+                       detail));
+}
+
+}  // namespace tessera

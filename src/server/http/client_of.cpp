@@ -1,0 +1,14 @@
+#include "tessera/server/http/client_of.h"
+
+#include <string_view>
+
+namespace tessera {
+
+std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys) {
+  if (api_keys.size() < 2) return request.peer;
+  // Without the scheme, which may be in any case.
+  const std::string_view header = request.header("Authorization");
+  return std::string(header.substr(header.find(' ') + 1));
+}
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// Catches: bodies that are read before the head has been looked at, connections that take the rest of a body for a
+// request, bodies that are charged to nobody, and charges that stay.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/server/http/http_test_util.h"
+#include "tessera/server/work/memory_budget.h"
+
+namespace tessera {
+namespace {
+
+using testing::Client;
+using testing::echo;
+using testing::eventually;
+using testing::get;
+using ::testing::HasSubstr;
+using testing::post;
+using testing::Reply;
+using testing::TestServer;
+
+HttpOptions without_secret() {
+  HttpOptions options;
+  options.check_head = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.path != "/secret") return std::nullopt;
+    EXPECT_TRUE(head.body.empty());
+    return HttpResponse{.status = 401, .body = head.has_body ? "body" : "none", .headers = {}};
+  };
+  return options;
+}
+
+std::string head_of(std::string_view target, std::size_t length) {
+  return "POST " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(length) +
+         "\r\n\r\n";
+}
+
+TEST(HttpHead, IsAnsweredBeforeTheBodyComes) {
+  const TestServer server(echo, without_secret());
+  Client client = server.connect();
+  const Reply reply = client.ask(head_of("/secret", 30'000'000));
+  EXPECT_EQ(reply.status, 401);
+  EXPECT_EQ(reply.body, "body");
+  EXPECT_TRUE(reply.has_line("Connection: close"));
+  EXPECT_EQ(Client(server.port()).ask(post("/open", "x")).body, "POST /open? x");
+}
+
+TEST(HttpHead, NoBodyIsAskedFor) {
+  const TestServer server(echo, without_secret());
+  Client client = server.connect();
+  const Reply reply =
+      client.ask("POST /secret HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(reply.status, 401) << "and not 100";
+}
+
+TEST(HttpHead, ConnectionGoesOnBehindABodyThatHasCome) {
+  const TestServer server(echo, without_secret());
+  Client client = server.connect();
+  EXPECT_EQ(client.ask(get("/secret")).body, "none");
+  client.send(post("/secret", "GET / HTTP/1.1\r\n\r\n") + get("/open"));
+  EXPECT_EQ(client.read_reply().status, 401);
+  EXPECT_EQ(client.read_reply().body, "GET /open? ");
+}
+
+TEST(HttpMemory, BodiesAreChargedUntilTheirAnswer) {
+  MemoryBudget budget(1'000'000);
+  HttpOptions options;
+  options.memory = &budget;
+  std::atomic<std::int64_t> used = 0;
+  const TestServer server(
+      [&](const HttpExchange& exchange) {
+        used = budget.used();
+        echo(exchange);
+      },
+      options);
+  EXPECT_EQ(Client(server.port()).ask(post("/", std::string(300'000, 'x'))).status, 200);
+  EXPECT_GE(used, 300'000);
+  EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
+}
+
+TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
+  MemoryBudget budget(1'000'000);
+  HttpOptions options;
+  options.memory = &budget;
+  const TestServer server(echo, options);
+  const Reply reply = Client(server.port()).ask(head_of("/", 1'000'001));
+  EXPECT_EQ(reply.status, 413);
+  EXPECT_THAT(reply.body, HasSubstr("1000000"));
+}
+
+TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
+  MemoryBudget budget(1'000'000);
+  HttpOptions options;
+  options.memory = &budget;
+  const TestServer server(echo, options);
+  Client slow = server.connect();
+  slow.send(head_of("/", 700'000) + std::string(600'000, 'x'));
+  ASSERT_TRUE(eventually([&] { return budget.used() >= 600'000; }));
+  const Reply reply = Client(server.port()).ask(head_of("/", 500'000));
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_TRUE(reply.has_line("Retry-After: 1")) << reply.head;
+  EXPECT_EQ(Client(server.port()).ask(get("/")).status, 200) << "what has no body needs no memory";
+  slow.abort();
+  EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
+}
+
+// Nothing announces how long they are.
+TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyCome) {
+  MemoryBudget budget(1'000'000);
+  HttpOptions options;
+  options.memory = &budget;
+  const TestServer server(echo, options);
+  Client client = server.connect();
+  client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "10000\r\n" + std::string(65'536, 'x') + "\r\n";
+  for (int i = 0; i < 30 && client.send(chunk); ++i) {
+  }
+  EXPECT_EQ(client.read_reply().status, 413);
+  EXPECT_LE(budget.used(), 1'000'000);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,343 @@
+// The reading side of a connection: receives and parses requests, one after the other.
+//
+// Every co_await is a statement of its own: g++ 12 resumes wrongly where one stands in a condition beside && or ||.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/server/http/http_guard.h"
+#include "tessera/server/http/http_message.h"
+#include "tessera/server/http/http_session.h"
+
+namespace tessera {
+namespace {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr std::size_t kHeadRead = 4 * 1024;
+constexpr std::size_t kBodyRead = 64 * 1024;
+constexpr std::size_t kReadAhead = 16 * 1024;     // of requests behind the one that is being answered
+constexpr std::size_t kMaxChunkHead = 16 * 1024;  // a chunk's extensions, or the trailer
+// How long a client may take to read that the connection ends: closing at once while it still sends would reset
+// the connection, and the answer with it.
+constexpr double kLingerS = 1;
+// A client that ended its side may have closed both, which only a write finds out. It is probed after this time.
+constexpr double kProbeAfterS = 1;
+constexpr std::chrono::milliseconds kHangUpInterval{250};
+
+// How much longer than announced a connection is kept, so that a request sent at the last moment still arrives.
+constexpr double kKeepAliveGraceS = 1;
+
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// Whether the connection was reset, or both sides have ended it.
+bool has_hung_up(int socket) {
+  pollfd state{.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+// Clears the signal's slot, which would go on pointing at the finished operation.
+auto woken_by(net::cancellation_signal& signal) {
+  return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
+}
+
+}  // namespace
+
+struct HttpSession::Reader {
+  explicit Reader(const HttpOptions& options) : memory(options.memory) {
+    parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
+    parser.body_limit(options.max_body_bytes);
+  }
+
+  http::request_parser<http::string_body> parser;
+  std::size_t head_bytes = 0;
+  std::size_t blank_bytes = 0;  // of empty lines before the head
+  bool begun = false;           // the head's first byte has arrived
+  HttpRequest request{};
+  bool expects_continue = false;
+  MemoryCharge memory;  // of the body
+};
+
+HttpSession::Task<void> HttpSession::serve(bool refused) {
+  try {
+    if (refused) refuse(503, "there are too many connections");
+    bool more = !refused;
+    while (more) more = co_await serve_one();
+    // Where the end was not announced, no answer is on its way to the client.
+    if (!keep_alive_) co_await linger();
+  } catch (const std::exception& e) {
+    log_error("http", "a connection failed: {}", e.what());
+  }
+  lose();
+}
+
+// One request and its answer. False: the connection ends.
+HttpSession::Task<bool> HttpSession::serve_one() {
+  const Asked asked = co_await read_request();
+  if (asked == Asked::kNothing) co_return false;
+  if (asked == Asked::kWhole) call_handler();
+  while (!lost_ && (exchange_ != nullptr || unsent() > 0)) co_await watch();
+  co_return keep_alive_ && !lost_;
+}
+
+// Reads a whole request into exchange_, or answers it by its head. kNothing: there is none, or it was wrong and got an
+// error.
+HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
+  head_lines_.clear();
+  http_1_1_ = true;
+  head_only_ = false;
+  keep_alive_ = true;
+  timed_out_ = false;
+  set(read_deadline_, std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
+                                                   : sessions_.options.header_timeout_s);
+
+  Reader reader(sessions_.options);
+  const bool head = co_await parse(reader, false);
+  if (!head || !accept_head(reader)) co_return Asked::kNothing;
+  if (answer_head(reader)) co_return Asked::kAnswered;
+
+  set(read_deadline_, sessions_.options.body_timeout_s);
+  if (reader.expects_continue && in_.empty() && !reader.parser.is_done()) send(kContinue);
+  const bool whole = co_await parse(reader, true);
+  if (!whole || !charge_body(reader)) co_return Asked::kNothing;
+  read_deadline_.at = Clock::time_point::max();
+
+  exchange_ = std::make_shared<HttpExchange::State>();
+  exchange_->request = std::move(reader.request);
+  exchange_->request.body = std::move(reader.parser.get().body());
+  exchange_->request.peer = peer_;
+  exchange_->memory = std::move(reader.memory);
+  exchange_->session = this;
+  ++sessions_.answering;
+  co_return Asked::kWhole;
+}
+
+// Reads and parses up to the head's end, or the request's. False: the connection ends.
+HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
+  http::request_parser<http::string_body>& parser = reader.parser;
+  parser.eager(whole);
+  while (whole ? !parser.is_done() : !parser.is_header_done()) {
+    error_code error = http::error::need_more;
+    if (reader.head_bytes == 0 && !skip_blank_lines(reader))
+      co_return refuse(400, "too many empty lines before a request");
+    const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
+    if (!in_.empty() && !half_blank) {
+      // Empty lines do not count: they neither give a request more time nor a connection less.
+      if (!std::exchange(reader.begun, true)) set(read_deadline_, sessions_.options.header_timeout_s);
+      const std::size_t parsed = parser.put(net::buffer(in_), error);
+      in_.erase(0, parsed);
+      // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
+      if (!whole) reader.head_bytes += parsed;
+      if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
+      if (whole && !charge_body(reader)) co_return false;
+      if (!error) continue;
+      if (error == http::error::need_more && whole && in_.size() > kMaxChunkHead) error = http::error::bad_chunk;
+    }
+    if (error != http::error::need_more) co_return refuse_unparsed(error);
+
+    const bool idle = reader.head_bytes == 0 && in_.empty();
+    if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
+    const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
+    if (read == Read::kData || (read == Read::kWoken && !wait_is_over(idle, whole))) continue;
+    if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
+    co_return false;
+  }
+  if (in_.empty() && in_.capacity() > kBodyRead) in_.shrink_to_fit();
+  co_return true;
+}
+
+// Removes empty lines before a request, which some clients send behind a body (RFC 9112, 2.2). False: too many.
+bool HttpSession::skip_blank_lines(Reader& reader) {
+  std::size_t blank = 0;
+  while (in_.compare(blank, 2, "\r\n") == 0) blank += 2;
+  in_.erase(0, blank);
+  reader.blank_bytes += blank;
+  return reader.blank_bytes <= sessions_.options.max_header_bytes;
+}
+
+// The reading side was woken while it waited for bytes. True: the connection ends.
+bool HttpSession::wait_is_over(bool idle, bool whole) {
+  if (!timed_out_) return false;
+  if (idle && has_arrived()) {  // just now: closing would lose a request that the client may not send again
+    timed_out_ = false;
+    return false;
+  }
+  if (!idle) refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
+  return true;
+}
+
+// Whether the socket has bytes that were not received yet.
+bool HttpSession::has_arrived() {
+  error_code error;
+  return socket_.available(error) > 0 && !error;
+}
+
+HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
+  if (client_ended_) co_return Read::kEnd;
+  const std::size_t held = in_.size();
+  in_.resize(held + size);
+  const auto [error, received] =
+      co_await socket_.async_read_some(net::buffer(in_.data() + held, size), woken_by(wake_));
+  wake_.slot().clear();
+  in_.resize(held + received);
+  if (lost_) co_return Read::kLost;
+  if (!error) co_return Read::kData;
+  if (error == net::error::operation_aborted) co_return Read::kWoken;
+  if (error == net::error::eof) {
+    client_ended_ = true;
+    co_return Read::kEnd;
+  }
+  lose();
+  co_return Read::kLost;
+}
+
+// While an answer is under way: waits for its end, and notices where the client disconnects.
+HttpSession::Task<void> HttpSession::watch() {
+  if (!client_ended_ && in_.size() < kReadAhead) {
+    const Read read = co_await read_some(kHeadRead);
+    if (read == Read::kEnd && exchange_ != nullptr) set(read_deadline_, kProbeAfterS);
+    co_return;
+  }
+  if (has_hung_up(socket_.native_handle())) {
+    lose();
+    co_return;
+  }
+  net::steady_timer pause(sessions_.io, kHangUpInterval);
+  co_await pause.async_wait(woken_by(wake_));
+  wake_.slot().clear();
+}
+
+// Sends bytes that a client must accept and that make a client which has gone answer with a reset.
+void HttpSession::probe() {
+  if (!exchange_->started && http_1_1_) send(kContinue);
+}
+
+HttpSession::Task<void> HttpSession::linger() {
+  while (!lost_ && unsent() > 0) co_await watch();
+  if (lost_) co_return;
+  error_code ignored;
+  (void)socket_.shutdown(Socket::shutdown_send, ignored);
+  timed_out_ = false;
+  set(read_deadline_, kLingerS);
+  for (Read read = Read::kData; read == Read::kData && !timed_out_;) {
+    in_.clear();
+    read = co_await read_some(kBodyRead);
+  }
+}
+
+bool HttpSession::refuse_unparsed(error_code error) {
+  const HttpOptions& options = sessions_.options;
+  if (error == http::error::header_limit)
+    return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
+  if (error == http::error::body_limit)
+    return refuse(413, fmt::format("the request's body is longer than {} bytes", options.max_body_bytes));
+  if (error == http::error::bad_version) return refuse(505, "the request is not of HTTP/1.0 or HTTP/1.1");
+  return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
+}
+
+// Takes the head's fields over. False: the request was refused.
+bool HttpSession::accept_head(Reader& reader) {
+  const auto& head = reader.parser.get();
+  HttpRequest& request = reader.request;
+  http_1_1_ = head.version() >= 11;
+  keep_alive_ = reader.parser.keep_alive();
+  for (const auto& field : head)
+    request.headers.emplace_back(std::string_view(field.name_string()), std::string_view(field.value()));
+  head_lines_ = cors_lines(request, sessions_.options.cors_origins);
+  request.method = head.method_string();
+  head_only_ = request.method == "HEAD";
+  if (head_only_) request.method = "GET";
+
+  Result<RequestTarget> target = parse_target(head.target());
+  if (!target.ok()) return refuse(400, target.status().message());
+  request.path = std::move(target->path);
+  request.query = std::move(target->query);
+  if (http_1_1_ && head.count(http::field::host) != 1) return refuse(400, "the request needs one Host header");
+  const std::string_view coding = request.header("Transfer-Encoding");
+  if (!coding.empty() && !equals_ignoring_case(coding, "chunked"))
+    return refuse(501, fmt::format("the transfer encoding '{}' is not known; 'chunked' is", coding));
+  const std::string_view host = target->authority.empty() ? request.header("Host") : target->authority;
+  if (const std::optional<ApiError> error = check_sender(request, host, sessions_.options, sessions_.loopback))
+    return refuse(*error);
+  if (const std::string_view expected = request.header("Expect"); !expected.empty()) {
+    if (!equals_ignoring_case(expected, "100-continue"))
+      return refuse(417, fmt::format("'Expect: {}' cannot be met; '100-continue' can", expected));
+    reader.expects_continue = http_1_1_;
+  }
+  request.has_body = !coding.empty() || reader.parser.content_length().value_or(0) > 0;
+  return true;
+}
+
+// Answers what the head alone decides: refusals, OPTIONS, and bodies for which there is no memory. False: the body is
+// to be read.
+bool HttpSession::answer_head(Reader& reader) {
+  const bool options = reader.request.method == "OPTIONS";
+  std::optional<HttpResponse> answer;
+  if (options) {
+    if (!head_lines_.empty() && is_preflight(reader.request)) head_lines_ += preflight_lines(reader.request);
+    answer = HttpResponse{.status = 204, .body = {}, .headers = {}};
+    answer->headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
+  } else if (sessions_.options.check_head) {
+    answer = sessions_.options.check_head(reader.request);
+  }
+  bool own = options;
+  if (!answer) {
+    const std::uint64_t announced = reader.parser.content_length().value_or(0);
+    if (announced > sessions_.options.max_body_bytes) return false;  // the parser refuses it
+    const ApiStatus fits = reader.memory.check(static_cast<std::int64_t>(announced));
+    if (fits.ok()) return false;
+    answer = fits.error().to_response();
+    own = true;
+  }
+  keep_alive_ = keep_alive_ && skip_body(reader);
+  if (own) tell_own_answer(answer->status);
+  send_answer(*std::move(answer));
+  return true;
+}
+
+// Removes the body of a request that is answered without it. False: it has not all arrived, and the connection has to
+// end.
+bool HttpSession::skip_body(Reader& reader) {
+  if (!reader.request.has_body) return true;
+  const std::uint64_t length = reader.parser.content_length().value_or(UINT64_MAX);
+  if (length > in_.size()) return false;
+  in_.erase(0, static_cast<std::size_t>(length));
+  return true;
+}
+
+// Charges what has arrived of the body. A length that is not announced makes the body's memory grow by doubling, and
+// the old half is there while it is copied. False: the request was refused.
+bool HttpSession::charge_body(Reader& reader) {
+  if (!reader.request.has_body) return true;
+  const std::string& body = reader.parser.get().body();
+  std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
+  // In steps, and with the buffer that it is received in.
+  if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
+  const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
+  return charged.ok() || refuse(charged.error());
+}
+
+void HttpSession::call_handler() {
+  try {
+    sessions_.handler(HttpExchange(exchange_));
+    return;
+  } catch (const std::exception& e) {
+    log_error("http", "a handler threw: {}", e.what());
+  } catch (...) {
+    log_error("http", "a handler threw");
+  }
+  fail_exchange();
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// Catches: paths that reach the wrong handler, methods refused without saying which are accepted, keys accepted because
+// their beginning matches.
+#include "tessera/server/http/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+Router routes() {
+  Router router;
+  for (const auto& [method, path] : {std::pair("GET", "/v1/models"), std::pair("GET", "/v1/models/*"),
+                                     std::pair("POST", "/both"), std::pair("GET", "/both")}) {
+    router.add({.method = method, .path = path, .handler = {}});
+  }
+  return router;
+}
+
+TEST(Router, FindsByMethodAndPath) {
+  const Router router = routes();
+  const auto path = [&](const char* method, const char* asked) {
+    ApiResult<const Route*> route = router.find(method, asked);
+    return route.ok() ? (*route)->path : std::to_string(route.error().http_status);
+  };
+  EXPECT_EQ(path("GET", "/v1/models"), "/v1/models");
+  EXPECT_EQ(path("GET", "/v1/models/org/name"), "/v1/models/*");
+  EXPECT_EQ(path("GET", "/v1/models/"), "404");
+  EXPECT_EQ(path("GET", "/v1/modelsx"), "404");
+  EXPECT_EQ(path("GET", "/v1"), "404");
+  EXPECT_EQ(path("POST", "/v1/models"), "405");
+  EXPECT_EQ(path("POST", "/both"), "/both");
+}
+
+TEST(Router, ErrorsListTheAcceptedMethods) {
+  const Router router = routes();
+  EXPECT_EQ(router.methods("/both"), "POST, GET");
+  EXPECT_EQ(router.find("PUT", "/both").error().message, "PUT is not for /both; accepted: POST, GET");
+  EXPECT_EQ(router.find("GET", "/nothing").error().message, "there is nothing at /nothing");
+}
+
+TEST(Router, KeysAreComparedInFull) {
+  const std::vector<std::string> keys = {"other key", "secret"};
+  EXPECT_TRUE(holds_key("Bearer secret", keys));
+  EXPECT_TRUE(holds_key("Bearer other key", keys));
+  EXPECT_TRUE(holds_key("bearer secret", keys));
+  EXPECT_FALSE(holds_key("Bearer secret", {}));
+  for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
+                            "Basic secret", "Bearer secret "}) {
+    EXPECT_FALSE(holds_key(wrong, keys)) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

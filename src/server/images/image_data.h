@@ -1,0 +1,19 @@
+// "image_data" of SGLang's /generate: the images of its prompts.
+#pragma once
+
+#include <vector>
+
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/images/image_input.h"
+#include "tessera/server/openai/prompts.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// Of each prompt, in order. An image is a text (a URL, or base64) or an object with "url" and "detail". Of one prompt
+// the field is an image or a list of them; of a batch a list with an image, a list or null for each prompt. Borrows
+// from the request. 400 for a model that reads no images.
+ApiResult<std::vector<std::vector<GivenImage>>> read_image_data(const ApiFields& fields, const ServedModel& model,
+                                                                const Prompts& prompts);
+
+}  // namespace tessera

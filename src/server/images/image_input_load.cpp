@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tessera/base/json.h"
+#include "tessera/base/log.h"
+#include "tessera/engine/engine.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/server/images/image_input.h"
+
+namespace tessera {
+namespace {
+
+// A checkpoint without the file was resized as its family's are.
+Result<ImageProcessorConfig> read_processor(const std::filesystem::path& model) {
+  const std::filesystem::path folder = model_folder(model.string());
+  Result<ImageProcessorConfig> read = read_processor_config(folder / "preprocessor_config.json");
+  if (read.ok() || read.status().code() != StatusCode::kNotFound) return read;
+  const Json config = TRY(Json::read_file(config_file(model).string()));
+  const Json* type = config.find("model_type");
+  return default_processor_config(type != nullptr && type->is_string() ? type->as_string() : "");
+}
+
+Status check_tower(const ImageProcessorConfig& processor, const VisionConfig& tower) {
+  if (processor.patch_size == tower.patch_size && processor.merge_size == tower.merge_size &&
+      processor.temporal_patch_size == tower.temporal_patch_size)
+    return ok_status();
+  return invalid_argument(fmt::format(
+      "preprocessor_config.json has patches of {} pixels and {} frames, merged {} × {}; config.json's tower takes {} "
+      "pixels and {} frames, merged {} × {}",
+      processor.patch_size, processor.temporal_patch_size, processor.merge_size, processor.merge_size, tower.patch_size,
+      tower.temporal_patch_size, tower.merge_size, tower.merge_size));
+}
+
+// An image has no more patches than the tower's forwards and the context have room for.
+void lower_pixels(const VisionOptions& tower, ImageProcessorConfig& processor) {
+  const std::int64_t most = tower.max_patches * processor.patch_size * processor.patch_size;
+  if (processor.max_pixels <= most) return;
+  log_info("server", "images are resized to at most {} pixels, not {}: a forward of the tower has up to {} patches",
+           most, processor.max_pixels, tower.max_patches);
+  processor.max_pixels = most;
+  processor.min_pixels = std::min(processor.min_pixels, most);
+}
+
+}  // namespace
+
+Result<std::optional<ImageInput>> image_input_of(const Engine& engine) {
+  const std::optional<ImageTokens>& tokens = engine.config().images;
+  const std::optional<VisionConfig>& tower = engine.config().vision;
+  if (!tokens || !tower) return std::optional<ImageInput>();
+  ImageInput input{.processor = TRY(read_processor(engine.options().model_path)), .placeholder = tokens->image};
+  TRY(check_tower(input.processor, *tower));
+  lower_pixels(engine.runner().options().vision, input.processor);
+  if (engine.tokenizer() != nullptr)
+    input.placeholder_text = engine.tokenizer()->id_to_token(tokens->image).value_or("");
+  return std::optional(std::move(input));
+}
+
+}  // namespace tessera

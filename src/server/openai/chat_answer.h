@@ -1,0 +1,44 @@
+// The answer to /v1/chat/completions: one object with all choices, or chunks with what each step adds to a choice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/openai/chat_text.h"
+#include "tessera/server/openai/usage.h"
+#include "tessera/text/tokenizer.h"
+
+namespace tessera {
+
+struct ChatStyle {
+  std::string id;
+  std::string model;
+  std::string fingerprint{};  // ServedModel::fingerprint
+  StreamFields stream{};
+  int n = 1;
+  bool logprobs = false;
+  bool graph_info = false;
+  bool include_reasoning = true;  // or it is left out
+  bool tokens_as_ids = false;     // log-probabilities name tokens by their ids
+  std::int64_t prompt_tokens = 0;
+  std::int64_t image_tokens = 0;  // of those, tokens of images
+  ChatTextStyle text{};
+  std::string echo{};  // what each choice's content begins with
+  // Of no stream:
+  bool prompt_logprobs = false;              // the answer has them, of the first choice
+  bool hidden_states = false;                // each choice has its last row
+  bool token_ids = false;                    // each choice has its own, and the answer the prompt's
+  bool choices_have_prompt_ids = false;      // each choice has the prompt's
+  std::vector<TokenId> prompt_ids{};         // where either wants them
+  std::optional<std::string> prompt_text{};  // the answer has it
+  std::int64_t hidden_size = 0;
+  const Tokenizer* tokenizer = nullptr;  // borrowed
+};
+
+std::unique_ptr<Answer> make_chat_answer(ChatStyle style);
+
+}  // namespace tessera

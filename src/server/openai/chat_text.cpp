@@ -1,0 +1,152 @@
+#include "tessera/server/openai/chat_text.h"
+
+#include <optional>
+#include <utility>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/fields/json_scanner.h"
+#include "tessera/server/http/outside_format.h"
+#include "tessera/server/reasoning/reasoning_parser.h"
+
+namespace tessera {
+namespace {
+
+// The elements of a JSON list of calls, [{"name", "parameters"}, …], as they become complete. The grammar keeps the
+// text well-formed; one that is cut off loses its last call.
+class CallList {
+ public:
+  void push(std::string_view text, std::vector<ToolCallDelta>& calls) {
+    for (const char c : text) {
+      if (!scanner_ && c != '{') continue;
+      if (!scanner_) scanner_.emplace();
+      element_ += c;
+      if (scanner_->push(c) != JsonScanner::Part::kError && !scanner_->done()) continue;
+      scanner_.reset();
+      add(std::exchange(element_, {}), calls);
+    }
+  }
+
+ private:
+  void add(const std::string& element, std::vector<ToolCallDelta>& calls) {
+    const Result<Json> call = Json::parse(element, "the call");
+    if (!call.ok()) return;
+    const Json* name = call->find("name");
+    const Json* parameters = call->find("parameters");
+    if (name == nullptr || !name->is_string() || parameters == nullptr) return;
+    calls.push_back(
+        {.index = count_++, .id = make_id("call_"), .name = name->as_string(), .arguments = parameters->dump()});
+  }
+
+  std::optional<JsonScanner> scanner_;  // inside an element
+  std::string element_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+struct ChatText::Impl {
+  explicit Impl(const ChatTextStyle& given) : style(given) { status = begin(); }
+
+  Status begin() {
+    if (style.reasoning_format != nullptr) {
+      outside_reasoning = TRY(OutsideReasoning::begin(style.reasoning_format, style.reasoning_start));
+    } else if (!style.reasoning_parser.empty()) {
+      reasoning = TRY(ReasoningParser::create(style.reasoning_parser, style.prompt_opens_reasoning));
+    }
+    if (style.choice != ToolChoice::kAuto) return ok_status();
+    const auto new_id = [] { return make_id("call_"); };
+    if (style.call_format != nullptr) {
+      outside_tools = TRY(OutsideCalls::begin(style.call_format, style.tools, new_id));
+    } else {
+      tools = TRY(ToolCallParser::create(style.tool_call_parser, style.tools, new_id));
+    }
+    return ok_status();
+  }
+
+  void push_named(std::string_view text, ChatPieces& pieces) {
+    ToolCallDelta delta{.index = 0, .arguments = std::string(text)};
+    if (!std::exchange(named_begun, true)) {
+      delta.id = make_id("call_");
+      delta.name = style.named;
+    }
+    pieces.calls.push_back(std::move(delta));
+  }
+
+  void add_tool_text(ToolText text, ChatPieces& pieces) const {
+    pieces.content += text.content;
+    for (ToolCallDelta& delta : text.calls) {
+      if (style.parallel || delta.index == 0) pieces.calls.push_back(std::move(delta));
+    }
+  }
+
+  Status push_content(std::string_view text, ChatPieces& pieces) {
+    if (text.empty()) return ok_status();
+    if (outside_tools) {
+      add_tool_text(TRY(outside_tools->push(text)), pieces);
+    } else if (tools) {
+      add_tool_text(tools->push(text), pieces);
+    } else {
+      pieces.content += text;
+    }
+    return ok_status();
+  }
+
+  Status push_free(std::string_view text, ChatPieces& pieces) {
+    if (!reasoning && !outside_reasoning) return push_content(text, pieces);
+    ReasoningText parts = outside_reasoning ? TRY(outside_reasoning->push(text)) : reasoning->push(text);
+    pieces.reasoning = std::move(parts.reasoning);
+    return push_content(parts.content, pieces);
+  }
+
+  Status finish(ChatPieces& pieces) {
+    if (reasoning || outside_reasoning) {
+      ReasoningText parts = outside_reasoning ? TRY(outside_reasoning->finish()) : reasoning->finish();
+      pieces.reasoning = std::move(parts.reasoning);
+      TRY(push_content(parts.content, pieces));
+    }
+    if (outside_tools) add_tool_text(TRY(outside_tools->finish()), pieces);
+    if (tools) add_tool_text(tools->finish(), pieces);
+    return ok_status();
+  }
+
+  const ChatTextStyle& style;
+  Status status{};
+  CallList required{};
+  bool named_begun = false;
+  // One of each two at most.
+  std::optional<ReasoningParser> reasoning{};
+  std::optional<OutsideReasoning> outside_reasoning{};
+  std::optional<ToolCallParser> tools{};
+  std::optional<OutsideCalls> outside_tools{};
+};
+
+ChatText::ChatText(const ChatTextStyle& style) : impl_(std::make_unique<Impl>(style)) {}
+ChatText::ChatText(ChatText&&) noexcept = default;
+ChatText::~ChatText() = default;
+
+ChatPieces ChatText::push(std::string_view text) {
+  ChatPieces pieces;
+  if (text.empty() || !impl_->status.ok()) return pieces;
+  switch (impl_->style.choice) {
+    case ToolChoice::kNamed: impl_->push_named(text, pieces); break;
+    case ToolChoice::kRequired: impl_->required.push(text, pieces.calls); break;
+    case ToolChoice::kNone:
+    case ToolChoice::kAuto: impl_->status = impl_->push_free(text, pieces); break;
+  }
+  return pieces;
+}
+
+ChatPieces ChatText::finish() {
+  ChatPieces pieces;
+  if (impl_->status.ok()) impl_->status = impl_->finish(pieces);
+  return pieces;
+}
+
+bool ChatText::in_reasoning() const {
+  return (impl_->reasoning && impl_->reasoning->in_reasoning()) ||
+         (impl_->outside_reasoning && impl_->outside_reasoning->in_reasoning());
+}
+
+const Status& ChatText::status() const { return impl_->status; }
+
+}  // namespace tessera

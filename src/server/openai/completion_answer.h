@@ -1,0 +1,36 @@
+// The answer to /v1/completions: one object with all choices, or a chunk for each step of a choice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/openai/usage.h"
+#include "tessera/text/tokenizer.h"
+
+namespace tessera {
+
+struct CompletionStyle {
+  std::string id;
+  std::string model;
+  std::string fingerprint{};  // ServedModel::fingerprint
+  StreamFields stream{};
+  int n = 1;  // choices of a prompt; choice c of prompt p has index p · n + c
+  bool logprobs = false;
+  bool graph_info = false;
+  bool echo_logprobs = false;    // of the prompt, before those of the output
+  bool tokens_as_ids = false;    // log-probabilities name tokens by their ids
+  bool prompt_logprobs = false;  // choices have "prompt_logprobs"; of no stream
+  bool hidden_states = false;    // choices have "hidden_states", the last row; of no stream
+  bool token_ids = false;        // choices have "token_ids", those of the text that a chunk brings; one chunk a token
+  std::vector<std::string> echo{};            // [prompts]: text that stands before the output; empty: none
+  std::vector<std::int64_t> prompt_tokens{};  // [prompts]
+  std::int64_t hidden_size = 0;
+  const Tokenizer* tokenizer = nullptr;  // borrowed
+};
+
+std::unique_ptr<Answer> make_completion_answer(CompletionStyle style);
+
+}  // namespace tessera

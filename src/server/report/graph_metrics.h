@@ -1,0 +1,12 @@
+// The metrics of graphs: captured sizes, forwards by runner and reason, padding, and memory by what takes it.
+#pragma once
+
+#include "tessera/engine/report/engine_stats.h"
+#include "tessera/server/report/metric_families.h"
+
+namespace tessera {
+
+// Precondition: stats.graphs is set.
+void add_graph_metrics(MetricFamilies& families, const EngineStats& stats);
+
+}  // namespace tessera

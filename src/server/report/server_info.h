@@ -1,0 +1,18 @@
+// GET /get_server_info: the engine's options, what was planned from them, its start, and its counters.
+#pragma once
+
+#include <string>
+
+#include "tessera/engine/engine.h"
+#include "tessera/server/fields/json_writer.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// The engine's options, as JSON.
+std::string options_json(const EngineOptions& options);
+
+// On the engine's thread, or before it has one.
+std::string server_info_body(const Engine& engine, const ServedModel& model);
+
+}  // namespace tessera

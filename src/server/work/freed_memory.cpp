@@ -1,0 +1,45 @@
+#include "tessera/server/work/freed_memory.h"
+
+#include <malloc.h>
+
+#include <utility>
+
+namespace tessera {
+namespace {
+
+constexpr double kInterval = 1;  // seconds
+// Less is not worth a trim.
+constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
+// A server that is never idle gives memory back too, every so many looks.
+constexpr int kPatience = 10;
+
+}  // namespace
+
+void limit_free_ends() {
+  constexpr int kBytes = 1 << 20;
+  mallopt(M_MMAP_THRESHOLD, kBytes);
+  mallopt(M_TRIM_THRESHOLD, kBytes);
+}
+
+FreedMemory::FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
+                         std::function<void(std::function<void()>)> elsewhere)
+    : budget_(budget), after_(std::move(after)), elsewhere_(std::move(elsewhere)) {}
+
+void FreedMemory::request_came() {
+  if (std::exchange(waiting_, true)) return;
+  after_(kInterval, [this] { look(); });
+}
+
+void FreedMemory::look() {
+  waiting_ = false;
+  const std::int64_t used = budget_.used();
+  const std::int64_t freed = budget_.charged() - used;
+  if (used > 0) request_came();  // what is held now is freed later
+  if (freed - trimmed_at_ < kWorthwhile) return;
+  if (used >= kWorthwhile && ++looks_ < kPatience) return;
+  looks_ = 0;
+  trimmed_at_ = freed;
+  elsewhere_([] { malloc_trim(0); });
+}
+
+}  // namespace tessera

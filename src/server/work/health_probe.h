@@ -1,0 +1,43 @@
+// GET /health_generate: one token through the whole engine, or one embedding, admitted whatever waits (kProbePriority).
+// One is under way at a time; calls that come meanwhile share its result.
+//
+//   HealthProbe probe(generates, submit);
+//   probe.ask(call);
+//   probe.dispatch(events);  // of every step
+//
+// Threads: the I/O thread.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/engine_thread.h"
+#include "tessera/server/http/call.h"
+
+namespace tessera {
+
+class HealthProbe {
+ public:
+  // LiveJobs gives no job this one.
+  static constexpr Ticket kTicket = 0;
+  using Submit = std::function<void(Ticket ticket, Request request)>;
+
+  // `generates`: whether the model makes tokens.
+  HealthProbe(bool generates, Submit submit) : generates_(generates), submit_(std::move(submit)) {}
+
+  // Answers 200 with an empty body, or the engine's error, when the probe has ended.
+  void ask(Call call);
+  void dispatch(std::span<const EngineThread::Event> events);
+  // Answers all calls that wait.
+  void fail_all(const ApiError& error);
+
+ private:
+  bool generates_;
+  Submit submit_;
+  bool under_way_ = false;
+  std::vector<Call> calls_;
+};
+
+}  // namespace tessera

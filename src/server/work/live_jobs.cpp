@@ -1,0 +1,206 @@
+#include "tessera/server/work/live_jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/server/http/api_error.h"
+
+namespace tessera {
+namespace {
+
+// A part of a large body is smaller than what a connection's buffer keeps.
+constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+constexpr std::size_t kKeptStream = std::size_t{256} << 10;
+
+ApiError error_of(const RequestEvent& event) {
+  if (event.finish != FinishReason::kTimeout) return api_error(event.error);
+  return {
+      .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
+}
+
+}  // namespace
+
+struct LiveJobs::Job {
+  Call call;
+  ApiJob job;
+  Ticket first_ticket = 0;
+  std::size_t count = 0;      // of requests, and of tickets from the first one on
+  std::size_t remaining = 0;  // requests that have not ended
+  bool streaming = false;     // the stream's head was sent
+  bool dropped = false;       // its tickets are forgotten
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::int64_t most_output_tokens = 0;          // of one request
+  std::vector<Clock::time_point> last_token{};  // [requests]; none yet: when the call arrived
+
+  std::string summary(std::string_view how) const {
+    return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
+                       prompt_tokens, output_tokens, how);
+  }
+};
+
+LiveJobs::~LiveJobs() {
+  for (auto& [ticket, place] : places_) place.job->dropped = true;
+}
+
+void LiveJobs::start(Call call, ApiJob job) {
+  std::vector<Request> requests = std::move(job.requests);
+  const auto live = std::make_shared<Job>(Job{.call = std::move(call), .job = std::move(job)});
+  live->first_ticket = next_ticket_;
+  live->count = live->remaining = requests.size();
+  live->last_token.assign(live->count, live->call.arrived());
+  next_ticket_ += live->count;
+  for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
+  for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
+  // Last, because it calls back at once where the client has gone already.
+  live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
+    const std::shared_ptr<Job> gone = weak.lock();
+    if (gone == nullptr || gone->dropped) return;
+    gone->call.log(499, gone->summary("the client has left"));
+    drop(*gone);
+  });
+}
+
+void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
+  const Clock::time_point now = Clock::now();
+  for (EngineThread::Event& event : events) {
+    const auto found = places_.find(event.ticket);
+    if (found == places_.end()) continue;
+    const std::shared_ptr<Job> job = found->second.job;
+    try {
+      dispatch(event, now);
+    } catch (const std::exception& e) {  // out of memory, for the most part: only this job fails
+      fail(*job, api_error(internal_error(e.what())));
+    }
+  }
+}
+
+void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
+  const auto found = places_.find(event.ticket);
+  if (found == places_.end()) return;
+  const Place place = found->second;
+  Job& job = *place.job;
+  observe(job, place.index, event, now);
+  const FinishReason finish = event.event.finish;
+  if (finish != FinishReason::kNone) {
+    places_.erase(found);
+    --job.remaining;
+  }
+  if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
+    fail(job, error_of(event.event));
+    return;
+  }
+  if (event.end != nullptr) {
+    job.prompt_tokens += event.end->prompt_tokens;
+    job.output_tokens += std::ssize(event.end->output_ids);
+    job.most_output_tokens = std::max<std::int64_t>(job.most_output_tokens, std::ssize(event.end->output_ids));
+  }
+  if (stream_.capacity() > kKeptStream) stream_ = {};
+  stream_.clear();
+  job.job.answer->on_event(place.index, event.event, event.end.get(), stream_);
+  if (const Status failure = job.job.answer->failure(); !failure.ok()) {
+    fail(job, api_error(failure));
+    return;
+  }
+  if (job.job.stream) send(job, stream_);
+  if (job.remaining == 0) end(place.job);
+}
+
+void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const {
+  const auto seconds_since = [&](Clock::time_point then) { return std::chrono::duration<double>(now - then).count(); };
+  if (event.event.token) {
+    Clock::time_point& last = job.last_token[index];
+    if (last == job.call.arrived()) {
+      metrics_.first_token(seconds_since(last));
+    } else {
+      metrics_.next_token(seconds_since(last));
+    }
+    last = now;
+  }
+  if (event.end != nullptr) {
+    metrics_.ended({.seconds = seconds_since(job.call.arrived()),
+                    .prompt_tokens = event.end->prompt_tokens,
+                    .output_tokens = std::ssize(event.end->output_ids),
+                    .finish = event.event.finish,
+                    .queue_s = event.end->queue_ms * 1e-3,
+                    .first_token_s = event.end->time_to_first_token_ms * 1e-3,
+                    .engine_s = event.end->total_ms * 1e-3});
+  }
+}
+
+// The head is sent with the first event, so that a refusal by the engine can still have its own HTTP status.
+void LiveJobs::send(Job& job, std::string_view data) const {
+  if (!job.streaming) {
+    job.streaming = true;
+    job.call.start_stream(std::string(data), job.job.note);
+  } else if (!data.empty()) {
+    job.call.write(data);
+  }
+}
+
+void LiveJobs::end(const std::shared_ptr<Job>& job) {
+  job->dropped = true;
+  metrics_.call_ended(job->most_output_tokens);
+  if (job->job.stream) {
+    send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
+    job->call.finish(job->summary("done"));
+  } else if (std::optional<JsonParts> parts = job->job.answer->large_body()) {
+    build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
+  } else {
+    job->call.respond_json(job->job.answer->body(), job->summary("done"), job->job.note);
+  }
+}
+
+void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const {
+  hooks_.build_elsewhere(
+      job->call, [parts] { return parts->next(kPartBytes); },
+      [this, job, parts](const std::string& part) { send_part(job, parts, part); });
+}
+
+// A body of one part is sent with its length.
+void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+                         const std::string& part) const {
+  const bool first = !std::exchange(job->streaming, true);
+  if (first && parts->done()) return job->call.respond_json(part, job->summary("done"), job->job.note);
+  if (first) {
+    job->call.start_json(part, job->job.note);
+  } else {
+    job->call.write(part);
+  }
+  if (parts->done()) return job->call.finish(job->summary("done"));
+  job->call.on_sent([this, job, parts] { build_part(job, parts); });
+}
+
+void LiveJobs::fail_all(const ApiError& error) {
+  std::vector<std::shared_ptr<Job>> all;
+  for (const auto& [ticket, place] : places_) all.push_back(place.job);
+  for (const std::shared_ptr<Job>& job : all) {  // once for each of its requests
+    if (!job->dropped) fail(*job, error);
+  }
+}
+
+void LiveJobs::fail(Job& job, const ApiError& error) {
+  drop(job);
+  if (!job.streaming) {
+    job.call.refuse(error);
+    return;
+  }
+  job.call.write(server_sent_event(error.to_json()) + server_sent_event("[DONE]"));
+  job.call.finish(job.summary(error.message));
+}
+
+void LiveJobs::drop(Job& job) {
+  job.dropped = true;
+  for (std::size_t i = 0; i < job.count; ++i) {
+    if (places_.erase(job.first_ticket + i) == 0) continue;
+    hooks_.cancel(job.first_ticket + i);
+    metrics_.cancelled();
+  }
+}
+
+}  // namespace tessera

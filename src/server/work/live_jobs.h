@@ -1,0 +1,68 @@
+// Jobs between their submission to the engine and the end of their answer: engine events in, HTTP out.
+//
+// Threads: all of it on the I/O thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "tessera/engine/engine_thread.h"
+#include "tessera/server/api_job.h"
+#include "tessera/server/http/call.h"
+
+namespace tessera {
+
+class LiveJobs {
+ public:
+  struct Hooks {
+    std::function<void(Ticket, Request)> submit;
+    std::function<void(Ticket)> cancel;
+    // Builds a part of the body of the call's answer elsewhere, then calls `then` with it on the I/O thread. Where
+    // that fails it fails the call instead.
+    std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
+        build_elsewhere;
+  };
+
+  // `metrics` outlives it.
+  LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
+  ~LiveJobs();
+
+  // Submits the job's requests; a client that goes away cancels them.
+  void start(Call call, ApiJob job);
+  // The events of one or more steps, in order. Events of jobs that have ended are dropped.
+  void dispatch(std::span<EngineThread::Event> events);
+  // Ends every job with the error, streams with an event of it, and cancels their requests.
+  void fail_all(const ApiError& error);
+
+ private:
+  using Clock = Call::Clock;
+  struct Job;
+  struct Place {
+    std::shared_ptr<Job> job;
+    std::size_t index = 0;
+  };
+  void dispatch(EngineThread::Event& event, Clock::time_point now);
+  void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
+  void send(Job& job, std::string_view data) const;
+  void end(const std::shared_ptr<Job>& job);
+  // Builds the next part of a large body, and sends it once the one before was sent.
+  void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const;
+  void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+                 const std::string& part) const;
+  void fail(Job& job, const ApiError& error);
+  // Forgets the job's tickets and cancels its requests that still run.
+  void drop(Job& job);
+
+  Hooks hooks_;
+  ServerMetrics& metrics_;
+  Ticket next_ticket_ = 1;
+  std::unordered_map<Ticket, Place> places_;
+  std::string stream_;  // what one event sends; kept, so that it keeps its memory
+};
+
+}  // namespace tessera

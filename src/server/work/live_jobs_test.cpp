@@ -1,0 +1,209 @@
+// Catches: errors in the middle of a stream that look like its end, refusals without a status, and texts of a call that
+// go on after another of its texts has failed or the client has disconnected.
+#include "tessera/server/work/live_jobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "tessera/server/http/http_test_util.h"
+
+namespace tessera {
+namespace {
+
+using testing::Client;
+using ::testing::ElementsAre;
+using testing::eventually;
+using testing::get;
+using ::testing::HasSubstr;
+using testing::Reply;
+
+// Sends the text of every event.
+class EchoAnswer : public Answer {
+ public:
+  explicit EchoAnswer(bool large) : large_(large) {}
+  void on_event(std::size_t index, const RequestEvent& event, Completion*, std::string& stream) override {
+    text_ += event.text;
+    append_server_sent_event(stream, std::to_string(index) + event.text);
+  }
+  std::string last_events() override { return server_sent_event("last"); }
+  std::string body() override { return text_; }
+  std::optional<JsonParts> large_body() override {
+    if (!large_) return std::nullopt;
+    JsonParts parts;
+    return parts.each(parts_, [this](JsonWriter& json, std::size_t i) {
+      if (i == fails_at_) throw std::runtime_error("no memory");
+      json.raw(parts_ == 1 ? text_ : std::string(kPart, static_cast<char>('a' + i)));
+    });
+  }
+
+  static constexpr std::size_t kPart = 200'000;
+  std::size_t parts_ = 1;
+  std::size_t fails_at_ = SIZE_MAX;
+
+ private:
+  bool large_;
+  std::string text_;
+};
+
+// Every call becomes a job of two requests; the test plays the engine.
+class Jobs {
+ public:
+  explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX)
+      : server_([this, stream, large, parts, fails_at](HttpExchange exchange) {
+          ApiJob job{.id = "job", .requests = std::vector<Request>(2), .stream = stream};
+          auto answer = std::make_unique<EchoAnswer>(large);
+          answer->parts_ = parts;
+          answer->fails_at_ = fails_at;
+          job.answer = std::move(answer);
+          jobs_->start(Call(std::move(exchange), "/test", metrics_, /*logged=*/false), std::move(job));
+        }) {
+    LiveJobs::Hooks hooks{.submit =
+                              [this](Ticket ticket, const Request&) {
+                                const std::lock_guard lock(mutex_);
+                                submitted_.push_back(ticket);
+                              },
+                          .cancel =
+                              [this](Ticket ticket) {
+                                const std::lock_guard lock(mutex_);
+                                cancelled_.push_back(ticket);
+                              },
+                          .build_elsewhere =
+                              [this, parts](const Call& call, const std::function<std::string()>& build,
+                                            const std::function<void(std::string)>& then) {
+                                ++built_;
+                                std::string part;
+                                try {
+                                  part = build();
+                                } catch (const std::exception& e) {
+                                  return call.fail(api_error(internal_error(e.what())));
+                                }
+                                then((parts == 1 ? "elsewhere " : "") + part);
+                              }};
+    jobs_.emplace(std::move(hooks), metrics_);
+    client.send(get("/test"));
+    EXPECT_TRUE(eventually([this] { return submitted().size() == 2; }));
+  }
+
+  int built() const { return built_; }
+  std::vector<Ticket> submitted() const {
+    const std::lock_guard lock(mutex_);
+    return submitted_;
+  }
+  std::vector<Ticket> cancelled() const {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+  void event(std::size_t index, const std::string& text, FinishReason finish = FinishReason::kNone, Status error = {}) {
+    server_.http->post([this, ticket = submitted()[index], text, finish, error] {
+      std::vector<EngineThread::Event> events(1);
+      events[0].ticket = ticket;
+      events[0].event = {.text = text, .finish = finish, .error = error};
+      if (finish == FinishReason::kStop) events[0].end = std::make_unique<Completion>();
+      jobs_->dispatch(events);
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Ticket> submitted_;
+  std::vector<Ticket> cancelled_;
+  std::atomic<int> built_ = 0;
+  ServerMetrics metrics_{MetricsStyle::kSglang, "demo"};
+  std::optional<LiveJobs> jobs_;
+  testing::TestServer server_;
+
+ public:
+  Client client = server_.connect();
+};
+
+TEST(LiveJobs, AnswersWhenAllTextsHaveEnded) {
+  Jobs jobs(/*stream=*/false);
+  jobs.event(1, "b", FinishReason::kStop);
+  jobs.event(0, "a");
+  jobs.event(0, "", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "ba");
+  EXPECT_THAT(jobs.cancelled(), ElementsAre());
+}
+
+TEST(LiveJobs, LargeBodiesAreBuiltElsewhere) {
+  Jobs jobs(/*stream=*/false, /*large=*/true);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "elsewhere ab");
+}
+
+TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
+  Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_TRUE(reply.has_line("Transfer-Encoding: chunked")) << reply.head;
+  EXPECT_TRUE(reply.has_line("Content-Type: application/json")) << reply.head;
+  EXPECT_EQ(reply.body.size(), 3 * EchoAnswer::kPart + 2) << "with the commas between them";
+}
+
+// A client that reads nothing: its socket takes some parts, and the others are not built.
+TEST(LiveJobs, PartsWaitForASlowClient) {
+  constexpr std::size_t kParts = 400;
+  Jobs jobs(/*stream=*/false, /*large=*/true, kParts);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_TRUE(eventually([&] { return jobs.built() > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(jobs.built(), static_cast<int>(kParts) / 2);
+  EXPECT_EQ(jobs.client.read_reply().body.size(), kParts * (EchoAnswer::kPart + 1) - 1);
+}
+
+TEST(LiveJobs, PartsThatFailBreakTheAnswerOff) {
+  Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, /*fails_at=*/1);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  const std::string all = jobs.client.read_to_end();
+  EXPECT_THAT(all, ::testing::StartsWith("HTTP/1.1 200 "));
+  EXPECT_FALSE(all.ends_with("0\r\n\r\n")) << "the client can tell";
+}
+
+TEST(LiveJobs, StreamsEndWithDone) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(1, "b", FinishReason::kStop);
+  jobs.event(0, "a", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "data: 1b\n\ndata: 0a\n\ndata: last\n\ndata: [DONE]\n\n");
+}
+
+TEST(LiveJobs, ARefusalBeforeTheStreamHasItsStatus) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "", FinishReason::kError, resource_exhausted("the queue is full"));
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_THAT(reply.body, HasSubstr("the queue is full"));
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[1]));
+}
+
+TEST(LiveJobs, AnErrorInAStreamIsAnEventAndEndsAllTexts) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "a");
+  jobs.event(1, "", FinishReason::kTimeout, cancelled("too slow"));
+  jobs.event(0, "late");
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_TRUE(reply.body.starts_with("data: 0a\n\ndata: {\"error\": ")) << reply.body;
+  EXPECT_THAT(reply.body, HasSubstr("too slow"));
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n")) << reply.body;
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[0]));
+}
+
+TEST(LiveJobs, ADisconnectCancelsRunningRequests) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.client.read_through("0a");
+  jobs.client.abort();
+  EXPECT_TRUE(eventually([&] { return !jobs.cancelled().empty(); }));
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[1]));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,103 @@
+#include "tessera/server/work/request_memory.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tessera {
+namespace {
+
+// Measured on trees of small values (tests/server/memory_test.py), where a vector that grows is there twice: of a value
+// in a list; of an object beyond, whose members a template's value has again.
+constexpr std::int64_t kBytesOfValue = 128;
+constexpr std::int64_t kBytesOfObject = 1600;
+constexpr std::int64_t kCopiesOfText = 3;
+
+constexpr std::int64_t kFloat = sizeof(float);
+constexpr std::int64_t kFloatText = 13;  // in JSON, with its comma
+constexpr std::int64_t kIdCopies = 4;    // in the request, its sequence, the answer and the caches' keys
+constexpr std::int64_t kTokenText = 24;  // of an output token: its id and text, and these in JSON
+constexpr std::int64_t kLogprobText = 96;
+constexpr std::int64_t kRequest = 4096;                // what each takes whatever is in it
+constexpr std::int64_t kPart = std::int64_t{1} << 20;  // of a large answer while it is written
+
+template <class List>
+std::int64_t ids_bytes(const List& list) {
+  return std::ssize(list) * static_cast<std::int64_t>(sizeof(*list.data()));
+}
+
+// Bytes of one token and its alternatives, as the engine hands them out.
+std::int64_t logprobs_bytes(std::int64_t top) {
+  return static_cast<std::int64_t>(sizeof(TokenLogprobs)) + 16 + top * static_cast<std::int64_t>(sizeof(TokenLogprob));
+}
+
+std::int64_t parameter_bytes(const Request& request) {
+  const SamplingParams& sampling = request.sampling;
+  std::int64_t bytes =
+      ids_bytes(sampling.allowed_tokens) + ids_bytes(sampling.logit_bias) + ids_bytes(request.stop.ids);
+  for (const std::vector<TokenId>& word : sampling.bad_words) bytes += ids_bytes(word);
+  for (const std::string& text : request.stop.texts) bytes += std::ssize(text);
+  return 2 * bytes;  // once in the request, once as the engine looks for it
+}
+
+// `with_text`: the answer's text is there as a whole.
+std::int64_t result_bytes(const Request& request, bool with_text, std::int64_t vocab_size, std::int64_t hidden_size) {
+  const std::int64_t prompt = std::ssize(request.prompt);
+  const std::int64_t output = request.generates() ? request.stop.max_new_tokens : 0;
+  std::int64_t bytes = output * kTokenText;
+  if (request.return_hidden_states) {
+    const std::int64_t rows = request.last_hidden_state_only ? 1 : prompt + output;
+    // Rows of the output make the list grow.
+    bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
+    if (with_text) bytes += rows * hidden_size * kFloatText;
+  }
+  if (request.pooling != Pooling::kNone) bytes += hidden_size * (kFloat + kFloatText);
+  if (request.score) bytes += (prompt - request.score_from) * vocab_size * kFloat;
+  if (request.logprobs.prompt) {
+    const std::int64_t tokens = prompt - request.logprobs.prompt_start;
+    const std::int64_t top = *request.logprobs.prompt;
+    bytes += tokens * (logprobs_bytes(top) + (with_text ? (top + 1) * kLogprobText : 0));
+  }
+  if (request.logprobs.output) {
+    const std::int64_t top = *request.logprobs.output;
+    bytes += output * (logprobs_bytes(top) + (top + 1) * kLogprobText);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t reading_bytes(std::string_view json) {
+  std::int64_t values = 1;
+  std::int64_t objects = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    values += c == ',' || c == '[' || c == '{' ? 1 : 0;
+    objects += c == '{' ? 1 : 0;
+  }
+  return kCopiesOfText * std::ssize(json) + values * kBytesOfValue + objects * kBytesOfObject;
+}
+
+std::int64_t encoding_bytes(std::size_t text_bytes) {
+  constexpr std::int64_t kBytesOfByte = 16;  // 15 were measured
+  return kBytesOfByte * static_cast<std::int64_t>(text_bytes);
+}
+
+std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size) {
+  std::int64_t bytes = 0;
+  bool is_large = false;
+  for (const Request& request : job.requests) {
+    bytes += kRequest + kIdCopies * ids_bytes(request.prompt) + ids_bytes(request.input_embeds);
+    bytes += parameter_bytes(request) + result_bytes(request, job.stream, vocab_size, hidden_size);
+    is_large = is_large || request.return_hidden_states || request.logprobs.prompt || !request.generates();
+  }
+  return bytes + (is_large && !job.stream ? kPart : 0);
+}
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. What that
+// takes is charged to the call's memory.
+//
+// A body of up to kSmallTextBytes begins in the pool of small texts, a larger or compressed one in that of large texts.
+// Where it comes to other work, it is read anew in that work's pool (text_work.h).
+//
+// Threads: the I/O thread.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/server/api_result.h"
+#include "tessera/server/http/call.h"
+#include "tessera/server/http/http.h"
+#include "tessera/server/served_model.h"
+#include "tessera/server/work/memory_budget.h"
+#include "tessera/server/work/request_memory.h"
+#include "tessera/server/work/text_pools.h"
+
+namespace tessera {
+
+// Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
+template <class T, class Function>
+ApiResult<T> guarded(const Function& function) {
+  try {
+    return function();
+  } catch (const std::exception& e) {
+    return internal_error(e.what());
+  }
+}
+
+class RequestReader {
+ public:
+  // All outlive it, and `http` the pools' threads.
+  RequestReader(const ServedModel& model, std::size_t max_body_bytes, TextPools& pools, HttpServer& http)
+      : model_(model), max_body_bytes_(max_body_bytes), pools_(pools), http_(http) {}
+
+  // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread, unless the call was refused
+  // or its client has left before.
+  template <class T>
+  void read(Call call, ApiResult<T> (*make)(const ServedModel& model, std::string_view body),
+            std::function<void(Call call, ApiResult<T> made)> then) {
+    start(std::move(call),
+          [this, make, then = std::move(then)](MemoryCharge& memory, std::string_view body,
+                                               const ApiStatus& whole) -> Finish {
+            auto made = std::make_shared<ApiResult<T>>(whole.ok() ? guarded<T>([&] { return make(model_, body); })
+                                                                  : ApiResult<T>(whole.error()));
+            if (made->ok()) {
+              ApiStatus held = memory.set(held_bytes(**made, model_.vocab_size, model_.hidden_size));
+              if (!held.ok()) *made = std::move(held.error());
+            }
+            return [then, made](Call done) { then(std::move(done), std::move(*made)); };
+          });
+  }
+
+ private:
+  using Finish = std::function<void(Call call)>;
+  // Makes something of the body, or of the error that kept it from being inflated or read. `memory` is the call's, and
+  // holds what was made then.
+  using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
+  struct Reading;
+
+  void start(Call call, Make make);
+  void place(const std::shared_ptr<Reading>& reading, TextWork work);
+  void run(const std::shared_ptr<Reading>& reading, TextWork work);
+
+  const ServedModel& model_;
+  std::size_t max_body_bytes_;
+  TextPools& pools_;
+  HttpServer& http_;
+};
+
+}  // namespace tessera
