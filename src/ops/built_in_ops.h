@@ -1,5 +1,5 @@
-// The operators of this engine, as an explicit list: declarations for graphs, and the CPU's kernels. What a program
-// works with is its registry (runner/capture/registry.h), which begins with these.
+// The operators of this engine as an explicit list: their declarations for graphs, and the CPU's kernels. A program's
+// registry (runner/capture/registry.h) starts with these.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -4,14 +4,16 @@
 //             [sinks f32[Hq]])
 //     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
 //
-// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, the
-// rows' own included (kv_store ran before). Its row i stands at position p = kv_len - query_len + i and sees the
-// positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head h / G:
+// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
+// the rows' own tokens, which kv_store has already stored. Its row i stands at position p = kv_len - query_len + i and
+// sees the positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head
+// h / G:
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
 //
-// With `sinks` the softmax of head h has one more score, sinks[h], whose value is zero: it takes a part of the weight
-// and adds nothing ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, as GPT-OSS has it):
+// With `sinks` the softmax of head h has one more score, sinks[h], with a zero value vector: the sink takes part of the
+// weight and adds nothing to the output ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453,
+// in the form that GPT-OSS uses):
 //
 //   out = Σ exp(s_j) · v_j / (exp(sinks[h]) + Σ exp(s_j))
 //
@@ -21,11 +23,12 @@
 // reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
 // written.
 //
-// With `wanted_rows_only` rows of out that the batch does not want (ForwardBatch::wanted_rows) need not be written:
-// what they hold is undefined. A kernel may compute all.
+// With `wanted_rows_only` a kernel need not write the rows of `out` that are not in ForwardBatch::wanted_rows. The
+// content of these rows is undefined. A kernel may still compute all rows.
 //
 // In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
-// values that it sees: not of the forward's other rows and requests, its kind or size, nor of where pages lie.
+// values that it sees. They do not depend on other rows or requests, on the kind or size of the forward, or on where
+// the pages lie.
 #pragma once
 
 #include <cstddef>
@@ -48,27 +51,27 @@
 namespace tessera {
 
 extern const ir::OpDecl kAttention;
-// The name of an attribute, which other operators may declare too. Graphs get it from what knows that nothing else
+// The name of an attribute that other operators may declare too. A graph pass sets it where it finds that nothing else
 // reads the result (runner/wanted_rows.h).
 inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
 
-// One cache group's lengths and page tables in device memory, at the same addresses for the plan's life.
+// The lengths and page tables of one cache group in device memory. The addresses stay the same for the plan's life.
 struct AttentionMetadata {
-  // [1]: the number of real requests; kernels process no others.
+  // [1]: the number of real requests; kernels process no others
   const std::int32_t* num_requests = nullptr;
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
   const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
-  // [max_requests]: find_wanted_starts() of the batch; null where no node is of wanted rows alone.
+  // [max_requests]: find_wanted_starts() of the batch. Null where no node of the group has `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
 };
 
-// The plan of `attention` and `latent_attention` for one cache group: lengths and page tables on the host and on the
-// device, and the device's own planner where it has one.
+// The plan of `attention` and `latent_attention` for one cache group. It holds lengths and page tables on the host and
+// on the device, and the device's own planner where the device has one.
 class AttentionPlan final : public OpPlan {
  public:
   // `planner` may be null. kInvalidArgument for limits below one.
@@ -77,13 +80,13 @@ class AttentionPlan final : public OpPlan {
   // Bytes of device memory that create() will allocate, without the planner's.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
-  // Lengths go with the step buffer; what changed of the page tables is uploaded.
+  // Writes the lengths to the step buffer, and uploads the changed entries of the page tables.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
 
   AttentionMetadata metadata() const;
-  const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need none
+  const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need no planner
 
  private:
   AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step);
@@ -93,18 +96,18 @@ class AttentionPlan final : public OpPlan {
   PlanLimits limits_;
   std::int64_t group_;
   std::string_view kernel_;             // the kernel's name where there is no planner
-  std::vector<AttentionShape> shapes_;  // of the planner's kernels; empty where there is no planner
+  std::vector<AttentionShape> shapes_;  // the shapes that the planner plans; empty where there is no planner
   BatchLengths lengths_;
   StepBuffer* step_;
-  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; none: no node is of wanted rows alone
+  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; empty where no node has `wanted_rows_only`
   DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;
 };
 
-// The group's kinds of attention layers, each once.
+// The kinds of attention layers in the group, each once.
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
 
-// For kernels' bind(): the plan of the node's cache group. kFailedPrecondition where the context has none.
+// The plan of the node's cache group, for a kernel's bind(). kFailedPrecondition where the context has no such plan.
 Result<const AttentionPlan*> find_attention_plan(const BindArgs& args);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What the CPU's kernels of operators that attend over pages share. They differ in where keys and values lie.
+// The part that the CPU's paged attention kernels share. The kernels differ in where their keys and values lie.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace tessera {
 
-// Scratch of bind_attention_tiles() for keys of `head_dim`.
+// The scratch memory that bind_attention_tiles() needs for keys of `head_dim` elements, in bytes.
 std::size_t attention_workspace_bytes(const BindArgs& args, std::int64_t head_dim);
 
-// Cuts forwards into tiles and shares these out over the device's threads. `problem` says where operands lie, sizes,
-// scale, window and softcap; the rest of it is filled in here, from the node's AttentionPlan among others.
+// Binds an operator that cuts each forward into tiles and shares them out over the device's threads. The caller fills
+// in the addresses, sizes, scale, window and softcap of `problem`; this function fills in the rest, for example from
+// the node's AttentionPlan.
 Result<std::unique_ptr<BoundOp>> bind_attention_tiles(const BindArgs& args, AttentionProblem problem,
                                                       ir::DType cache_dtype, const char* name);
 
-// An AttentionPlan, without a planner of the device's own.
+// Makes an AttentionPlan without a device planner.
 extern const OpPlanner kCpuAttentionPlanner;
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The part of attention's plan that is special to one device: what its kernels need decided on the host before every
-// forward, for example how the work is spread over the multiprocessors. AttentionPlan calls it.
+// The device-specific part of attention's plan. It makes the decisions that the device's kernels need on the host
+// before every forward, for example how the work is spread over the multiprocessors. AttentionPlan calls it.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Plans `batch` and writes the lists to the step buffer. `wanted_starts`: find_wanted_starts() of it, [requests]; not
-  // looked at where no shape is of wanted rows alone. `padded_requests`, at least the batch's requests, is the number
-  // of rows of the decode graph that will run; for kExtend it is unused. Allocates nothing.
+  // Plans `batch` and writes the lists to the step buffer. `wanted_starts` is find_wanted_starts() of the batch,
+  // [requests]; it is not read where no shape has wanted_rows_only. `padded_requests` is the number of rows of the
+  // decode graph that will run, at least the batch's requests; kExtend does not use it. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
                       std::int64_t padded_requests) = 0;
-  // The kernel that attention of this shape runs on, as results and logs name it.
+  // The name of the kernel that runs attention of this shape, for results and logs.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
-  // Bytes of device memory that the planner holds for its life.
+  // The device memory that the planner holds for its life, in bytes.
   virtual std::int64_t bytes() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// The inner part of attention on the CPU: one KV head of one request and a tile of its query rows, a row being one
-// query head of one token. attention_cpu.cpp cuts a forward into tiles.
+// The inner part of attention on the CPU. It computes one KV head of one request for a tile of query rows, where a row
+// is one query head of one token. attention_cpu.cpp cuts a forward into tiles.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kTileRows = 96;   // the most rows of a tile: 16 register tiles of 6 rows
-inline constexpr std::int64_t kBlockKeys = 64;  // keys of a block
-// Keys to prefetch ahead: consecutive keys of a head lie so far apart that hardware prefetchers do not follow them.
+inline constexpr std::int64_t kTileRows = 96;   // the most rows in a tile: 16 register tiles of 6 rows
+inline constexpr std::int64_t kBlockKeys = 64;  // keys in a block
+// How many keys ahead to prefetch. Consecutive keys of a head lie too far apart for hardware prefetchers to follow.
 inline constexpr std::int64_t kPrefetchKeys = 8;
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -22,10 +22,10 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to -
 struct AttentionProblem {
   const std::byte* q;        // X[num_rows, heads, head_dim]
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
-  const std::byte* v_cache;  // as k_cache: a value is the first value_dim of its head_dim elements
+  const std::byte* v_cache;  // like k_cache; a value is the first value_dim of the slot's head_dim elements
   std::byte* out;            // X[num_rows, heads, value_dim]
-  const float* sinks;        // [heads]; null: none
-  std::int64_t num_rows;     // T of the bucket
+  const float* sinks;        // [heads]; null: no sinks
+  std::int64_t num_rows;     // rows of the bucket (T)
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
@@ -35,18 +35,18 @@ struct AttentionProblem {
   float scale;
   float softcap;
   AttentionMetadata metadata;
-  const std::int32_t* wanted_starts;  // [requests]: the first rows that are wanted; null: all are
+  const std::int32_t* wanted_starts;  // [requests]: the first wanted row of each; null: all rows are wanted
   std::byte* workspace;
   std::int64_t workers;
   bool deterministic;      // compute tiles of few rows in the same way as tiles of many rows
-  std::int64_t tile_rows;  // of this forward's tiles, at most kTileRows
+  std::int64_t tile_rows;  // rows in a tile of this forward, at most kTileRows
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }
   std::int64_t padded_value_dim() const { return round_up(value_dim, 16); }
 };
 
-// One worker's memory.
+// Scratch memory of one worker.
 struct AttentionScratch {
   explicit AttentionScratch(float* base, std::int64_t padded_dim)
       : q(base),
@@ -65,12 +65,12 @@ struct AttentionScratch {
 
   float* q;               // [rows, padded_dim], times scale
   float* keys;            // [padded_dim, kBlockKeys]
-  float* values;          // [kBlockKeys, padded_dim], of which padded_value_dim columns are used
-  float* sums;            // the same for rows: Σ exp(s_j - greatest) · v_j so far
+  float* values;          // [kBlockKeys, padded_dim]; padded_value_dim columns are used
+  float* sums;            // [rows, padded_dim], padded_value_dim columns used: Σ exp(s_j - running max) · v_j so far
   float* scores;          // [rows, kBlockKeys]
-  float* greatest;        // [rows]
-  float* total;           // [rows]: Σ exp(s_j - greatest) so far
-  std::int64_t* offsets;  // [kBlockKeys + kPrefetchKeys]: elements from the cache's start to the key
+  float* greatest;        // [rows]: the running max of the scores
+  float* total;           // [rows]: Σ exp(s_j - running max) so far
+  std::int64_t* offsets;  // [kBlockKeys + kPrefetchKeys]: offset of each key from the start of the cache, in elements
 };
 
 // The query rows [row_begin, row_end) of one request and KV head; row r is query head r mod G of token r / G.
@@ -85,7 +85,7 @@ struct AttentionTile {
   std::int64_t rows() const { return row_end - row_begin; }
 };
 
-// For the dtypes of queries and output, and of the cache; kUnimplemented where they are not floating point.
+// The tile kernel for given dtypes of queries, output and cache. kUnimplemented where a dtype is not floating point.
 struct AttendTile {
   void (*run)(const AttentionProblem& problem, const AttentionTile& tile, const AttentionScratch& scratch);
 };

@@ -1,5 +1,5 @@
-// The ranks of this process that meet in collectives, and what they need to: of collective.cpp and
-// collective_calls.cpp.
+// The ranks of this process that meet in collectives, and their shared state. collective.cpp and collective_calls.cpp
+// use it.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace tessera {
 
 struct Communicator::Group {
-  // `nodes_in` null: all ranks are in this process.
+  // `nodes_in` is null where all ranks are in this process.
   Group(int ranks, const std::shared_ptr<NodeGroup>& nodes_in)
       : nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks)),
         first(nodes == nullptr ? 0 : nodes->first_rank()),
@@ -32,7 +32,7 @@ struct Communicator::Group {
     return std::span(tensors).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
   }
   bool follows() const { return nodes != nullptr && !nodes->leads(); }
-  // Releases all that wait, on hosts and devices. Precondition: the mutex is held.
+  // Ends the group and releases everything that waits, on hosts and devices. Precondition: the mutex is held.
   void end(Status why) {
     ended = std::move(why);
     if (nodes != nullptr) nodes->end(ended);
@@ -47,14 +47,14 @@ struct Communicator::Group {
     moved.notify_all();
     return true;
   }
-  // Until all ranks of this process have come; nothing ends this wait.
+  // Waits until all ranks of this process have arrived. Nothing interrupts this wait.
   void meet(bool ends_call) {
     std::unique_lock lock(mutex);
     const std::int64_t came = generation;
     if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
     if (!arrive()) moved.wait(lock, [&] { return generation != came; });
   }
-  // False: it had ended before.
+  // Ends the group. Returns false where it had already ended.
   bool end_once(Status why) {
     std::function<void()> call;
     {
@@ -66,7 +66,7 @@ struct Communicator::Group {
     if (call) call();
     return true;
   }
-  // As it was made; of several nodes, for the restart of that number.
+  // Returns the group to its initial state. With several nodes, `epoch` is the number of the restart.
   void begin(std::uint64_t epoch) {
     if (nodes != nullptr) nodes->begin(epoch);
     const std::lock_guard lock(mutex);
@@ -76,25 +76,25 @@ struct Communicator::Group {
   }
   static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
 
-  const std::unique_ptr<NodeExchange> nodes;  // null: one process
-  const int first;                            // rank of this process
-  const int here;                             // ranks of this process
+  const std::unique_ptr<NodeExchange> nodes;  // null: all ranks are in one process
+  const int first;                            // the lowest rank of this process
+  const int here;                             // the number of ranks of this process
   std::mutex mutex;
   std::condition_variable moved;
   int arrived = 0;                                 // ranks at the current barrier
   std::int64_t generation = 0;                     // barriers passed so far
   Status ended;                                    // not ok once a rank has aborted
-  std::vector<std::atomic<std::uint32_t>*> flags;  // of raise_when_ended(), by any rank
-  std::function<void()> told;                      // of when_ended()
-  // Entry r is written by rank r in enter(), of other nodes' ranks by the first rank here; all are read between enter()
-  // and leave(). A rank that is not in a call has an empty name.
+  std::vector<std::atomic<std::uint32_t>*> flags;  // flags that raise_when_ended() added, from any rank
+  std::function<void()> told;                      // the function that when_ended() set
+  // Rank r writes entry r in enter(). For ranks of other nodes the first rank of this process writes the entry. All
+  // ranks read the entries between enter() and leave(). A rank that is not in a call has an empty name.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
   // Written by the first rank of this process between two barriers.
   Status exchanged;
   TensorView result;
-  // Of a collective that gives every rank rows of its own: those of this process's ranks, on node 0 those of the other
-  // nodes' ranks, behind as many bytes that nobody uses as its own would take.
+  // The result of a collective that gives every rank rows of its own. On other nodes it holds the rows of this
+  // process's ranks. On node 0 it holds the rows of all ranks, and its own ranks' part is unused space.
   std::vector<std::byte> rows;
 };
 

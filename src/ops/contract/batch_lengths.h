@@ -1,5 +1,5 @@
-// The lengths of a forward's requests at fixed addresses: what every plan whose kernels work request by request tells
-// them. They lie in the step buffer, so that the step's one upload carries them.
+// The lengths of a forward's requests at fixed addresses. Every plan with kernels that work request by request passes
+// them to its kernels. They lie in the step buffer, so that the step's one upload carries them.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace tessera {
 
-// In device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward, which stand at the
-// positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
+// Pointers to device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward. These
+// rows stand at the positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
 struct RequestLengths {
-  const std::int32_t* num_requests = nullptr;  // [1]: real requests; kernels process no others
+  const std::int32_t* num_requests = nullptr;  // [1]: the number of real requests; kernels process no others
   const std::int32_t* query_starts =
-      nullptr;                            // [max_requests + 1]: first row of each; the last is the real rows' number
+      nullptr;  // [max_requests + 1]: first row of each request; the last entry is the number of real rows
   const std::int32_t* kv_lens = nullptr;  // [max_requests]
 };
 
 class BatchLengths {
  public:
-  // Reserves its share of `step`, which outlives it.
+  // Reserves space in `step`. `step` outlives this object.
   BatchLengths(const PlanLimits& limits, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 

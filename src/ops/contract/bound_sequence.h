@@ -1,4 +1,5 @@
-// Bound operators that run one after another as one: what a kernel is that leaves a part of its work to another's.
+// Several bound operators that run one after another as one bound operator. A kernel uses it where another kernel
+// finishes a part of its work.
 #pragma once
 
 #include <cstdint>

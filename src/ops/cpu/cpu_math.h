@@ -1,5 +1,5 @@
-// What CPU kernels share: storage types and their conversions, exp/tanh/sigmoid that vectorise, and
-// the macro that compiles a kernel once per instruction set.
+// The basics that CPU kernels share: storage types and their conversions, exp/tanh/sigmoid that vectorise, and the
+// macro that compiles a kernel once for each instruction set.
 //
 //   template <class T>
 //   TESSERA_CPU_CLONES void silu_row(const T* x, T* y, std::int64_t n) {
@@ -9,7 +9,7 @@
 //     }
 //   }
 //
-// Everything here is inlined, so it takes on the instruction set of the function that uses it.
+// Everything here is inlined, so it is compiled for the instruction set of the function that calls it.
 #pragma once
 
 #include <bit>
@@ -23,9 +23,10 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/type.h"
 
-// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Vector loops must
-// stand in the function itself or in TESSERA_INLINE functions: the body of a lambda is not cloned.
-// Sanitizers start after the loader's choice, and only g++ on x86-64 does this for templates.
+// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Vector loops must stand in the function
+// itself or in TESSERA_INLINE functions, because the body of a lambda is not cloned. Two cases compile the baseline
+// alone: sanitizers, which start after the loader's choice, and compilers other than g++ on x86-64, which cannot clone
+// templates.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TESSERA_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -39,14 +40,14 @@ namespace tessera {
 TESSERA_INLINE float fast_exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  // n = round(x / ln 2): adding 1.5·2^23 leaves n in the low bits.
+  // n = round(x / ln 2). Adding 1.5·2^23 leaves n in the low bits.
   const float magic = 12582912.0f;
   const float shifted = x * 1.44269504088896341f + magic;
   const float n = shifted - magic;
   // r = x - n ln 2 in two parts, |r| <= ln 2 / 2.
   float r = x - n * 0.693145751953125f;
   r = r - n * 1.42860677e-6f;
-  // Taylor's series to r^7 / 7!: the rest is below 6e-9.
+  // Taylor series of e^r up to r^7 / 7!. The remainder is below 6e-9.
   float p = 1.0f / 5040.0f;
   p = p * r + 1.0f / 720.0f;
   p = p * r + 1.0f / 120.0f;
@@ -66,7 +67,7 @@ TESSERA_INLINE float fast_exp(float x) {
 // 1 / (1 + e^-x), to about 2e-7 relative.
 TESSERA_INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 
-// To about 4e-7 relative, small arguments included.
+// tanh(x) to about 4e-7 relative, small arguments included.
 TESSERA_INLINE float fast_tanh(float x) {
   const float large = 1.0f - 2.0f / (fast_exp(2.0f * x) + 1.0f);
   const float s = x * x;
@@ -84,7 +85,7 @@ inline constexpr ir::DType kDTypeOf = std::is_same_v<T, float>      ? ir::DType:
                                                                     : ir::DType::kFloat16;
 
 // Calls f.operator()<T>() with the storage type of a floating-point dtype and returns what it
-// returns (a Status or a Result); kUnimplemented for any other dtype. `what` begins the message.
+// returns (a Status or a Result); kUnimplemented for any other dtype. `what` begins the error message.
 //   return dispatch_dtype(x.dtype, "rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { … });
 template <class F>
 auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {

@@ -1,4 +1,4 @@
-// The sum of an RMS norm (norm.h), shared by the norms and the operators that contain one.
+// The arithmetic of an RMS norm (norm.h) on the CPU, shared by the norms and by operators that contain one.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ TESSERA_INLINE float square(T x) {
   return v * v;
 }
 
-// Several vectors of partial sums: with a single one, each addition would wait for the one before it.
+// The sum uses several vectors of partial sums. With a single vector, each addition would wait for the one before it.
 template <class T>
 TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
   constexpr std::int64_t kLanes = 32;
@@ -32,13 +32,13 @@ TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
   return sum;
 }
 
-// 1/√(mean(x²) + eps)
+// Returns 1/√(mean(x²) + eps).
 template <class T>
 TESSERA_INLINE float rms_scale(const T* x, std::int64_t n, float eps) {
   return 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
 }
 
-// T(x · scale) · w, x · scale · w, or x · scale · (1 + w); not yet rounded.
+// Returns T(x · scale) · w, x · scale · w or x · scale · (1 + w), depending on `form`. The result is not rounded yet.
 template <class T>
 TESSERA_INLINE float normalised(T x, T w, float scale, NormForm form) {
   const float value = to_float(x) * scale;

@@ -1,4 +1,4 @@
-// Device memory that is zero before the first launch which reads it.
+// Sets device memory to zero before the first launch that reads it.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Sets so many bytes of the current device's memory to zero, and returns when they are. Not while a stream of this
-// thread records. `name` begins the error.
+// Sets `bytes` bytes of the current device's memory to zero and waits until they are zero. It must not be called while
+// a stream of this thread records. `name` begins the error message.
 Status clear_memory(std::byte* memory, std::size_t bytes, std::string_view name);
 
 }  // namespace tessera

@@ -1,13 +1,13 @@
-// A float32 matrix product of blocks that fit the cache, on one thread: what attention's prefill and
-// linear's own kernel are made of. Callers convert, pack and share out the work.
+// A float32 matrix product of blocks that fit the cache, on one thread. Attention's prefill and linear's own kernel are
+// built from it. Callers convert, pack and share out the work.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera {
 
-// c[m, n] = a[m, k] · b[k, n], plus c where `accumulate` is set. Strides are in floats between rows.
-// Every element is summed in the order of k, whatever m and n are.
+// Computes c[m, n] = a[m, k] · b[k, n], plus c where `accumulate` is set. Strides are in floats between rows. Every
+// element is summed in the order of k, whatever m and n are.
 struct GemmBlock {
   const float* a;
   std::int64_t a_stride;
@@ -16,7 +16,7 @@ struct GemmBlock {
   float* c;
   std::int64_t c_stride;
   std::int64_t m;
-  std::int64_t n;  // a multiple of 16: callers pad
+  std::int64_t n;  // a multiple of 16; callers pad
   std::int64_t k;
   bool accumulate;
 };

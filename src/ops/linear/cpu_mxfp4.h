@@ -1,12 +1,12 @@
-// Rows of MXFP4 (moe_experts.h) as numbers, for the CPU's kernels.
+// Converts rows of MXFP4 (moe_experts.h) to numbers, for the CPU's kernels.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera {
 
-// y: `blocks` times 32 values, of which `packed` has 16 bytes and `scales` one; rounded to T where it is float16, and
-// exact otherwise. Instantiated for float, BFloat16 and Float16.
+// Writes `blocks` times 32 values to y. Each block has 16 bytes in `packed` and one byte in `scales`. The values are
+// exact, except for float16, which rounds them. T is float, BFloat16 or Float16.
 template <class T>
 void unpack_mxfp4(const std::uint8_t* packed, const std::uint8_t* scales, T* y, std::int64_t blocks);
 

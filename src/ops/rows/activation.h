@@ -1,4 +1,4 @@
-// Activations of feed-forward layers, arithmetic in float32. The gate's activation is rounded to the
+// Activations of feed-forward layers. The arithmetic is float32. The gate's activation is rounded to the
 // storage type before it is multiplied, as in Hugging Face's models, so that the fused operators and
 // their native forms agree.
 //   silu(x) = x / (1 + e^-x)

@@ -1,8 +1,9 @@
-// add_gated: what an MLP that every token goes through adds to the experts' sum.
+// add_gated adds the gated output of a shared expert (an MLP that processes every token) to the sum of the routed
+// experts.
 //
 //   add_gated(a X[T, N], x X[T, N], gate X[T, 1]) → X[T, N]: a + x · σ(gate),  σ(g) = 1 / (1 + e^-g)
 //
-// In float32, rounded once.
+// The arithmetic is float32 and the result is rounded once.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

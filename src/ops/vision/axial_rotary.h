@@ -1,5 +1,5 @@
-// Rotary position embedding by two coordinates, as vision towers have it: the first half of a head's pairs turns by the
-// row of the image, the second half by the column.
+// Rotary position embedding by two coordinates, for vision towers. The first half of a head's pairs turns by the image
+// row, the second half by the image column.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -8,7 +8,8 @@
 namespace tessera {
 
 // axial_table(positions i32[S, 2], inv_freq f32[F]) → f32[S, 4F]
-//   columns [0, F): cos(row·f), [F, 2F): cos(column·f), and so the sines: the table that `rotary` takes, of 2F pairs.
+//   Columns [0, F) hold cos(row·f) and [F, 2F) hold cos(column·f); the sines follow in the same order. This is the
+//   table that `rotary` takes, with 2F pairs.
 extern const ir::OpDecl kAxialTable;
 extern const KernelDef kAxialTableCpu;
 extern const KernelDef kAxialTableCuda;
