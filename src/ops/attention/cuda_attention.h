@@ -1,4 +1,4 @@
-// Attention on CUDA: which kernel runs, and what its launch needs.
+// Attention on CUDA: the choice of kernel, and the arguments of its launch.
 //
 //   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
 //   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
@@ -8,13 +8,14 @@
 //              with a softcap for head sizes of 128 and more
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
-// In an extend step whose kernel is fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or
-// FA2's decode kernel: a tile of the others' kernel would be nearly empty. Of wanted rows alone "hopper" also takes the
-// last row of prompts of which no other is wanted.
+// In an extend step that runs on fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or FA2's
+// decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
+// "hopper" also takes prompts that want their last row alone.
 //
-// All but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, it runs.
-// Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles
-// that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else "tessera".
+// All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
+// "tessera" runs. Deterministic forwards run one kernel for both kinds of batches. It processes all keys of a row in
+// one block, in tiles that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else
+// "tessera".
 #pragma once
 
 #include <cstddef>
@@ -37,37 +38,38 @@ std::string_view attention_kernel_name(AttentionKernel kernel);
 inline constexpr std::int64_t kGreatestOwnHeadDim = 512;
 
 struct AttentionTarget {
-  int compute_capability = 0;  // of the GPU: 10 · major + minor
+  int compute_capability = 0;  // the GPU's: 10 · major + minor
   std::int64_t page_size = 16;
 };
 
-// What this build can run there.
+// Whether this build has the kernel for the shape on the target.
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target);
-// kInvalidArgument where no kernel has this name; "" asks for none. Where cuDNN is asked for and the machine does not
-// have it, the log says why.
+// kInvalidArgument where no kernel has this name; "" asks for no particular kernel. Where cuDNN is asked for and the
+// machine does not have it, the log says why.
 Status check_attention_kernel(std::string_view wanted);
-// The fastest that serves, or `wanted` where it names one that does.
+// The fastest kernel that serves the shape, or `wanted` where it names one that serves it.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
-// Of the requests of a single row in extend steps whose others run on `extend`. kTessera: they have tiles as the others
-// have. `decode`: what decode steps run on.
+// The kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that single
+// rows have tiles like the longer requests. `decode` is the kernel of decode steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
-// The kernel for both kinds of batches in deterministic forwards; `wanted` as above.
+// The kernel for both kinds of batches in deterministic forwards. `wanted` has the meaning as above.
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted);
 
-// One bound attention: addresses in device memory and sizes of the bucket. Lengths are in the metadata.
+// One bound attention operator: its addresses in device memory, and the sizes of the bucket. The lengths are in the
+// metadata.
 struct CudaAttention {
   std::byte* q = nullptr;        // X[num_rows, heads, head_dim]
   std::byte* k_cache = nullptr;  // Y[pages, page_size, kv_heads, head_dim]
   std::byte* v_cache = nullptr;
   std::byte* out = nullptr;      // X[num_rows, heads, head_dim]
-  const float* sinks = nullptr;  // [heads]; null: none
-  AttentionShape shape;          // X is shape.dtype
+  const float* sinks = nullptr;  // [heads]; null: no sinks
+  AttentionShape shape;          // the dtype X is shape.dtype
   ir::DType cache_dtype = ir::DType::kBFloat16;
-  std::int64_t num_rows = 0;  // T of the bucket
+  std::int64_t num_rows = 0;  // rows of the bucket (T)
   std::int64_t num_pages = 0;
   std::int64_t page_size = 16;
   float scale = 1;
@@ -77,11 +79,11 @@ struct CudaAttention {
   std::byte* workspace = nullptr;
 
   std::int64_t group() const { return shape.heads / shape.kv_heads; }
-  // Requests that a forward of num_rows rows can have.
+  // The most requests that a forward of num_rows rows can have.
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Our own kernel for all. `multiprocessors` of the device that it will run on.
+// Our own kernel, which serves every shape. `multiprocessors` is the count of the device that it will run on.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

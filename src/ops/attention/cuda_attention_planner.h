@@ -1,5 +1,5 @@
-// The lists of attention's kernels for one cache group: made on the host before every forward, carried to the device
-// with the step buffer, read by bound kernels at fixed addresses.
+// The work lists of attention's kernels for one cache group. They are made on the host before every forward and copied
+// to the device with the step buffer. Bound kernels read them at fixed addresses.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,29 @@
 
 namespace tessera {
 
-// What FA3's persistent blocks take, in device memory.
+// The work list of FA3's persistent blocks, in device memory.
 struct TilePlan {
   const std::int32_t* starts;  // [workers + 1]
   const TileWork* works;
   std::int64_t workers;
 };
 
-// What the next extend forward leaves to do, on the host.
+// The work that the next extend forward has, on the host.
 struct ExtendWork {
-  bool tiles = false;                // for the kernel of requests with several rows
-  std::int64_t single_blocks = 0;    // of the launch for requests of a single row; 0: there are none
-  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1; kFa2's
+  bool tiles = false;                // whether the kernel for requests with several rows has work
+  std::int64_t single_blocks = 0;    // blocks of the launch for requests of a single row; 0: there are no such requests
+  std::int64_t single_requests = 0;  // kFa2's: one past the index of the last single-row request
 };
 
-// What a launch over chunks reads and writes beside its operands, in device memory.
+// The lists and the partial results of a launch over chunks, in device memory.
 struct ChunkedPlan {
   BlockPlan blocks;
   ChunkLimits limits;
-  std::byte* partial_values;  // X[blocks, heads, head_dim]: of each chunk, where rows are split
+  std::byte* partial_values;  // X[blocks, heads, head_dim]: the output of each chunk, where rows are split
   float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
 };
 
-// The same of a launch over segments.
+// The lists and the partial results of a launch over segments, in device memory.
 struct SegmentedPlan {
   SegmentPlan lists;
   std::int64_t workers;
@@ -49,7 +49,7 @@ struct SegmentedPlan {
   std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: 0 between launches
 };
 
-// What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
+// The lengths that cuDNN reads in place of attention's metadata, in device memory. Padding has lengths of zero.
 struct SequencePlan {
   std::int32_t* query_lens;  // [max_requests]
   std::int32_t* kv_lens;     // [max_requests]
@@ -58,7 +58,7 @@ struct SequencePlan {
 class CudaAttentionPlanner final : public AttentionPlanner {
  public:
   static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args, StepBuffer& step);
-  // What create() will take of the device's memory.
+  // The device memory that create() will allocate, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
 
   Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
@@ -66,38 +66,38 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
   std::int64_t bytes() const override;
 
-  // A shape of wanted rows alone runs on the kernels of the shape that is like it but computes all rows: its lists of
-  // extend differ, and chunks do not.
-  //
-  // kTessera for a shape that the plan's nodes do not have.
+  // The kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only runs on
+  // the same kernels as the shape that computes all rows. Its lists for extend differ; its chunks do not.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // Of the requests of a single row in extend steps: kHopper, kFa2, or kTessera where they are in the others' tiles.
-  // Precondition of this and what follows: choice() is not kTessera for both kinds.
+  // The kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera where single rows share the
+  // tiles of the longer requests. Precondition of this and the following functions: choice() is not kTessera for both
+  // kinds.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
-  // Device addresses, valid as long as the planner. Precondition: choice() or single_rows() is the kernel that reads
-  // them.
+  // Device addresses that are valid for the planner's life. Precondition: choice() or single_rows() is the kernel that
+  // reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
-  TilePlan short_tile_plan(const AttentionShape& shape) const;      // the same of kShortTileRows
+  TilePlan short_tile_plan(const AttentionShape& shape) const;      // our own kernel, in tiles of kShortTileRows
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode where deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
-  // The most tokens of a forward that has a short_tile_plan() beside the other; 0: none has.
+  // The most tokens that a forward with a short_tile_plan() can have; 0: no forward has one.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
-  // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented
-  // plan, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take as long
-  // for one. Of wanted rows alone the segmented plan also has the requests whose last row is the only wanted one. What
-  // it points to changes with every plan().
+  // The work of an extend step. Null where single rows share the tiles of the longer requests. Otherwise requests of a
+  // single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold the longer requests alone:
+  // a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one. With
+  // wanted_rows_only the segmented plan also has the requests that want their last row alone. The content changes with
+  // every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
-  // Shared by the ops that are bound with this planner.
+  // The cache is shared by the operators that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
-  // [max_requests + 1]: where each request's row of the page table starts.
+  // [max_requests + 1]: the offset of each request's row in the page table.
   const std::int32_t* page_starts() const {
     return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_).raw());
   }
 
  private:
-  // The bytes of one list, at the same offset in the device's memory and in the mirror.
+  // One list. It lies at the same offset in the step buffer's host and device memory.
   struct BlockRange {
     std::size_t offset = 0;
     std::int64_t blocks = 0;
@@ -109,7 +109,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t offset = 0;
     std::int64_t requests = 0;
     SegmentLimits limits;
-    std::size_t bytes(std::int64_t segments) const;  // of the first so many
+    std::size_t bytes(std::int64_t segments) const;  // size with the first `segments` segments alone
     std::size_t bytes() const { return bytes(most_segments(requests, limits.workers)); }
     SegmentPlan at(std::byte* memory) const;
   };
@@ -119,18 +119,18 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
-  // The tiles of all rows, and in a second list those of wanted rows alone.
+  // Which rows a list of tiles covers: all rows, or wanted rows alone in a second list.
   enum class RowList : std::uint8_t { kAll, kWanted };
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
   }
-  // The starts of each list, then the works of all.
+  // Memory of the tile lists: the starts of each list, then the works of all lists.
   struct TileRange {
-    std::optional<TileSchedule> schedule;  // none: no forward has these tiles
+    std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
-    std::int64_t tokens = 0;  // the most of a forward that has them
+    std::int64_t tokens = 0;  // the most tokens of a forward with these tiles
     std::int64_t lists = 1;
-    std::int64_t works_of_all = 0;  // in the list of all rows, as it was last written
+    std::int64_t works_of_all = 0;  // number of works that were last written to the list of all rows
     std::size_t bytes(std::int64_t works) const;
     std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
     std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
@@ -139,18 +139,19 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   };
   struct ShapePlan {
     AttentionShape shape;
-    bool has_wanted = false;  // some nodes of the shape are of wanted rows alone
+    bool has_wanted = false;  // some nodes of the shape have wanted_rows_only
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
     TileRange tiles;        // kFa3
-    TileRange short_tiles;  // of our own kernel
+    TileRange short_tiles;  // our own kernel
     BlockRange blocks;      // kFa2, extend, and decode where deterministic
     BlockRange chunks;      // kFa2, decode and single rows
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, decode and single rows
     ExtendWork work;
-    // The same of wanted rows alone; `tiles` and `short_tiles` have theirs within.
+    // Lists for wanted_rows_only, the counterparts of the lists above. `tiles` and `short_tiles` hold their second list
+    // themselves.
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;
@@ -160,7 +161,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     bool has_wanted_segments() const { return wanted_segments.requests > 0; }
   };
   CudaAttentionPlanner() = default;
-  // A planner that has decided everything and allocated nothing.
+  // Makes a planner that has decided everything and allocated nothing.
   static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
@@ -185,7 +186,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }
   std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
-  // Of wanted rows alone or not.
+  // The plan of the shape, with wanted_rows_only or without.
   const ShapePlan* find(AttentionShape shape) const;
 
   PlanLimits limits_;

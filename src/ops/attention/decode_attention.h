@@ -1,5 +1,5 @@
-// Attention of requests of a single row on Hopper ("hopper", decode_attention.cuh): decode steps, and the decodes
-// beside prompts in extend steps.
+// Attention for requests of a single row on Hopper ("hopper", decode_attention.cuh): decode steps, and decodes beside
+// prompts in extend steps.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,17 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16; windows, soft caps and sinks.
+// Serves head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16, with windows, softcaps and
+// sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
-// Keys at whose multiples requests are cut, so that all warps of a block have as many.
+// Requests are cut at multiples of this number of keys, so that all warps of a block have the same number of keys.
 std::int64_t decode_tile_keys(const AttentionShape& shape);
-// Blocks that one multiprocessor of the current device runs at once. Precondition of this and what follows: it serves.
+// The number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
+// following function: decode_attention_serves().
 Result<int> decode_attention_residency(const AttentionShape& shape);
 
-// Precondition: the planner chose it for the attention's kind of batches, in extend for single rows.
+// Precondition: the planner chose this kernel for the attention's kind of batches, in extend for its single rows.
 Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
                                                        const CudaAttentionPlanner& planner);
 

@@ -1,11 +1,11 @@
-// How attention of single rows shares a forward's keys among the workers of a launch, decided on the host. A pure
-// function of lengths: no device, no allocation.
+// Decides on the host how attention of single rows shares a forward's keys among the workers of a launch. It is a pure
+// function of lengths: it uses no device and allocates nothing.
 //
-// A single row is a request's only one, or the only one of it that is wanted, which is its last.
+// A single row is a request's only row, or its last row where no other row is wanted.
 //
-// The keys that the rows see, in tiles, are laid end to end, and every worker takes an equal range of them, wherever
-// requests begin and end. So all workers end at about the same time, a long request among short ones or not, and at
-// most one request for each border between two workers is cut and has to be merged.
+// The keys that the rows see are laid end to end in tiles, and every worker takes an equal range of tiles, wherever
+// requests begin and end. So all workers end at about the same time, even with one long request among short ones. A
+// border between two workers cuts at most one request, which then has to be merged.
 #pragma once
 
 #include <cstddef>
@@ -17,44 +17,45 @@ namespace tessera {
 // A range of one request's keys, for one worker. The layout is the same on host and device.
 struct alignas(16) KeySegment {
   std::int32_t request;  // row of the page table
-  std::int32_t row;      // of q and out
+  std::int32_t row;      // row of q and out
   std::int32_t begin;    // first key
   std::int32_t end;      // past the last key
-  std::int32_t newest;   // the first of the request's keys that this forward writes; the last one of a single row
-  std::int32_t part;     // 0 … parts - 1, in the order of keys
-  std::int32_t parts;    // of the request; 1: nothing is merged
-  std::int32_t slot;     // of the request's part 0 among the partial results; its other parts follow
+  std::int32_t newest;   // the first key of the request that this forward writes; for a request of one row that is its
+                         // last key
+  std::int32_t part;     // 0 … parts - 1, in key order
+  std::int32_t parts;    // number of parts of the request; 1: nothing is merged
+  std::int32_t slot;     // index of the request's part 0 among the partial results; its other parts follow
 };
 
 struct SegmentLimits {
   std::int64_t workers = 1;    // at least 1
-  std::int64_t tile_keys = 1;  // a request is cut at multiples of this alone
-  std::int64_t window = 0;     // the most keys that a row sees; 0: all
+  std::int64_t tile_keys = 1;  // a request is cut only at multiples of this
+  std::int64_t window = 0;     // the most keys that a row sees; 0: all keys
 };
 
-// Worker w has the segments starts[w] … starts[w + 1] - 1, in the order it should take them.
+// Worker w processes the segments starts[w] … starts[w + 1] - 1, in the order of the list.
 struct SegmentPlan {
   std::int32_t* starts;  // [workers + 1]
   KeySegment* segments;  // [most_segments()]
 };
 
-// Of `requests` requests. A border between two workers adds at most one segment.
+// The most segments that `requests` requests can have. A border between two workers adds at most one segment.
 constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers) { return requests + workers - 1; }
-// Slots of partial results. A border between two workers cuts one request, whose parts at both its sides may have one
-// each.
+// The number of slots for partial results. A border between two workers cuts at most one request, and each side of the
+// border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// A forward's requests, [requests] each. The last row of a request has segments where it is the only one from its
-// first row on.
+// The requests of a forward, each list [requests]. A request's last row has segments where the rows from first_rows on
+// are that row alone.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;
-  std::span<const std::int32_t> first_rows = {};  // of the request; empty: 0, so that requests of a single row have any
+  std::span<const std::int32_t> first_rows = {};  // first row of each request that counts; empty: 0
 
   bool has_segments(std::size_t b) const { return query_lens[b] - (first_rows.empty() ? 0 : first_rows[b]) == 1; }
 };
 
-// Returns the number of segments.
+// Plans the segments of all workers. Returns the number of segments.
 std::int64_t plan_segments(const SegmentedRows& rows, const SegmentLimits& limits, const SegmentPlan& plan);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What ranks tell each other once, before their devices meet.
+// The data that ranks exchange once, before their devices work together.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// Each rank's own, by rank. Blocks until every rank of the communicator has called it; errors are all_gather()'s.
+// Exchanges `mine` with all ranks and returns every rank's value, in rank order. Blocks until every rank of the
+// communicator has called it. Errors are those of all_gather().
 template <class Introduction>
 Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {
   static_assert(std::is_trivially_copyable_v<Introduction>);

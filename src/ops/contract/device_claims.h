@@ -1,5 +1,5 @@
-// Which engine of the process may run kernels whose blocks wait for one another. Two such launches of two streams might
-// each have a part of their blocks on the device, and wait for ever for the others.
+// Decides which engine of the process may run kernels with blocks that wait for one another. Two such launches on two
+// streams could deadlock: each might have part of its blocks on the device and wait for the rest.
 //
 //   std::shared_ptr<const DeviceClaim> claim = DeviceClaims::of_process().take(ordinal, &call.context, "…");
 //   if (claim == nullptr) return …;   // another engine has it, as the log says: the operators' own kernels run
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Whoever holds one may run such kernels; it ends with the last copy of the pointer. Launches of one owner follow each
-// other on one stream.
+// A claim lets its holders run such kernels. It ends with the last copy of the pointer. Launches of one owner follow
+// each other on one stream.
 struct DeviceClaim {
   const void* owner;
 };
@@ -21,11 +21,11 @@ struct DeviceClaim {
 // Thread-safe.
 class DeviceClaims {
  public:
-  // Engines do not know of one another, but share the process's devices.
+  // One object serves all engines of the process, which do not know of one another but share its devices.
   static DeviceClaims& of_process();
 
-  // Null, with a warning in the log that names the kernel, as long as somebody else has a claim on the device.
-  // `device`: its number in the process. `owner` lives as long as the claim.
+  // Returns null while another owner holds a claim on the device, and logs a warning that names the kernel. `device` is
+  // the device's number in the process. `owner` lives as long as the claim.
   std::shared_ptr<const DeviceClaim> take(int device, const void* owner, std::string_view kernel);
 
  private:

@@ -1,6 +1,6 @@
-// The devices that a program knows, by name, each with its kernels: "cpu", "cuda". The CPU is part of the program.
-// CUDA's side is a library, libtessera_cuda.so, loaded when it is first asked for, so that one program runs on machines
-// without a driver. A program may add devices, and kernels for the devices that are there.
+// The devices that a program knows by name ("cpu", "cuda"), each with its kernels. The CPU backend is part of the
+// program. The CUDA backend is a library, libtessera_cuda.so, which is loaded on first use, so that the same program
+// runs on machines without a driver. A program may add devices, and may add kernels for existing devices.
 //
 //   DeviceRegistry devices = built_in_devices();
 //   TRY(devices.add_kernel("cpu", kMyOpCpu));
@@ -29,53 +29,54 @@ struct RankPlace {
   int ranks = 1;
 };
 
-// Which of a type's devices, and how.
+// Which device of a type to open, and how.
 struct DeviceChoice {
-  int ordinal = 0;  // of those that this process sees; of a rank, its own
+  int ordinal = 0;  // among the devices that this process sees; for a rank, its own
   int act_as = 0;   // choose kernels as for this older compute capability; 0: the device's own
-  int ranks = 1;    // that have such a device each
+  int ranks = 1;    // number of ranks, each with a device of this type
 };
 
-// A device's whole side of the engine. Immutable, and valid to the end of the process.
+// The engine's interface to one type of device. Immutable, and valid to the end of the process.
 struct Backend {
   std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
   const KernelTable* kernels = nullptr;
-  // What measured times and chosen algorithms depend on beside the device's name: versions of driver and libraries.
-  // Null: on nothing.
+  // The versions of driver and libraries. Together with the device's name they identify where measured times and chosen
+  // algorithms apply. Null: the name alone identifies it.
   std::function<std::string()> versions{};
-  // Opaque algorithms that libraries chose so far in this process, and those of an earlier one with such a device and
-  // the same versions(), to be told before anything is bound: each is checked before it is used. kDataLoss for what no
-  // export gave. Thread-safe. Null: there are none.
+  // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
+  // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
+  // run before anything is bound; each algorithm is checked before it is used. kDataLoss for data that no export made.
+  // Thread-safe. Null: the libraries have no algorithms to keep.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
-  // What other processes have measured goes into later exports; this process keeps what it has. kDataLoss as above.
-  // Null: nothing is measured.
+  // Adds the measurements of other processes to later exports; this process keeps its own algorithms. kDataLoss for
+  // data that no export made. Null: nothing is measured.
   Status (*learn_algorithms)(const Json& algorithms) = nullptr;
-  // Measures algorithms for one problem that this process has met and nobody has measured, on a device that is idle,
-  // for a moment. What it finds is in later exports, for later processes. False where none is left. Null: there are
-  // none.
+  // Measures algorithms for one problem that this process has met and that nobody has measured yet. The device must be
+  // idle; the call is short. Later exports include the result, for later processes. Returns false where no problem is
+  // left. Null: nothing is measured.
   Result<bool> (*measure_algorithms)(Device& device) = nullptr;
-  // What generates kernels for a compiler that fuses (fused/row_kernel_builder.h). Null: nothing does.
+  // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). Null: the backend generates none.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
-  // Does what libraries do once, before their first answer. May run on a thread of its own while the device is in use;
-  // a failure shows again where the library is used. Null: there is nothing.
+  // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
+  // its own while the device is in use. A failure shows again where the library is used. Null: nothing to initialise.
   void (*start_libraries)(Device& device) = nullptr;
-  // For kernels from outside: calls `enqueue` with the native handle of one of its streams (CUDA: cudaStream_t) and
-  // gives back its error, or that of its launches. `name` is the kernel's. Null: streams have no handle.
+  // Launches a kernel from outside. Calls `enqueue` with the native handle of the stream (CUDA: cudaStream_t), and
+  // returns its error or that of its launches. `name` is the kernel's name. Null: streams have no handle.
   Status (*launch)(Stream& stream, const char* name, const std::function<Status(void* handle)>& enqueue) = nullptr;
 };
 
-// A type of device under its name.
+// One type of device, with its name.
 struct DeviceType {
-  std::string name;           // "cuda"; what DeviceProperties::type says
-  bool takes_choice = false;  // "NAME:1" and "NAME,sm_80" are names of its devices too
-  // Called once, when it is first asked for; an error is kept. kUnimplemented where this build or machine has no such
-  // backend, with the reason.
+  std::string name;           // for example "cuda"; equals DeviceProperties::type
+  bool takes_choice = false;  // whether "NAME:1" and "NAME,sm_80" name its devices too
+  // Loads the backend. It is called once, on first use, and an error is kept. kUnimplemented, with the reason, where
+  // this build or machine has no such backend.
   std::function<Result<const Backend*>()> load;
 };
 
-// Adding is for one thread, before the registry is read; then it is immutable and thread-safe. Pointers that it returns
-// live as long as it.
+// One thread adds devices and kernels before anyone reads the registry; after that it is immutable and thread-safe.
+// Pointers that it returns live as long as the registry.
 class DeviceRegistry {
  public:
   DeviceRegistry();
@@ -83,21 +84,21 @@ class DeviceRegistry {
   DeviceRegistry(DeviceRegistry&&) noexcept;
   DeviceRegistry& operator=(DeviceRegistry&&) noexcept;
 
-  // kInvalidArgument for a name that is taken.
+  // Adds a type of device. kInvalidArgument for a name that is taken.
   Status add(DeviceType type);
-  // A kernel for devices of that type, in place of the backend's own where that has one for the operator.
-  // kInvalidArgument for an unknown type, and where one was added for the operator before.
+  // Adds a kernel for devices of that type. It replaces the backend's own kernel for the same operator.
+  // kInvalidArgument for an unknown type, and where a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
-  // Each: kInvalidArgument for an unknown type, with those that are known; or the error of its load().
+  // Both return kInvalidArgument for an unknown type, with the known types in the message, or the error of its load().
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 
-  // "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose kernels as
-  // for that older GPU, to test what it will run (a library built for it alone brings the PTX that the driver compiles
-  // for the GPU at hand). kInvalidArgument for another name.
+  // Accepts "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose
+  // kernels as for that older GPU, in order to test what it will run. A library that was built for the older GPU alone
+  // contains PTX, which the driver compiles for the present GPU. kInvalidArgument for another name.
   Status check_name(std::string_view name) const;
-  // For a rank: "cuda:N" is rank 0's, and rank r has "cuda:(N+r)"; ranks on the CPU share it.
+  // Opens a device. For ranks, "cuda:N" is rank 0's device and rank r gets "cuda:(N+r)"; ranks on the CPU share it.
   Result<std::unique_ptr<Device>> open(std::string_view name, RankPlace place = {}) const;
 
  private:
@@ -113,8 +114,8 @@ class DeviceRegistry {
 
 DeviceRegistry built_in_devices();  // cpu, cuda
 
-// What libtessera_cuda.so exports, under kBackendSymbol. `interface` must equal kBackendInterface of the program:
-// the two share C++ types, which a version and a compiler fix.
+// The symbol that libtessera_cuda.so exports, named kBackendSymbol. `interface` must equal the program's
+// kBackendInterface, because the two share C++ types, and these depend on version and compiler.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;

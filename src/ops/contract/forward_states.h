@@ -1,12 +1,12 @@
-// What is being done around an operator, for operators that do something else meanwhile: a kernel that must not choose
-// algorithms while it is captured, say. States nest. A Scope ends with its block, so that an error leaves none behind.
-// Outside every scope a forward is a plain one.
+// The states that an operator is bound or run in, for operators that behave differently in some of them. For example, a
+// kernel must not choose algorithms while it is captured. States nest. A Scope ends with its block, so that an error
+// leaves no state open. Outside every scope a forward is a plain one.
 //
 //   const ForwardStates::Scope capturing(states, ForwardState::kCapturing);
 //   …
 //   if (in_state(args.context, ForwardState::kCapturing)) …     // in an operator's bind() or enqueue()
 //
-// Threads: the one that owns the runner.
+// Only the thread that owns the runner may use them.
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@
 namespace tessera {
 
 enum class ForwardState : std::uint8_t {
-  kPiecewise,  // a forward runs, or is captured, that is cut into pieces
-  kCompiling,  // programs are compiled, or kernels bound for a bucket
-  kCapturing,  // a stream records
-  kFull,       // what is recorded is a whole forward, for batches whose requests have several rows each
+  kPiecewise,  // a forward that is cut into pieces runs or is captured
+  kCompiling,  // programs are compiled, or kernels are bound for a bucket
+  kCapturing,  // a stream is recording
+  kFull,       // the recording is of a whole forward, for batches with several rows in every request
 };
 
 class ForwardStates {
@@ -31,7 +31,7 @@ class ForwardStates {
 
   class [[nodiscard]] Scope {
    public:
-    // `states` outlives the scope; null: nobody asks.
+    // `states` outlives the scope. Null: the scope does nothing.
     Scope(ForwardStates* states, ForwardState state)
         : open_(states == nullptr ? nullptr : &states->open_[static_cast<std::size_t>(state)]) {
       if (open_ != nullptr) ++*open_;
@@ -47,10 +47,10 @@ class ForwardStates {
   };
 
  private:
-  std::array<int, 4> open_{};  // scopes of each state
+  std::array<int, 4> open_{};  // number of open scopes of each state
 };
 
-// False without states, as outside every scope.
+// Whether a scope of the state is open. False where the context has no states.
 inline bool in_state(const ForwardContext& context, ForwardState state) {
   return context.states != nullptr && context.states->in(state);
 }

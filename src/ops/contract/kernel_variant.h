@@ -1,5 +1,6 @@
-// Which code a bound kernel runs, so that it can be run once before a graph records it. The first launch of a kernel
-// may load its code, and the first call of a library's algorithm may initialise it: things that a recording refuses.
+// Identifies the code that a bound kernel runs, so that the code can run once before a graph records it. The first
+// launch of a kernel may load its code, and the first call of a library's algorithm may initialise it. A recording
+// refuses both.
 #pragma once
 
 #include <compare>
@@ -9,9 +10,9 @@
 
 namespace tessera {
 
-// Kernels of one variant run the same code, on other addresses and other numbers of rows.
+// Kernels with equal variants run the same code on other addresses and other numbers of rows.
 struct KernelVariant {
-  std::type_index type;      // of the bound operator
+  std::type_index type;      // type of the bound operator
   std::uint64_t choice = 0;  // BoundOp::choice()
 
   friend auto operator<=>(const KernelVariant&, const KernelVariant&) = default;

@@ -1,5 +1,5 @@
-// What a model's family says of its layers beyond the graph, for operators and planners that must know more than their
-// operands: how weights are stored that kernels compute with as they are, and how tokens are spread over experts.
+// A model family's description of its layers, beyond the graph. Operators and planners use it where the operands do not
+// say enough: how packed weights are stored that kernels read directly, and how tokens are spread over experts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tessera {
 
 struct Quantisation {
   std::string format;           // "fp8", "mxfp4"
-  std::int64_t group_size = 0;  // elements that share a scale; 0: all of a tensor
+  std::int64_t group_size = 0;  // number of elements that share a scale; 0: the whole tensor has one scale
 };
 
 struct MoeLayer {

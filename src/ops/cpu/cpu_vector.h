@@ -1,5 +1,5 @@
-// Sixteen floats at a time, for kernels whose speed depends on the use of registers: compilers split the vector into
-// what the instruction set has (one AVX-512 register, two AVX2, four SSE or NEON).
+// Vectors of sixteen floats, for kernels that depend on good use of registers. Compilers split a vector into the
+// registers of the instruction set: one for AVX-512, two for AVX2, four for SSE or NEON.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ TESSERA_INLINE Vec16 load16(const BFloat16* p) {
   std::memcpy(&half, p, sizeof(half));
   return reinterpret_cast<Vec16>(__builtin_convertvector(half, VecU16) << 16);
 }
-// The same steps as to_float(Float16).
+// Takes the same steps as to_float(Float16).
 TESSERA_INLINE Vec16 load16(const Float16* p) {
   VecHalf16 half;
   std::memcpy(&half, p, sizeof(half));
@@ -47,7 +47,7 @@ TESSERA_INLINE Vec16 load16(const Float16* p) {
 }
 TESSERA_INLINE void store16(float* p, const Vec16& v) { std::memcpy(p, &v, sizeof(v)); }
 
-// The sum of all lanes, in one fixed order.
+// Returns the sum of all lanes, added in one fixed order.
 TESSERA_INLINE float sum16(Vec16 const& lanes) {
   Vec16 v = lanes;
   v += __builtin_shuffle(v, VecI16{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
@@ -79,7 +79,7 @@ TESSERA_INLINE void exchange_blocks(Vec16 (&rows)[16]) {
 
 }  // namespace internal
 
-// rows[i][j] becomes rows[j][i].
+// Transposes the tile: rows[i][j] becomes rows[j][i].
 TESSERA_INLINE void transpose16(Vec16 (&rows)[16]) {
   internal::exchange_blocks<8>(rows);
   internal::exchange_blocks<4>(rows);

@@ -1,4 +1,4 @@
-// What a kernel may take of a multiprocessor's shared memory, and how many of its blocks fit.
+// The shared memory that a kernel may take of a multiprocessor, and how many of its blocks fit.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace tessera {
 
-// Bytes of dynamic shared memory that a block may be allowed on the current device.
+// The most dynamic shared memory that a block can get on the current device, in bytes.
 Result<std::size_t> most_shared_memory(std::string_view name);
-// Allows a kernel `bytes` of dynamic shared memory, also above 48 KiB. `name` begins the error.
+// Allows a kernel `bytes` of dynamic shared memory, also above 48 KiB. `name` begins the error message.
 Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name);
-// Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
+// The number of blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
 Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes, std::string_view name);
 
-// Clusters of so many blocks that the current device runs at once, at least 1. Hopper and newer.
+// The number of clusters of `cluster` blocks that the current device runs at once, at least 1. Needs Hopper or newer.
 Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
                              std::string_view name);
 

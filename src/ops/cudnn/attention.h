@@ -1,8 +1,8 @@
 // cuDNN's fused attention for decode, over the paged cache, behind BoundOp. libcudnn is loaded when it is first asked
 // for: on a machine without it, this kernel serves no shape, and check_available() says why.
 //
-// Extend uses other kernels: cuDNN's was slower than FA3 at every size measured on an H200 (attention_bench), and its
-// result has NaN where unused slots of a request's last page have.
+// Extend uses other kernels: cuDNN's was slower than FA3 at every size measured on an H200 (attention_bench), and NaN
+// in unused slots of a request's last page reaches its result.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,12 @@ class CudaAttentionPlanner;
 
 namespace cudnn {
 
-// Why attention cannot run on cuDNN here: not built in, no library, or one that is too old. Thread-safe.
+// Says why attention cannot run on cuDNN here: it is not built in, the library is missing, or the library is too old.
+// Thread-safe.
 Status check_available();
 bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Plans of cuDNN by number of rows, so that a model's layers share them: one takes some tens of milliseconds to make.
+// cuDNN's plans by number of rows, so that a model's layers share them. A plan takes some tens of milliseconds to make.
 class PlanCache {
  public:
   PlanCache();
@@ -34,8 +35,8 @@ class PlanCache {
   std::unique_ptr<Entries> entries_;
 };
 
-// Launches allocate on the host: they are meant to be recorded. Precondition: it serves the shape, and the planner
-// chose it; `plans` is of that planner.
+// Launches allocate host memory, so they are meant to be recorded. Preconditions: attention_serves() the shape, and the
+// planner chose this kernel. `plans` belongs to that planner.
 Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
                                                 PlanCache& plans, Device& device);
 

@@ -1,8 +1,9 @@
-// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh, instantiated by small files of
-// their own (an instantiation of FA3 takes half a minute and 3 GB to compile) and dispatched in kernels.cpp.
+// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh. Small files of their own
+// instantiate it, because one instantiation of FA3 takes half a minute and 3 GB to compile. kernels.cpp dispatches to
+// them.
 //
-// Every launch is a function of addresses and of sizes of the bucket: lengths, and what is planned from them, are read
-// from device memory when the kernel runs. So each may be recorded once and replayed with any lengths.
+// Every launch depends only on addresses and on sizes of the bucket. The kernel reads lengths, and the lists planned
+// from them, from device memory when it runs. So a launch can be recorded once and replayed with any lengths.
 #pragma once
 
 #include <memory>
@@ -16,30 +17,30 @@ class CudaAttentionPlanner;
 
 namespace flashinfer {
 
-inline constexpr std::int64_t kFa2TileRows = 64;        // of extend; a row is one query head of one token
+inline constexpr std::int64_t kFa2TileRows = 64;        // for extend; a row is one query head of one token
 inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the most query heads that read one KV head
 
-// Soft caps take instantiations of their own, which are made for the head sizes of models that have one (Gemma 2).
+// Softcaps need instantiations of their own. They are made for the head sizes of models that have a softcap (Gemma 2).
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
-// FA3's rows of a tile, which is of one query head.
+// Rows of an FA3 tile. A tile has one query head.
 constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
 
 bool fa3_serves(const AttentionShape& shape, int compute_capability);
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Precondition: it serves the shape, and the planner chose it.
+// Precondition: the kernel serves the shape, and the planner chose it.
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
-// Extend's requests of a single row alone. Precondition: the planner has work for them (extend_work()).
+// Runs only the single-row requests of an extend step. Precondition: the planner has work for them (extend_work()).
 Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows(const CudaAttention& attention,
                                                       const CudaAttentionPlanner& planner);
 
-// Blocks of FA2's decode that one multiprocessor of the current device runs at once.
+// The number of blocks of FA2's decode that one multiprocessor of the current device runs at once.
 Result<int> fa2_decode_residency(const AttentionShape& shape);
 
-// The instantiations. T: __nv_bfloat16 or __half.
+// The functions that the instantiating files define. T is __nv_bfloat16 or __half.
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>

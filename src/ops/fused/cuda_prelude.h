@@ -1,4 +1,4 @@
-// What every generated CUDA kernel begins with: storage types, their conversions, packs and sums. It mirrors
+// The start of every generated CUDA kernel: storage types, their conversions, packs and sums. It mirrors
 // ops/cuda/cuda_math.cuh, which NVRTC could compile only with the toolkit's headers.
 #pragma once
 

@@ -1,10 +1,11 @@
-// How the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own; a unit, which is a run
-// that is reduced, or else a stretch of a row, is worked on by neighbouring lanes of a warp or by a whole block.
+// How the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own. A unit is a run of
+// elements that is reduced, or a stretch of a row where nothing is reduced. Neighbouring lanes of a warp, or a whole
+// block, work on one unit.
 //
 //   item   `pack` neighbouring elements, loaded at once; with a rotation those and their partners half a head further
 //   unit   `items` of them, `held` in the registers of each of `lanes` threads
 //
-// All follows from the kernel, nothing from the number of rows: a row has the same bits in every batch.
+// The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +16,31 @@
 namespace tessera {
 
 struct CudaTaskSchedule {
-  std::int64_t pack = 1;         // elements
-  std::int64_t sites = 1;        // 2 with a rotation: an element and its partner
-  std::int64_t row_items = 1;    // items of a row
-  std::int64_t items = 1;        // of a unit
-  std::int64_t lanes = 1;        // threads of a unit: a power of two up to 32, or all of a block
-  std::int64_t held = 1;         // items of a thread
-  std::int64_t row_units = 1;    // units of a row
-  std::int64_t block_units = 1;  // units of a block
+  std::int64_t pack = 1;         // elements in an item
+  std::int64_t sites = 1;        // elements that are rotated together: 2 with a rotation (an element and its partner),
+                                 // otherwise 1
+  std::int64_t row_items = 1;    // items in a row
+  std::int64_t items = 1;        // items in a unit
+  std::int64_t lanes = 1;        // threads on a unit: a power of two up to 32, or all threads of a block
+  std::int64_t held = 1;         // items that each thread holds
+  std::int64_t row_units = 1;    // units in a row
+  std::int64_t block_units = 1;  // units in a block
 };
 
 struct CudaSchedule {
-  std::int64_t threads = 128;       // of a block
-  std::int64_t most_threads = 128;  // that the code is compiled for
+  std::int64_t threads = 128;       // threads in a block
+  std::int64_t most_threads = 128;  // the most threads that the code is compiled for
   std::vector<RowTask> tasks = {};
   std::vector<CudaTaskSchedule> schedules = {};  // [tasks]
 };
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
 
-// The numbers of threads that a block of the same code may have, the schedule's own first. What a thread computes, and
-// the order of every sum, is the same with each. One alone where a whole block adds up.
+// The numbers of threads that a block of the same code may have, the schedule's own first. Each thread computes the
+// same, and every sum has the same order, with each number. There is only one number where a whole block adds up a
+// unit.
 std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
-// Precondition: `threads` is one of them.
+// Precondition: `threads` is one of block_sizes().
 CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);
 
 }  // namespace tessera

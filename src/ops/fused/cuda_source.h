@@ -2,8 +2,8 @@
 //
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
-// of as many words of eight bytes as cuda_arguments() gives. On compute capability 9.0 and newer it may be launched
-// early (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but weights.
+// The arguments are cuda_arguments() words of eight bytes. On compute capability 9.0 and newer it may be launched early
+// (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but weights.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ inline constexpr const char* kCudaEntry = "fused_rows";
 Result<std::string> cuda_source(const RowKernel& kernel);
 
 struct CudaRowLaunch {
-  std::int64_t blocks = 0;  // 0: there is nothing to do
+  std::int64_t blocks = 0;  // 0: there is nothing to launch
   std::int64_t threads = 0;
   std::vector<std::uint64_t> arguments = {};
 };
-// For `rows` rows. `addresses` and `operand_rows` by operand of the kernel; the second counts rows of the width that is
-// stored there.
+// The launch for `rows` rows. `addresses` and `operand_rows` are indexed by operand of the kernel; operand_rows counts
+// rows of the width that the kernel stores there.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

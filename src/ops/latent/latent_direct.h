@@ -1,5 +1,5 @@
-// Latent attention's direct form on CUDA (latent_attention.h): keys and values of all heads are made from the rows of
-// the cache, into scratch memory; then attention is over them.
+// Latent attention's direct form on CUDA (latent_attention.h). It first makes the keys and values of all heads from the
+// rows of the cache, into scratch memory, and then attends over them.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,16 @@
 
 namespace tessera {
 
-// What the direct form takes of a forward of the bucket's rows. Without memory for its keys: `least_rows` is INT_MAX.
+// The direct form's settings for a forward of the bucket's rows, and the workspace that it needs. Where there is no
+// memory for its keys, `least_rows` is INT_MAX.
 struct LatentDirect {
   LatentForms forms;
   std::size_t workspace_bytes = 0;
 };
 Result<LatentDirect> find_latent_direct(const BindArgs& args);
 
-// Writes the rows of requests in the direct form and no others. Precondition: forms.least_rows is not INT_MAX, and its
-// addresses are the plan's.
+// Writes the rows of requests in the direct form and no others. Precondition: forms.least_rows is not INT_MAX, and the
+// addresses in `forms` are the plan's.
 Result<std::unique_ptr<BoundOp>> bind_latent_direct(const BindArgs& args, const LatentForms& forms,
                                                     const AttentionMetadata& metadata);
 

@@ -1,5 +1,5 @@
-// Which requests of a forward latent attention computes in its direct form on CUDA (latent_attention.h): those of many
-// new rows, as long as the keys and values of all of them have room.
+// Selects the requests of a forward that latent attention computes in its direct form on CUDA (latent_attention.h).
+// These are requests with many new rows, as long as there is room for the keys and values of all of them.
 #pragma once
 
 #include <climits>
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// Decided for each forward where the kernels run, from lengths in device memory. Trivially copyable.
+// The kernels decide for each forward on the device, from lengths in device memory. Trivially copyable.
 struct LatentForms {
-  int least_rows = INT_MAX;  // new rows of a request in the direct form; INT_MAX: there is none
-  int capacity = 0;          // keys that there is room for
+  int least_rows = INT_MAX;  // the fewest new rows of a request in the direct form; INT_MAX: no request has it
+  int capacity = 0;          // the number of keys that there is room for
   int max_requests = 0;
-  int num_rows = 0;                            // of the bucket
+  int num_rows = 0;                            // rows of the bucket
   const std::int32_t* num_requests = nullptr;  // [1]
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]
   const std::int32_t* kv_lens = nullptr;       // [max_requests]

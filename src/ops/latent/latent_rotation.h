@@ -1,4 +1,4 @@
-// The rotation of the last values of a head of latent attention, on the CPU (rotary.h has the formula).
+// Rotates the last values of a head of latent attention, on the CPU (rotary.h has the formula).
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace tessera {
 
-// The value of type X, in the type of what it is stored in.
+// Rounds the value to type X, then converts it to the storage type Y.
 template <class X, class Y>
 TESSERA_INLINE Y stored(float value) {
   return from_float<Y>(to_float(from_float<X>(value)));
 }
 
-// Pairs (x[first · i], x[first · i + second]) of `half`, by the angles of cosines [half] and the sines after them.
+// Rotates the `half` pairs (x[first · i], x[first · i + second]). `cosines` holds `half` cosines, then `half` sines.
 template <class X, class Y>
 TESSERA_INLINE void turn_pairs(const X* x, const float* cosines, Y* y, std::int64_t half, std::int64_t first,
                                std::int64_t second) {
@@ -27,7 +27,7 @@ TESSERA_INLINE void turn_pairs(const X* x, const float* cosines, Y* y, std::int6
   }
 }
 
-// `interleaved` is a constant where each call is inlined, so that both loops vectorise.
+// Each call is inlined where `interleaved` is a constant, so that both loops vectorise.
 template <class X, class Y>
 TESSERA_INLINE void turn(const X* x, const float* cosines, Y* y, std::int64_t half, bool interleaved) {
   if (interleaved)

@@ -1,17 +1,17 @@
-// latent_store: the rows of the cache of multi-head latent attention (latent_attention.h).
+// latent_store: writes the cache rows of multi-head latent attention (latent_attention.h).
 //
 //   latent_store(x X[T, W], weight X[C], table f32[T, R], slots i32[T], mut cache Y[P, page_size, C + R],
 //                q_weight X[Q] optional, mut q X[T, Q] optional) {eps, interleaved = false}
 //
-// x is a joint projection. The last C + R of a row's W values are a token's latent [C] beside the part of its key that
-// is rotated [R], which all heads share. Where queries are made from a latent too, it is the first Q of the row's
-// values.
+// x is a joint projection. The last C + R of a row's W values are a token's latent [C] and then the rotated part of its
+// key [R], which all heads share. Where queries are made from a latent too, the query latent is the first Q values of
+// the row.
 //
 //   cache[slots[t]] = rms_norm(x[t, W - R - C : W - R], weight, eps), rotary(x[t, W - R :])
 //   q[t] = rms_norm(x[t, : Q], q_weight, eps)
 //
-// Slots out of range: nothing is written to the cache. Norm, rotation and interleaved are those of norm.h and rotary.h;
-// results are rounded to X, then to the cache's type.
+// A row with a slot out of range is not written to the cache. Norm, rotation and interleaved are those of norm.h and
+// rotary.h; results are rounded to X, then to the cache's type.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -23,7 +23,7 @@ extern const ir::OpDecl kLatentStore;
 extern const KernelDef kLatentStoreCpu;
 extern const KernelDef kLatentStoreCuda;
 
-// The operands as kernels take them. Trivially copyable.
+// The operands in the form that kernels take. Trivially copyable.
 template <class X, class Y>
 struct LatentStoreArgs {
   const X* x;                 // [num_tokens, x_width]
@@ -38,7 +38,7 @@ struct LatentStoreArgs {
   std::int64_t x_width;
   std::int64_t latent;
   std::int64_t rotated;
-  std::int64_t q_latent;  // 0: queries are made from none
+  std::int64_t q_latent;  // 0: queries are not made from a latent
   float eps;
   bool interleaved;
 

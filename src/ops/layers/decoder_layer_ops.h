@@ -1,5 +1,5 @@
-// The operators of a decoder layer, behind the norm ahead of it. A joined kernel whose only operator is kDecoderLayers
-// stands for that norm and all layers after it, as many as there are (compile/joins.h).
+// The operators of a decoder layer after its first norm. A joined kernel with the single operator kDecoderLayers stands
+// for the first norm and all layers after it, whatever their number (compile/joins.h).
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A linear as cuBLASLt sees it: its description, and the algorithms that the library offers for it. Private to the
-// files that bind linears to the library and measure its algorithms.
+// A linear operator in cuBLASLt's terms: its description, and the algorithms that the library offers for it. Only the
+// files that bind linears to the library and measure its algorithms include this.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,10 +15,11 @@
 
 namespace tessera::cublaslt {
 
-// kResourceExhausted, kUnimplemented or kInternal, with the call and the sizes.
+// Turns an error of the library into kResourceExhausted, kUnimplemented or kInternal. The message names the call and
+// the sizes.
 Status to_status(cublasStatus_t status, std::string_view call, const LinearProblem& p);
 
-// Owns a handle or descriptor of the library.
+// Owns a handle or a descriptor of the library.
 template <class T, cublasStatus_t (*kDestroy)(T)>
 class Owned {
  public:
@@ -41,11 +42,11 @@ using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// The handle of the thread's current GPU; each GPU has one. Handles are never destroyed, because at exit the driver may
-// end first.
+// The library handle of the thread's current GPU. Each GPU has one. Handles are never destroyed, because the driver may
+// shut down first at exit.
 Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device);
 
-// Everything of a product but its addresses.
+// Everything that describes a product except its addresses.
 struct Choice {
   MatmulDesc matmul;
   Layout w, x, y;
@@ -54,22 +55,22 @@ struct Choice {
 
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y);
 
-// The bias's address, which is an attribute of the description.
+// Sets the bias's address, which is an attribute of the description.
 Status set_bias(const LinearProblem& p, const MatmulDesc& matmul);
 
 enum class Rows {
-  kThese,  // the fastest for the problem's m
-  kAny,    // one for all m
+  kThese,  // the fastest algorithms for the problem's m
+  kAny,    // one algorithm for all m
 };
 
 LinearShape shape_of(const LinearProblem& p, Rows rows);
 
-// The library's best algorithms for the problem with kCublasLtWorkspaceBytes of workspace, the best first by its own
-// estimate.
+// Asks the library for its best algorithms for the problem, with kCublasLtWorkspaceBytes of workspace. The library
+// orders them by its own estimate, the best first.
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 
-// One table for the process: its GPUs are of one kind, and each checks what it takes from the table.
+// The one table of this process. Its GPUs are of one kind, and each checks an algorithm that it takes from the table.
 LinearAlgorithms& known_algorithms();
 
 }  // namespace tessera::cublaslt

@@ -1,4 +1,4 @@
-// A matrix product of its own for each head, as the absorbed matrices of latent attention need (latent_attention.h):
+// A separate matrix product for each head, as the absorbed matrices of latent attention need (latent_attention.h):
 //
 //   out[t, h, :n] = w[h] · x[t, h, :k];   transposed: out[t, h, :n] = w[h]ᵀ · x[t, h, :k]
 //
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// Pointers and sizes as kernels take them, of elements of one type X. Trivially copyable.
+// The arguments of the kernels: pointers to elements of one type X, and sizes. Trivially copyable.
 struct HeadLinearProblem {
-  const std::byte* x;  // X[rows, x_stride], of which heads have x_dim each, at least k
-  const std::byte* w;  // X[heads, n, k], transposed X[heads, k, n]
+  const std::byte* x;  // X[rows, x_stride]; each head has x_dim values, at least k
+  const std::byte* w;  // X[heads, n, k]; transposed: X[heads, k, n]
   std::byte* out;      // X[rows, heads, out_dim]; values from n on are not written
   std::int64_t rows;
   std::int64_t heads;
@@ -24,20 +24,21 @@ struct HeadLinearProblem {
   std::int64_t k;
   bool transposed;
   bool w_is_weight;    // TensorView::is_weight
-  bool deterministic;  // of the forward
+  bool deterministic;  // the forward is deterministic
 };
 
 Result<std::unique_ptr<BoundOp>> bind_head_linear_cpu(const HeadLinearProblem& p, ir::DType dtype, Device& device,
                                                       DeviceAddress workspace);
 std::size_t head_linear_cpu_workspace_bytes(const Device& device);
 
-// What the kernels on CUDA do besides.
+// Additional work that CUDA's kernels can do.
 struct HeadLinearExtras {
-  // Blocks of rows without one of a request in the absorbed form are left out: their rows of `out` hold anything. By
-  // default there are none.
+  // Selects the rows to compute by their requests' forms. A block of rows without a row of a request in the absorbed
+  // form is skipped, and its rows of `out` are undefined. By default no request has the direct form, so nothing is
+  // skipped.
   LatentForms forms = {};
-  // The `rotated` values behind the first k of a head of x are turned by the table's angles, and stored behind the
-  // first n of a head of out.
+  // The table's angles turn the `rotated` values behind the first k values of each head of x. The results are stored
+  // behind the first n values of the head of out.
   const float* table = nullptr;  // [rows, rotated]
   int rotated = 0;
   bool interleaved = false;

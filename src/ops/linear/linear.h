@@ -1,15 +1,15 @@
 // linear: y = x · wᵀ + bias + residual, the matrix product of every layer.
 //
-//   linear(x X[*, K], w X[N, K], (bias X[N]), (residual X[*, N])) → X[*, N]   {bias: bool = false, residual: bool =
-//   false}
+//   linear(x X[*, K], w X[N, K], (bias X[N]), (residual X[*, N])) → X[*, N]
+//     {bias: bool = false, residual: bool = false}
 //
-// w lies as in checkpoints, [out_features, in_features] row-major. `bias` and `residual` say which of the two
-// optional operands are present, in that order. Sums in float32, rounded once. y may be the same memory as
-// residual; it overlaps no other operand.
+// w has the layout of checkpoints: [out_features, in_features], row-major. `bias` and `residual` say which of the two
+// optional operands are present, in that order. Sums are float32 and rounded once. y may be the same memory as
+// residual, and overlaps no other operand.
 //
-// On the CPU: a few rows, and every product of float16, by our own kernels, which convert as they go; the rest by
-// oneDNN. Bits may differ between row counts, except in a deterministic forward (ForwardContext): then sums have one
-// order for all row counts, on the CPU and on CUDA.
+// On the CPU our own kernels, which convert as they go, compute products of few rows and all float16 products; oneDNN
+// computes the rest. Bits may differ between row counts, except in a deterministic forward (ForwardContext): there sums
+// have one order for all row counts, on the CPU and on CUDA.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

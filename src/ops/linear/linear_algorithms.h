@@ -1,11 +1,13 @@
-// The algorithms that a library chose for linears, by problem: in this process, and in earlier ones. A remembered
-// algorithm saves the search and gives the same bits again. Algorithms are opaque: only the library knows what they
-// mean, and only in the same version.
+// The algorithms that a library chose for linears, by problem, in this process and in earlier ones. A remembered
+// algorithm saves the search and gives the same bits again. Algorithms are opaque data, which only the same version of
+// the library understands.
 //
-// A library's first choice is its estimate. When there is time others are measured (linear_tuning.h), and the fastest
-// is kept for later processes: in this one a problem keeps the algorithm, and so the bits, that it began with.
+// A library's first choice is an estimate. In idle moments other algorithms are measured (linear_tuning.h), and the
+// fastest is kept for later processes. In this process a problem keeps the algorithm that it began with, and so its
+// bits.
 //
-// Eager forwards may have any number of rows, so at most kMost problems are kept; those of this process come first.
+// Eager forwards may have any number of rows, so at most kMost problems are kept. Problems of this process take
+// precedence.
 //
 // Thread-safe.
 #pragma once
@@ -32,31 +34,32 @@ struct LinearShape {
   std::int64_t k = 0;
   ir::DType dtype = ir::DType::kFloat32;
   bool bias = false;
-  bool any_rows = false;  // chosen for every m, not for this one alone
+  bool any_rows = false;  // the algorithm was chosen for every m, not for this m alone
   friend auto operator<=>(const LinearShape&, const LinearShape&) = default;
 };
 
 class LinearAlgorithms {
  public:
-  static constexpr std::size_t kMost = 8192;  // each about 170 bytes of JSON
+  static constexpr std::size_t kMost = 8192;  // the most problems that are kept; each takes about 170 bytes of JSON
 
-  // The choice of this process, else of an earlier one. That is not trusted: the library checks it against the problem.
+  // The choice of this process, or else of an earlier one. The caller must let the library check an earlier choice
+  // against the problem.
   std::optional<OpaqueAlgorithm> chosen(const LinearShape& shape) const;
   // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // A noted problem of 16-bit types and one m whose algorithm nobody has measured, and what is noted for it. It is
-  // given out once.
+  // Gives out a noted problem that nobody has measured, and its algorithm. Only problems of 16-bit types that were
+  // noted for one m are given out, each once.
   std::optional<std::pair<LinearShape, OpaqueAlgorithm>> take_unmeasured();
-  // The fastest one as measured, for later processes.
+  // Keeps the algorithm that was measured to be the fastest, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
   // The improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k, bias,
   // any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
-  // Remembers the result of another process's to_json(). kDataLoss for anything else, and then nothing is remembered.
+  // Remembers the result of another process's to_json(). kDataLoss for any other content; nothing is remembered then.
   Status remember(const Json& json);
-  // The same of what was measured meanwhile, for later processes.
+  // Keeps measured algorithms of another process's to_json() for later processes. Errors as in remember().
   Status learn(const Json& json);
 
  private:
@@ -66,7 +69,7 @@ class LinearAlgorithms {
   };
   static std::optional<std::pair<LinearShape, Kept>> entry_of(const Json& json);
   static Result<std::map<LinearShape, Kept>> read(const Json& json);
-  // Whether it is what an earlier process measured to be the fastest.
+  // Whether an earlier process measured this algorithm to be the fastest.
   bool was_measured(const LinearShape& shape, const OpaqueAlgorithm& algorithm) const;
 
   mutable std::mutex mutex_;

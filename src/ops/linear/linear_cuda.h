@@ -1,4 +1,4 @@
-// CUDA's ways to compute a linear; linear.cu chooses among them at bind time.
+// CUDA's kernels for a linear. linear.cu chooses among them at bind time.
 #pragma once
 
 #include <cstddef>
@@ -16,57 +16,60 @@ namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
 
-// Whether copies of 16 bytes may begin there.
+// Whether 16-byte copies may start at this address.
 inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// What all kernels of ours for 16-bit types ask for: sums in an order of their own allowed, x and w copied by 16 bytes.
+// The conditions of all our kernels for 16-bit types: sums may have an order of their own, and x and w can be copied 16
+// bytes at a time.
 inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
 }
 
-// Streams the weights once for every four rows (for each row where k is no whole number of 16-byte packs), at the
-// speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
-// of rows.
+// Streams the weights once for every four rows, or once for each row where k is no multiple of a 16-byte pack. It runs
+// at the speed of memory, which bounds a decode of few requests. Takes any sizes. A row's bits do not depend on the
+// number of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
-// Whether the streamed kernel serves the linear and is the fastest: up to 8 rows of a 16-bit type, 16 of a small
-// matrix, with whole tiles of w, which is a weight, on Hopper; not in deterministic forwards.
+// Whether the streamed kernel serves the linear and is the fastest. It serves up to 8 rows of a 16-bit type, or up to
+// 16 with a small matrix; w must be a weight in whole tiles. It needs Hopper and a forward that is not deterministic.
 bool can_stream(const BindArgs& args);
-// Asks for weights before the kernels ahead have ended (linear_streamed.cuh). Sums have one order for all row counts.
+// Loads weights before the preceding kernels have ended (linear_streamed.cuh). Sums have one order for all row counts.
 // Precondition: can_stream().
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
-// Whether the kernel whose blocks split k serves the linear and is the fastest where the streamed one does not: up to
-// 64 rows of a 16-bit type, k and n in whole 16 bytes, w a weight, on Hopper; not in deterministic forwards.
+// Whether the split kernel, with blocks that split k, serves the linear and is the fastest where the streamed kernel
+// does not serve. It serves up to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a
+// weight. It needs Hopper and a forward that is not deterministic.
 inline constexpr std::int64_t kMostSplitRows = 64;
 bool can_split(const BindArgs& args);
-// Asks for weights before the kernels ahead have ended (linear_split.cuh). Sums have one order for all row counts.
+// Loads weights before the preceding kernels have ended (linear_split.cuh). Sums have one order for all row counts.
 // Precondition: can_split().
 Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
-// For JoinedKernelDef: a linear without residual, then silu_mul or gelu_mul. Null where it does not serve.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Null where the kernel does
+// not serve them.
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
 
-// These kernels with the gate after the linear.
+// Our kernels that also compute the gate after the linear.
 const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.
 inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
-// The library's first choice for these sizes, kept for the next bind of the same. Sums in float32, without TF32.
-// Precondition: m, n, k >= 1; the workspace has kCublasLtWorkspaceBytes. kUnimplemented where the library has no kernel
-// for the sizes.
+// Binds the library's first choice for these sizes, and keeps the choice for the next bind of the same sizes. Sums are
+// in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. kUnimplemented
+// where the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
-// One algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the algorithms
-// that compute each sum in one block. It computes every element of y in the same tile and order, so that a row's bits
-// do not depend on m. Needs no workspace. kUnimplemented where there is no such algorithm for n, k and dtype. kInternal
-// where the algorithm does not serve this m, because another one would give other bits.
+// Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
+// algorithms that compute each sum in one block. This algorithm computes every element of y in the same tile and order,
+// so that a row's bits do not depend on m. Needs no workspace. kUnimplemented where no algorithm qualifies for n, k and
+// dtype. kInternal where the algorithm does not serve this m, because another one would give other bits.
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
-// Makes the library's handle and asks it for an algorithm, so that the next question is answered in microseconds: the
-// first one takes the library 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
+// Creates the library's handle and asks it for one algorithm, so that later queries take microseconds. The first query
+// takes 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
 void start_cublaslt(Device& device);
-// What cuBLASLt chose so far in this process, and the choices of an earlier one, which are used where the library still
-// accepts them (linear_algorithms.h). Choices depend on these versions and on the GPU.
+// The choices of cuBLASLt in this process so far, and the import of an earlier process's choices, which are used where
+// the library still accepts them (linear_algorithms.h). Choices depend on these versions and on the GPU.
 std::string cublaslt_versions();
 Json cublaslt_algorithms();
 Status remember_cublaslt_algorithms(const Json& algorithms);

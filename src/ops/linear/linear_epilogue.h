@@ -1,4 +1,4 @@
-// Linears of CUDA whose matmul does, as it stores, what the operator behind them would: the library's epilogues.
+// Linears on CUDA that use the library's epilogues: the matmul computes the next operator as it stores its result.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 
 namespace tessera {
 
-// Whether the library's epilogues take the sizes and addresses of `p`, made of `args`: a linear without a residual.
+// Whether the library's epilogues support the sizes and addresses of `p`, which was made from `args`. They need a
+// linear without a residual.
 bool allows_epilogue(const BindArgs& args, const LinearProblem& p);
 
-// As bind_cublaslt() on the device made current, but null where the library has no kernel: then each operator runs by
-// itself.
+// Like bind_cublaslt(), with the device made current. Returns null where the library has no kernel; each operator then
+// runs by itself.
 Result<std::unique_ptr<BoundOp>> bind_epilogue(const LinearProblem& p, Device& device);
 
 }  // namespace tessera

@@ -1,12 +1,13 @@
-// A linear of many rows and the gate behind it, as one kernel (linear_gated.cuh).
+// A linear of many rows and the gate behind it in one kernel (linear_gated.cuh).
 #pragma once
 
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
 
-// For JoinedKernelDef: a linear without residual, then silu_mul or gelu_mul. Null where the device or this build
-// cannot, for float32, in deterministic forwards, and below the rows from which on it is faster than the two kernels.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null where the
+// device or this build lacks the kernel, for float32, in deterministic forwards, and for too few rows to be faster than
+// two kernels.
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls);
 
 }  // namespace tessera

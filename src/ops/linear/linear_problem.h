@@ -1,4 +1,4 @@
-// One linear as its kernels see it, on any device.
+// The arguments of one linear for its kernels on any device.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 // y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null. With
-// `gelu`, which bind_cublaslt() alone takes (linear_cuda.h), y = gelu(x · wᵀ + bias): there is a bias and no residual.
+// `gelu`, y = gelu(x · wᵀ + bias) with a bias and without a residual; only bind_cublaslt() supports it (linear_cuda.h).
 struct LinearProblem {
   const std::byte* x;
   const std::byte* w;
@@ -21,8 +21,8 @@ struct LinearProblem {
   std::int64_t k;
   ir::DType dtype;
   std::byte* workspace;
-  std::int64_t workers;  // threads or multiprocessors that the kernel may expect; at least 1
-  bool gelu = false;     // the tanh form, of the sum before it is rounded
+  std::int64_t workers;  // number of threads or multiprocessors that the kernel may use; at least 1
+  bool gelu = false;     // apply GELU in the tanh form to the unrounded sum
 };
 
 LinearProblem make_linear_problem(const BindArgs& args);

@@ -1,5 +1,6 @@
-// Measures the algorithms that cuBLASLt offers for linears. Its first choice is an estimate: for the queries, keys and
-// values of 8 192 tokens another one is 6 % faster with Llama-3-8B's sizes and 10 % with Qwen3-0.6B's (an H200).
+// Measures the algorithms that cuBLASLt offers for linears. The library's first choice is an estimate: for the query,
+// key and value projections of 8 192 tokens another algorithm is 6 % faster with Llama-3-8B's sizes and 10 % faster
+// with Qwen3-0.6B's (on an H200).
 #pragma once
 
 #include "tessera/base/status.h"
@@ -9,13 +10,14 @@ namespace tessera {
 
 class Json;
 
-// What other processes have measured, of cublaslt_algorithms(), goes into later ones; choices of this process stay.
+// Adds the measurements in another process's cublaslt_algorithms() to later exports. This process keeps its choices.
 Status learn_cublaslt_algorithms(const Json& algorithms);
 
-// Times the algorithms offered for one linear that this process has bound and nobody has measured, and keeps the
-// fastest for later processes (linear_algorithms.h). Takes some 0.1 s at most, and memory of its own for as long; where
-// there is too little of either, the linear keeps its algorithm. False where none is left; kDeviceLost where the device
-// is. `device` is a CUDA device on which nothing runs; the caller's is the only thread that uses it.
+// Times the algorithms that the library offers for one linear that this process has bound and nobody has measured, and
+// keeps the fastest for later processes (linear_algorithms.h). It takes at most some 0.1 s, and allocates memory of its
+// own for that time. Where memory or time is short, the linear keeps its algorithm. Returns false where no linear is
+// left, and kDeviceLost where the device is lost. Precondition: `device` is a CUDA device on which nothing runs and
+// which no other thread uses.
 Result<bool> measure_cublaslt_algorithms(Device& device);
 
 }  // namespace tessera

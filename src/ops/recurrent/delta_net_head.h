@@ -1,5 +1,5 @@
-// The CPU's gated delta net of one head: both forms, on float32 in memory. gated_delta_net_cpu.cpp converts the rows
-// and shares out heads and requests.
+// The gated delta net of one head on the CPU, in its recurrent and its chunked form, in float32.
+// gated_delta_net_cpu.cpp converts the rows and shares out heads and requests.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Rows of one head, converted: q and k normalised, q scaled. Strides are key_dim and value_dim.
+// The converted rows of one head: q and k are normalised, q is scaled. Row strides are key_dim and value_dim.
 struct DeltaRows {
   float* queries;  // [kDeltaChunk, key_dim]
   float* keys;     // [kDeltaChunk, key_dim]
@@ -23,19 +23,19 @@ struct DeltaSizes {
   std::int64_t value_dim;
 };
 
-// Buffers of the chunked form beside the rows.
+// Scratch buffers of the chunked form.
 struct DeltaScratch {
   float* keys_t;      // [key_dim, kDeltaChunk]
   float* keys_keys;   // [kDeltaChunk, kDeltaChunk]
   float* query_keys;  // [kDeltaChunk, kDeltaChunk]
 };
 
-// Row `row` of `rows`: updates `state` [key_dim, value_dim] and writes out.
+// Processes row `row` of `rows`: updates `state` [key_dim, value_dim] and writes `out`.
 void recur_delta_row(const DeltaRows& rows, std::int64_t row, const DeltaSizes& sizes, float* state);
 
-// Whether the chunked form takes a head of these sizes.
+// Whether the chunked form supports a head of these sizes.
 constexpr bool chunks_delta(const DeltaSizes& sizes) { return sizes.value_dim % 16 == 0; }
-// The first `count` rows, at most kDeltaChunk. Precondition: chunks_delta().
+// Processes the first `count` rows, at most kDeltaChunk, in the chunked form. Precondition: chunks_delta().
 void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes& sizes, const DeltaScratch& scratch,
                      float* state);
 

@@ -1,5 +1,6 @@
-// gated_delta_net: a recurrent layer whose state is a matrix for each head, which forgets by a gate and is corrected
-// towards each new value (Yang et al., Gated Delta Networks, arXiv 2412.06464, as Qwen3-Next and Qwen3.5 have it).
+// gated_delta_net: a recurrent layer with a state matrix for each head. A gate makes the state decay, and each row
+// corrects it towards the row's value (Yang et al., Gated Delta Networks, arXiv 2412.06464, in the form of Qwen3-Next
+// and Qwen3.5).
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
 //                   mut state f32[P, Hv, Dk, Dv]) {group: int, key_heads = Hk} → X[T, Hv·Dv]
@@ -10,23 +11,24 @@
 //     g = -exp(a_log) · softplus(a + dt_bias)      beta = sigmoid(b)
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
-// S [Dk, Dv] is the request's slot of `state`, from zeros where its first row stands at position 0. All of it is
-// computed in float32.
+// S [Dk, Dv] is the request's slot of `state`. It starts from zeros where the request's first row stands at position 0.
+// Everything is computed in float32.
 //
-// Recurrent form: row by row, as above. Chunked form: up to kDeltaChunk rows at a time, whose corrections u solve a
-// triangular system, so that nearly all work is matrix products. With G_i the sum of g up to row i of the chunk:
+// Recurrent form: row by row, as above. Chunked form: up to kDeltaChunk rows at a time. The corrections u of a chunk
+// solve a triangular system, so that nearly all work is matrix products. With G_i the sum of g up to row i of the
+// chunk:
 //
 //   u_i = beta_i · (v_i - exp(G_i) · Sᵀk_i - Σ_{j<i} exp(G_i - G_j) · (k_i·k_j) · u_j)
 //   out_i = exp(G_i) · Sᵀq_i + Σ_{j<=i} exp(G_i - G_j) · (q_i·k_j) · u_j
 //   S ← exp(G_n) · S + Σ_j exp(G_n - G_j) · k_j ⊗ u_j
 //
-// Chunks begin at a request's first row of the forward. Both forms give the same up to the order of sums, which at
-// values around 1 is a few 1e-6, so that where a prompt is cut moves its logits by so much and no more. In a
-// deterministic forward (ForwardContext) all rows take the recurrent form, and a row's bits are a function of the
-// request's rows up to it alone: neither of other requests nor of how this one is cut into forwards.
+// Chunks begin at a request's first row of the forward. Both forms give the same results except for the order of sums.
+// The difference is a few 1e-6 for values around 1, and this bounds how much the place where a prompt is cut can change
+// its logits. In a deterministic forward (ForwardContext) all rows take the recurrent form. A row's bits then depend
+// only on the request's rows up to it, not on other requests or on how the request is cut into forwards.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs, so
-// a recorded graph serves any batch. Rows of no request are not written.
+// a recorded graph serves any batch. Rows that belong to no request are not written.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -39,7 +41,7 @@ extern const KernelDef kGatedDeltaNetCpu;
 extern const KernelDef kGatedDeltaNetCuda;
 
 inline constexpr std::int64_t kDeltaChunk = 64;  // rows
-inline constexpr float kDeltaNormEps = 1e-6f;    // of the lengths of q and k
-inline constexpr double kSoftplusLinear = 20.0;  // above it softplus(x) is x, as in PyTorch
+inline constexpr float kDeltaNormEps = 1e-6f;    // added to the sums of squares of q and k
+inline constexpr double kSoftplusLinear = 20.0;  // softplus(x) is x for greater x, as in PyTorch
 
 }  // namespace tessera

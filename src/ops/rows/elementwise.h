@@ -1,4 +1,4 @@
-// Elementwise arithmetic: float32 inside, one rounding to the storage type X ∈ {f32, bf16, f16}.
+// Elementwise arithmetic. It computes in float32 and rounds once to the storage type X ∈ {f32, bf16, f16}.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// add(a X[*, D], b) → X[*, D], mul likewise: a + b, a · b. b has a's type, or is X[D], taken for every row, or X[1],
-// taken for every element.
+// add(a X[*, D], b) → X[*, D]: a + b, and mul(a X[*, D], b) → X[*, D]: a · b. b has a's type, or is X[D] and used for
+// every row, or is X[1] and used for every element.
 extern const ir::OpDecl kAdd;
 extern const KernelDef kAddCpu;
 extern const KernelDef kAddCuda;
@@ -15,17 +15,17 @@ extern const ir::OpDecl kMul;
 extern const KernelDef kMulCpu;
 extern const KernelDef kMulCuda;
 
-// scale(x X[*]) {factor} → X[*]: x · factor, the factor as float32
+// scale(x X[*]) {factor} → X[*]: x · factor, with the factor as float32
 extern const ir::OpDecl kScale;
 extern const KernelDef kScaleCpu;
 extern const KernelDef kScaleCuda;
 
-// copy(x) → the same type, any dtype
+// copy(x) → the type of x, for any dtype
 extern const ir::OpDecl kCopy;
 extern const KernelDef kCopyCpu;
 extern const KernelDef kCopyCuda;
 
-// cast(x X[*]) {dtype = "f32"} → that floating-point dtype, to nearest even
+// cast(x X[*]) {dtype = "f32"} → x in that floating-point dtype, rounded to nearest even
 extern const ir::OpDecl kCast;
 extern const KernelDef kCastCpu;
 extern const KernelDef kCastCuda;

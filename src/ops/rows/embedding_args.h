@@ -1,4 +1,4 @@
-// The operands of embedding and resolve_ids as their kernels take them.
+// The operands of embedding, add_given and resolve_ids in the form that their kernels take.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,14 @@ inline RowCopy embedding_rows(const BindArgs& args) {
   if (args.operands.size() > 2) {
     copy.given_rows = args.operands[2].as<std::int32_t>();
     copy.given = args.operands[3].data.raw();
-    copy.num_given = first_row == 0 ? args.operands[3].dim(0) : 0;  // zeros: the first slice gives
+    copy.num_given = first_row == 0 ? args.operands[3].dim(0) : 0;  // only the rank with the first slice uses given
+                                                                    // rows
     copy.given_row_bytes = args.operands[3].cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype));
   }
   return copy;
 }
 
-// Of add_given. Trivially copyable.
+// The arguments of add_given. Trivially copyable.
 template <class T>
 struct GivenSum {
   const T* x;                // [count, cols]
@@ -40,7 +41,7 @@ struct GivenSum {
   std::int64_t num_given;
   std::int64_t stride;
 
-  // Null where nothing is added.
+  // The given row to add to token t; null where nothing is added.
   constexpr const T* row_of(std::int64_t t) const {
     const std::int64_t row = rows[t];
     return row >= 0 && row < num_given ? given + row * stride : nullptr;
@@ -67,7 +68,7 @@ struct IdResolution {
   std::int32_t* out;             // [count]
   std::int64_t count;
   std::int64_t last_rows;
-  std::int32_t replaced[kMaxReplacedIds];  // past the attribute's: what it has already
+  std::int32_t replaced[kMaxReplacedIds];  // unused entries hold `by`, which maps to itself
   std::int32_t by;
 };
 

@@ -1,4 +1,4 @@
-// Rows of a matrix by number.
+// Copies rows of a matrix by row number.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -6,19 +6,20 @@
 
 namespace tessera {
 
-// gather_rows(x X[T, H], rows i32[R]) → X[R, H]: row r is x[rows[r]], zeros where rows[r] is outside [0, T).
-// Any dtype.
+// gather_rows(x X[T, H], rows i32[R]) → X[R, H]: row r is x[rows[r]], or zeros where rows[r] is outside [0, T). Any
+// dtype.
 extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// out[i] = table[rows[i] - first_row] for every i in [0, count), or given[given_rows[i]] where that row is not
-// negative; zeros for a row outside its table. Both gather_rows and embedding are this copy, on every device.
+// Copies out[i] = given[given_rows[i]] where given_rows[i] is not negative, and out[i] = table[rows[i] - first_row]
+// otherwise, for every i in [0, count). A row outside its table gives zeros. gather_rows and embedding are this copy on
+// every device.
 struct RowCopy {
   const std::byte* table = nullptr;          // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;        // [count]
-  const std::byte* given = nullptr;          // [num_given, given_row_bytes], of which the first row_bytes are copied
-  const std::int32_t* given_rows = nullptr;  // [count]; null: nothing is given
+  const std::byte* given = nullptr;          // [num_given, given_row_bytes]; the first row_bytes of a row are copied
+  const std::int32_t* given_rows = nullptr;  // [count]; null: there are no given rows
   std::byte* out = nullptr;                  // [count, row_bytes]
   std::int64_t first_row = 0;                // the number of the table's first row
   std::int64_t table_rows = 0;
@@ -28,7 +29,7 @@ struct RowCopy {
   std::int64_t given_row_bytes = 0;  // a multiple of row_bytes
 };
 
-// On the CPU. `name` is a string literal.
+// Makes the CPU's operator. `name` is a string literal.
 std::unique_ptr<BoundOp> make_cpu_row_copy(const char* name, const RowCopy& copy);
 
 }  // namespace tessera

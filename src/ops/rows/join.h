@@ -1,4 +1,4 @@
-// The reverse of split: matrices side by side.
+// Joins matrices side by side. It is the reverse of split.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -6,10 +6,11 @@
 
 namespace tessera {
 
-// Operands of one join, at most.
+// The most operands of one join.
 inline constexpr std::size_t kMaxJoined = 8;
 
-// join(x0 X[T, n₀], x1 X[T, n₁], …) → X[T, n₀ + n₁ + …]: the rows of each, one behind the other. Any dtype.
+// join(x0 X[T, n₀], x1 X[T, n₁], …) → X[T, n₀ + n₁ + …]: row t holds row t of each operand, one behind the other. Any
+// dtype.
 extern const ir::OpDecl kJoin;
 extern const KernelDef kJoinCpu;
 extern const KernelDef kJoinCuda;

@@ -1,4 +1,4 @@
-// Penalties, biases and masks on rows of logits, in place, before a token is chosen.
+// Applies penalties, biases and masks to rows of logits in place, before a token is chosen.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -8,11 +8,13 @@ namespace tessera {
 
 // logit_edits(logits f32[R, V] mutated, first i32[R], count i32[R], ids i32[E], penalties f32[E], offsets f32[E],
 //             mask i32[R], masks i32[M, ⌈V/32⌉])
-// Of row r, first the edits e in [first[r], first[r] + count[r]):
+// First, row r applies the edits e in [first[r], first[r] + count[r]):
 //   x = logits[r, ids[e]];  logits[r, ids[e]] = (x > 0 ? x / penalties[e] : x * penalties[e]) + offsets[e]
-// then, where mask[r] is not -1, every token whose bit is not set becomes -inf.
-// Token i is bit i % 32 of word i / 32 of masks[mask[r]]. Within a row each id stands at most once; edits outside [0,
-// E) and ids outside [0, V) are left out, and so are masks outside [0, M).
+// Then, where mask[r] is not -1, every token with a clear bit becomes -inf. Token i is bit i % 32 of word i / 32 of
+// masks[mask[r]].
+//
+// An id occurs at most once within a row. Edits outside [0, E), ids outside [0, V) and masks outside [0, M) are
+// ignored.
 extern const ir::OpDecl kLogitEdits;
 extern const KernelDef kLogitEditsCpu;
 extern const KernelDef kLogitEditsCuda;

@@ -1,4 +1,4 @@
-// The operands of logit_edits as both devices' kernels take them.
+// The operands of logit_edits in the form that both devices' kernels take.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@ namespace tessera {
 
 struct LogitEditArgs {
   float* logits;              // [rows, vocab]
-  const std::int32_t* first;  // [rows], as is the next
+  const std::int32_t* first;  // [rows], like `count`
   const std::int32_t* count;
-  const std::int32_t* ids;  // [edits], as are the next two
+  const std::int32_t* ids;  // [edits], like `penalties` and `offsets`
   const float* penalties;
   const float* offsets;
   const std::int32_t* mask;    // [rows]

@@ -1,4 +1,4 @@
-// Layer normalisation (Ba et al., arXiv 1607.06450), in float32 and rounded once:
+// Layer normalisation (Ba et al., arXiv 1607.06450), computed in float32 and rounded once:
 //   layer_norm(x) = (x - mean(x)) / √(mean((x - mean(x))²) + eps) · w + b
 #pragma once
 
