@@ -1,4 +1,4 @@
-// Merges the partial attention of a row: each part covers a range of the row's keys.
+// Merges a row's partial attention results. Each part covers a range of the row's keys.
 #pragma once
 
 #include "tessera/ops/attention/cuda_attention.h"
@@ -7,17 +7,18 @@
 
 namespace tessera::cuda {
 
-// The number of real rows in a forward of `bucket_rows` rows: those of the requests that fit.
+// The number of real rows in a forward of `bucket_rows` rows. Requests that do not fit are not counted.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;
   return n > 0 ? query_starts[n] : 0;
 }
 
-// Row r has parts_per_row parts from r · parts_per_row on. Where part_starts is given it has the parts part_starts[r] …
-// part_starts[r + 1] - 1 instead, and one without parts is left as it is; where out_rows is given too, what is row r
-// here is row out_rows[r] of `out`. Without part_starts, the metadata says how many rows are real. values Part[parts,
-// heads, head_dim], finite; lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no key.
+// The arguments of merge_states. Row r has parts_per_row parts, from part r · parts_per_row on. Where part_starts is
+// given, row r has the parts part_starts[r] … part_starts[r + 1] - 1 instead, and a row without parts is not written.
+// Where out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, the metadata says
+// how many rows are real. `values` is Part[parts, heads, head_dim] and finite. `lse` is [parts, heads]: log2 of the
+// part's Σ exp, -inf for a part without keys.
 struct MergeStates {
   const void* values;
   const float* lse;
@@ -34,7 +35,7 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// The maximum over the block, in every thread. `scratch` is shared memory for a float of every warp.
+// Returns the maximum over the block in every thread. `scratch` is shared memory for one float of every warp.
 __device__ inline float merge_max(float x, float* scratch) {
   for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, kWarp));
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
@@ -43,8 +44,8 @@ __device__ inline float merge_max(float x, float* scratch) {
   return x;
 }
 
-// Grid [heads, rows]. `lanes` neighbouring threads take kPack elements each of one part, and as many parts as the block
-// has room for are processed at once, so that the loads of a row are in flight together.
+// Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, kPack elements each. The block
+// processes as many parts at once as it has groups, so that the loads of a row are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   let_next_begin();
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   }
 
   __shared__ float scratch[kMergeThreads / kWarp];
-  __shared__ float sums[kMergeThreads][kPack + 1];  // values and, last, the sum of weights
+  __shared__ float sums[kMergeThreads][kPack + 1];  // weighted values, and the sum of weights in the last place
   const auto lse_at = [&](int part) { return m.lse[static_cast<long>(part) * m.heads + head]; };
   float greatest = -INFINITY;
   for (int part = begin + thread; part < end; part += kMergeThreads) greatest = fmaxf(greatest, lse_at(part));
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   }
 }
 
-// Loads the kernel's code, which a recording could not.
+// Loads the kernel's code, which cannot be done while a stream records.
 template <class Part, class X>
 inline Status load_merge_states(int head_dim) {
   constexpr int kWide = kPackSize<Part>;

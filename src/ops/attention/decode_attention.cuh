@@ -1,18 +1,19 @@
-// Attention of requests of a single row on Hopper. What limits it is the memory's bandwidth, so the kernel is built
-// around loads: each warp has a ring of stages in shared memory of its own, and as soon as it has used one it asks the
-// copy engine for the next 16 keys and values of its KV head. No barrier of the block stands between two loads, and
-// loads go on over the ends of requests.
+// Attention of single-row requests on Hopper. Memory bandwidth limits it, so the kernel is built around loads. Each
+// warp has its own ring of stages in shared memory. As soon as it has used a stage, it asks the copy engine for the
+// next 16 keys and values of its KV head. No block-wide barrier stands between two loads, and loads continue across the
+// ends of requests.
 //
 // A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the segment's keys, 16
-// at a time; at the segment's end their sums are joined in shared memory. Where a request has several parts, the block
-// that ends last joins them, so that no other launch follows.
+// at a time. At the segment's end their sums are joined in shared memory. Where a request has several parts, the block
+// that ends last joins the parts, so that no other launch follows.
 //
-// Tensor cores compute keys · queries, then values · weights: keys, then elements of a head, are the 16 rows of a
-// product, and up to 8 query heads its columns.
+// Tensor cores compute keys · queries, and then values · weights. The 16 rows of a product are keys, and then elements
+// of a head; its columns are up to 8 query heads.
 //
-// Lists and page tables are copied to the device before a forward, and keys before a segment's newest were written by
-// earlier forwards. Every forward begins with launches that wait for all work before them. So a block asks for its
-// first keys, as far as none is newer, before it waits for the kernels ahead (cuda_launch.cuh).
+// Lists and page tables are copied to the device before a forward, and earlier forwards wrote the keys before a
+// segment's newest one. Every forward begins with launches that wait for all work before them. So a block may ask for
+// its first keys before it waits for the kernels ahead (cuda_launch.cuh), as long as these keys are older than the
+// newest.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,11 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kKeyBlock = 16;   // keys of a stage: a box of the copy engine, from within one page
-inline constexpr int kRowBytes = 128;  // of a box in shared memory: 64 elements of one key
+inline constexpr int kKeyBlock = 16;   // keys in a stage: a box of the copy engine, within one page
+inline constexpr int kRowBytes = 128;  // bytes of one box row in shared memory: 64 elements of one key
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// Warps of a block, and stages of each, which together hold 128 KiB of keys and values.
+// Warps in a block, and stages for each warp. Together they hold 128 KiB of keys and values.
 template <int kHeadDim>
 inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
                                     : kHeadDim <= 256 ? 8
@@ -42,14 +43,14 @@ inline constexpr int kDecodeStages = kHeadDim <= 128 ? 2 : 1;
 template <class T>
 struct DecodeAttention {
   CUtensorMap keys;    // [slots, kv_heads · head_dim / 64, 64], boxes of kKeyBlock slots and a head
-  CUtensorMap values;  // the same
+  CUtensorMap values;  // like `keys`
   const T* q;          // [rows, heads, head_dim]
   SegmentPlan plan;
   const std::int32_t* page_table;  // [requests, max_pages]
-  const float* sinks;              // [heads]; null: none
+  const float* sinks;              // [heads]; null: no sinks
   DecodeParts<T> parts;
-  float scale;    // of scores
-  float softcap;  // 0: none
+  float scale;    // factor of the scores
+  float softcap;  // 0: no softcap
   int max_pages;
   int page_size;  // a multiple of kKeyBlock
 };
@@ -69,13 +70,13 @@ struct alignas(1024) DecodeShared {
   WarpSums<kHeadDim, kWarps> sums;
 };
 
-// The address of 8 neighbouring elements of a key, pack `column`, in a box that the copy engine has written: rows of
-// kRowBytes whose packs change places by the key, box after box of 64 elements.
+// Returns the address of 8 neighbouring elements of a key (pack `column`) in boxes that the copy engine has written. A
+// box has 64 elements of each key. Its rows have kRowBytes bytes, and their packs are permuted by the key's number.
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   return box + column / 8 * (kKeyBlock * kRowBytes) + key * kRowBytes + ((column % 8) ^ (key % 8)) * 16;
 }
 
-// One warp's walk over the keys of its block's segments, ahead of the arithmetic.
+// Loads keys and values for one warp, ahead of the arithmetic, across its block's segments.
 template <class T, int kHeadDim>
 class KeyLoader {
  public:
@@ -88,10 +89,10 @@ class KeyLoader {
   }
 
   __device__ bool done() const { return segment_ == end_; }
-  // Whether the next load reads what this forward writes.
+  // Whether the next load reads a key that this forward writes.
   __device__ bool has_newest() const { return block_ >= newest_block_; }
 
-  // By all lanes. Asks for the next keys and values; there are some, and nobody uses the stage.
+  // Asks for the next keys and values. All lanes call it. Preconditions: keys are left, and nobody uses the stage.
   __device__ void load(int stage) {
     if (threadIdx.x == 0) {
       const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
@@ -113,7 +114,7 @@ class KeyLoader {
     newest_block_ = segment_->newest / kKeyBlock;
     pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
   }
-  // Goes to the next segment that has keys for this warp. The page is asked for long before its keys are.
+  // Goes to the next segment that has keys for this warp. It reads the page number long before the keys are loaded.
   __device__ void settle() {
     while (block_ >= blocks_end_) {
       if (++segment_ == end_) return;
@@ -127,13 +128,13 @@ class KeyLoader {
   const KeySegment* segment_;
   const KeySegment* end_;
   const std::int32_t* pages_;
-  int block_;  // of kKeyBlock keys of the request
+  int block_;  // index of the block of kKeyBlock keys within the request
   int blocks_end_;
   int newest_block_;
   int page_;
 };
 
-// Lane l has query head l / 4 of the block's KV head; zeros where there are fewer.
+// Loads queries. Lane l holds query head l / 4 of the block's KV head; missing heads are zeros.
 template <class T, int kHeadDim>
 __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::uint32_t (&q)[kHeadDim / 16][2]) {
   const int group = p.parts.heads / p.parts.kv_heads;
@@ -147,19 +148,19 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
       q[d][i] = head < group ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + i * 8) : std::uint32_t{};
 }
 
-// What a warp keeps of a row: lane l has the query heads (l % 4) · 2 and the next.
+// One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
   float out[kHeadDim / 16][4];  // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
-  float greatest[2];            // of scores, as powers of two
-  float total[2];               // of weights, over the keys of this lane
+  float greatest[2];            // running max of scores, as powers of two
+  float total[2];               // sum of weights over the keys of this lane
 };
 
 template <class T, int kHeadDim>
 __device__ inline void multiply_keys(float (&score)[4], const unsigned char* keys,
                                      const std::uint32_t (&q)[kHeadDim / 16][2]) {
   const int lane = static_cast<int>(threadIdx.x);
-  float odd[4] = {};  // a second chain of products
+  float odd[4] = {};  // the sums of a second, independent chain of products
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d) {
     std::uint32_t k[4];
@@ -170,7 +171,7 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Takes 16 keys whose scores are known into the sums.
+// Adds 16 keys with known scores to the sums.
 template <class T, int kHeadDim>
 __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[4], const unsigned char* values) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -180,7 +181,7 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
     float most = fmaxf(score[h], score[h + 2]);
 #pragma unroll
     for (int step = 4; step < kWarp; step *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
-    most = fmaxf(most, sums.greatest[h]);  // finite: a row sees one of these keys at least
+    most = fmaxf(most, sums.greatest[h]);  // finite, because a row sees at least one of these keys
     shrink[h] = exp2f(sums.greatest[h] - most);
     sums.greatest[h] = most;
     sums.total[h] *= shrink[h];
@@ -239,8 +240,8 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   load_queries<T, kHeadDim>(p, s.row, q);
   for (const KeySegment* next = begin + 1;; ++next) {
     DecodeSums<T, kHeadDim> sums{.out = {}, .greatest = {-INFINITY, -INFINITY}, .total = {}};
-    // A sink is a key whose value is zero. The first warp of a request's first part has it: parts and warps are joined
-    // by sums that count it.
+    // A sink acts as a key with a zero value. Only the first warp of a request's first part adds it, because parts and
+    // warps are joined by their sums, which include it.
     if (p.sinks != nullptr && s.part == 0 && warp == 0) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -256,13 +257,13 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       const auto sees = [&](int key) { return whole || (first + key >= s.begin && first + key < s.end); };
       auto& at = shared.stages[warp][stage];
       shared.arrived[warp][stage].wait(parity);
-      if (!whole) {  // a weight of zero times what is not a number were not zero
+      if (!whole) {  // clear unseen values: a zero weight times NaN would give NaN
         for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
           if (!sees(i / 8 % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
         let_copies_follow_stores();
         __syncwarp();
       }
-      float score[4] = {};  // of keys `quad` and `quad` + 8
+      float score[4] = {};  // scores of the keys `quad` and `quad` + 8
       multiply_keys<T, kHeadDim>(score, at.keys, q);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -295,7 +296,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
           shared.sums.values[warp][in_quad * 2 + h][d * 16 + i * 8 + quad] = sums.out[d][i * 2 + h];
     }
     const KeySegment ended = s;
-    if (next != end) {  // while the warps' sums are joined
+    if (next != end) {  // start the load while the warps' sums are joined
       s = *next;
       load_queries<T, kHeadDim>(p, s.row, q);
     }

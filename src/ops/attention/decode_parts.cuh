@@ -1,5 +1,5 @@
-// Joins what attention of single rows (decode_attention.cuh) has summed of a row: first over the warps of a block, then
-// over the parts of a request, by the block of a KV head that ends last.
+// Joins the partial sums of a row in attention of single rows (decode_attention.cuh): first over the warps of a block,
+// and then over the parts of a request. For each KV head, the block that ends last joins the parts.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kDecodeHeads = 8;  // of a KV head, at most
+inline constexpr int kDecodeHeads = 8;  // the most query heads of a KV head
 
-// Where rows and their parts go.
+// The addresses of the output rows and of their partial results.
 template <class T>
 struct DecodeParts {
   T* out;                  // [*, heads, head_dim]
   T* values;               // [slots, heads, head_dim], finite
   float* lse;              // [slots, heads]: log2 of the part's Σ exp
-  std::int32_t* arrivals;  // [slots, kv_heads], 0 before and after each launch
+  std::int32_t* arrivals;  // [slots, kv_heads]; 0 before and after each launch
   int heads;
   int kv_heads;
 };
 
-// Of a block, in shared memory.
+// The sums of a block's warps, in shared memory.
 template <int kHeadDim, int kWarps>
 struct WarpSums {
-  float values[kWarps][kDecodeHeads][kHeadDim + 4];  // neighbouring rows start in other banks
-  float greatest[kWarps][kDecodeHeads];              // of scores, as powers of two
-  float total[kWarps][kDecodeHeads];                 // of weights
-  bool last;                                         // whether the block ended last of a request's
+  float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
+  float greatest[kWarps][kDecodeHeads];              // running max of scores, as powers of two
+  float total[kWarps][kDecodeHeads];                 // sum of weights
+  bool last;                                         // whether this block was the last to end for the request
 };
 
-// The warps' sums of every head, joined and divided. Calls done(head, lse) once for each head.
+// Joins the warps' sums of every head and divides by the weights. Calls done(head, lse) once for each head.
 template <class T, int kHeadDim, int kWarps, class F>
 __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int group, T* to, F&& done) {
   const int thread = static_cast<int>(threadIdx.x + threadIdx.y * kWarp);
@@ -58,8 +58,8 @@ __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int gr
   }
 }
 
-// The parts begin … end - 1 of one head, by a warp. The loads of several parts are under way together. What other
-// blocks wrote is read past the first-level cache, which may hold what the launch before had there.
+// Joins the parts begin … end - 1 of one head, by one warp. The loads of several parts are under way together. Values
+// of other blocks are read past the L1 cache, which may still hold data of the previous launch.
 template <class T, int kHeadDim>
 __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, int head, T* to) {
   constexpr int N = kHeadDim / kWarp < kPackSize<T> ? kHeadDim / kWarp : kPackSize<T>;
@@ -109,7 +109,7 @@ __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, i
   }
 }
 
-// By all threads of a block, whose warps have written their sums of the segment.
+// Joins the sums of a segment. All threads of a block call it after its warps have written their sums.
 template <class T, int kHeadDim, int kWarps>
 __device__ inline void finish_segment(const DecodeParts<T>& p, const KeySegment& s, int kv_head,
                                       WarpSums<kHeadDim, kWarps>& sums) {

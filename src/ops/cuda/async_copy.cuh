@@ -1,4 +1,4 @@
-// Copies to shared memory that run beside the arithmetic, and fragments of tensor-core products from and to it.
+// Asynchronous copies to shared memory, and loads and packing of fragments for tensor-core products.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,21 @@
 
 namespace tessera::cuda {
 
-// 16 bytes, both addresses aligned to as many; zeros where not `real`, and `from` is not read then.
+// Copies 16 bytes; both addresses are aligned to 16 bytes. Where `real` is false it writes zeros and does not read
+// `from`.
 __device__ inline void copy_async(void* to, const void* from, bool real) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(real ? 16 : 0)
                : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending of this thread's groups of copies are under way.
+// Waits until at most kPending of this thread's groups of copies are still under way.
 template <int kPending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Rows of 16-byte packs in shared memory. The packs of a row are permuted by its number, so that eight rows at one
+// Rows of 16-byte packs in shared memory. The packs of a row are permuted by the row number, so that eight rows at one
 // column lie in different banks.
 template <class T, int kRows, int kPacks>
 struct PermutedRows {
@@ -29,7 +30,8 @@ struct PermutedRows {
   __device__ Pack<T, kPackSize<T>>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
 };
 
-// Four 8 x 8 matrices of 16-bit elements, as mma.m16n8k16 takes them: lane 8i + j has the address of row j of matrix i.
+// Loads four 8 x 8 matrices of 16-bit elements in the layout of mma.m16n8k16. Lane 8i + j passes the address of row j
+// of matrix i.
 template <bool kTransposed>
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -46,7 +48,7 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
   }
 }
 
-// Two elements in a register, the first in its lower half.
+// Packs two elements into a register, the first in the lower half.
 template <class T>
 __device__ inline std::uint32_t pack_two(float low, float high) {
   Pack<T, 2> pair;
@@ -62,7 +64,7 @@ __device__ inline float2 unpack_two(std::uint32_t pair) {
     return __half22float2(reinterpret_cast<const __half2&>(pair));
   }
 }
-// Two numbers as T holds them: a conversion of two at once has four times the rate of two of one.
+// Rounds two numbers to T. Converting two at once is four times as fast as converting them one by one.
 template <class T>
 __device__ inline float2 rounded_two(float low, float high) {
   return unpack_two<T>(pack_two<T>(low, high));

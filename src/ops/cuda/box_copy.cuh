@@ -1,7 +1,7 @@
-// Copies of boxes of a tensor to shared memory by Hopper's copy engine (PTX: cp.async.bulk.tensor), also to all blocks
-// of a cluster at once, and what blocks of a cluster need for it. The tensor's map is encoded on the host
-// (tensor_map.h) and is a kernel's parameter (__grid_constant__). Elements outside the tensor arrive as zeros and count
-// as bytes.
+// Copies boxes of a tensor to shared memory by Hopper's copy engine (PTX: cp.async.bulk.tensor), also to all blocks of
+// a cluster at once, and has the fences and cluster barriers that such copies need. The host encodes the tensor's map
+// (tensor_map.h), which is a kernel parameter (__grid_constant__). Elements outside the tensor arrive as zeros and
+// count towards the expected bytes.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Coordinates are those of the box's first element, fastest first.
+// Copies a box from the tensor. The coordinates are those of the box's first element, fastest dimension first.
 __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier, int c0, int c1,
                                 int c2, int c3, int c4) {
   asm volatile(
@@ -40,7 +40,8 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, Shared
       "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1)
       : "memory");
 }
-// To the same place in each block of the cluster whose bit is set, where the barrier at the same place is told.
+// Copies a box to the same address in each block of the cluster that has its bit set in `blocks`. The barrier at the
+// same address of each of these blocks receives the bytes.
 __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier,
                                        std::uint16_t blocks, int c0, int c1) {
   asm volatile(
@@ -58,8 +59,9 @@ __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map,
       : "memory");
 }
 
-// From shared memory to the box at these coordinates; elements outside the tensor are left out. By one thread, after
-// all who wrote the shared memory have called let_copies_see_shared_stores() and met it.
+// Copies shared memory to the box at these coordinates; elements outside the tensor are not written. One thread calls
+// it. Before that, all threads that wrote the shared memory must have called let_copies_see_shared_stores() and met the
+// calling thread at a barrier.
 __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int c0, int c1) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];\ncp.async.bulk.commit_group;" ::"l"(
@@ -67,14 +69,14 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       "r"(from), "r"(c0), "r"(c1)
       : "memory");
 }
-// Until the stores that this thread asked for have read their shared memory; until they have ended.
+// Wait until this thread's box stores have read their shared memory, and until they have completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// What kernels before this one stored, for the copies that this thread asks for.
+// Makes the stores of earlier kernels visible to the copies that this thread starts.
 __device__ inline void let_copies_see_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-// What this thread stored to shared memory comes before copies to the same place that are asked for after a barrier.
+// Orders this thread's stores to shared memory before copies to the same addresses that start after a barrier.
 __device__ inline void let_copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline unsigned block_in_cluster() {
@@ -82,14 +84,14 @@ __device__ inline unsigned block_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of all blocks of the cluster meet: each arrives and waits, and may do something of its own between.
+// A barrier of all threads in all blocks of the cluster. A thread may do other work between arriving and waiting.
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ inline void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();
 }
-// At the barrier that lies at the same place of another block of the cluster.
+// Arrives at the barrier at the same address in another block of the cluster.
 __device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {
   asm volatile(
       "{\n"

@@ -1,11 +1,12 @@
-// The activations of gated layers (activation.h).
+// The activation functions of gated layers on CUDA (activation.h).
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace tessera::cuda {
 
-// x · sigmoid(u), with a relative error of about 2^-21 · (2 + |u|). Past e^88 the quotient is 0, which is the limit.
+// Returns x · sigmoid(u), with a relative error of about 2^-21 · (2 + |u|). Where e^-u overflows (u < -88) the result
+// is 0, which is the limit.
 __device__ inline float times_sigmoid(float x, float u) {
   float power;
   float inverse;
@@ -18,7 +19,7 @@ struct Silu {
   __device__ float operator()(float x) const { return times_sigmoid(x, x); }
 };
 struct GeluTanh {
-  // (1 + tanh(a)) / 2 = sigmoid(2a), which loses nothing for negative a.
+  // (1 + tanh(a)) / 2 = sigmoid(2a), which does not lose precision for negative a.
   __device__ float operator()(float x) const {
     return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
   }

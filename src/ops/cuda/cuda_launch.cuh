@@ -1,5 +1,6 @@
-// Launch shapes of row-wise kernels: a thread takes one item (one element, or a pack of neighbours) of one row.
-// Short rows share a block, long ones have several. And launches that begin before the kernel ahead of them has ended.
+// Launch shapes of row-wise kernels, and launches that begin before the preceding kernel has ended. A thread takes one
+// item (one element, or a pack of neighbours) of one row.
+// Short rows share a block, and a long row has several blocks.
 //
 //   const LaunchShape shape = row_shape(rows, items);   // at bind
 //   launch(silu_mul<T, N>, shape, stream, x, y, rows, items);
@@ -21,15 +22,16 @@
 namespace tessera::cuda {
 
 inline constexpr std::int64_t kBlockThreads = 256;
-inline constexpr std::int64_t kMaxGridY = 65535;  // x takes 2^31 - 1 blocks
+inline constexpr std::int64_t kMaxGridY = 65535;  // grid.x may have 2^31 - 1 blocks
 
 struct LaunchShape {
-  dim3 grid{0, 1, 1};  // x = 0: there is nothing to do
+  dim3 grid{0, 1, 1};  // x = 0: there is nothing to launch
   dim3 block{1, 1, 1};
-  unsigned cluster = 1;  // neighbouring blocks along x that see each other's shared memory; above 1 on Hopper only
+  unsigned cluster = 1;  // neighbouring blocks along x that can access each other's shared memory; above 1 on Hopper
+                         // only
 };
 
-// Rows along x, items along y and within a block.
+// A shape with rows along x, and items along y and within a block.
 inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
   if (rows == 0 || items == 0) return {};
   const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(items));
@@ -40,7 +42,7 @@ inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
           .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
-// One row of any length, along x: item = flat_item().
+// A shape for one row of any length, along x: item = flat_item().
 inline LaunchShape flat_shape(std::int64_t items) {
   return {.grid = dim3(static_cast<unsigned>(ceil_div(items, kBlockThreads))), .block = dim3(kBlockThreads)};
 }
@@ -54,31 +56,32 @@ __device__ inline std::int64_t item_of_thread() {
 __device__ inline std::int64_t item_step() { return static_cast<std::int64_t>(gridDim.y) * blockDim.x; }
 __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A kernel that is launched with launch_early() begins with these two: its blocks are placed while the kernels ahead in
-// the stream still run (CUDA's programmatic dependent launch, on Hopper and newer). Two rules: a block reads what a
-// kernel writes, and writes, only after it has waited; and of each launch at least one block waits, so that a kernel
-// never ends before those ahead of it, and the next one need wait for this one alone. Pointers are not __restrict__:
-// the compiler could begin their loads before the wait. What copies write may be read before it: a copy is never
-// overtaken.
+// A kernel that is launched with launch_early() begins with let_next_begin() and wait_for_previous(). Its blocks are
+// placed while earlier kernels in the stream still run (CUDA's programmatic dependent launch, on Hopper and newer).
 //
-// Lets the blocks of the next kernel be placed, where that one is launched early, as soon as all blocks of this one
-// are.
+// Two rules hold. First, a block writes, and reads what a kernel writes, only after it has waited. Second, at least one
+// block of each launch waits, so that a kernel never ends before the kernels ahead of it and the next kernel need only
+// wait for this one. Pointers are not __restrict__, because the compiler could then move their loads before the wait.
+// Memory that copies (not kernels) write may be read before the wait, because a copy is never overtaken.
+//
+// let_next_begin() lets the blocks of the next kernel, where that is launched early, be placed as soon as all blocks of
+// this kernel have been.
 __device__ inline void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Until the kernels ahead have ended and what they wrote is visible.
+// Waits until the kernels ahead have ended and their writes are visible.
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Whether the current device can launch early, and runs code of this build that waits.
+// Whether the current device supports early launches and runs code of this build that waits.
 bool can_launch_early();
 
-// Launch errors are kept by the runtime; the CudaOp that called finds them there.
+// Launches a kernel. The runtime keeps launch errors, and the CudaOp that called finds them there.
 template <class... Parameters, class... Arguments>
 void launch_with(void (*kernel)(Parameters...), const LaunchShape& shape, std::size_t shared_bytes, bool early,
                  cudaStream_t stream, const Arguments&... arguments) {

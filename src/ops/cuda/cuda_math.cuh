@@ -1,4 +1,5 @@
-// What CUDA kernels share: storage types and their conversions, 16-byte accesses, sums over warps and blocks.
+// The basics that CUDA kernels share: storage types and their conversions, 16-byte accesses, and sums over warps and
+// blocks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +22,7 @@ __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float to_float(__half x) { return __half2float(x); }
 
-// Rounded to nearest even.
+// Rounds to nearest even.
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -37,7 +38,7 @@ __device__ inline __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
-// The value as it would be after storing: intermediate results are rounded where the native form stores them.
+// Rounds x to T and back, as if it had been stored. Kernels use it where the native form stores an intermediate result.
 template <class T>
 __device__ inline float rounded(float x) {
   return to_float(from_float<T>(x));
@@ -57,7 +58,7 @@ template <class T, int N>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-// Of what another block of the same launch has written.
+// Loads a pack that another block of the same launch may have written, past the L1 cache.
 template <class T, int N>
 __device__ inline Pack<T, N> load_pack_from_l2(const T* from) {
   using Word = std::conditional_t<sizeof(T) * N == 16, uint4, std::conditional_t<sizeof(T) * N == 8, uint2, unsigned>>;
@@ -70,13 +71,13 @@ __device__ inline void store_pack(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }
 
-// The sum over a group of `width` neighbouring lanes (a power of two), in every one of them.
+// Returns the sum over a group of `width` neighbouring lanes (a power of two) in each of them.
 __device__ inline float warp_sum(float x, int width = kWarp) {
   for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step, kWarp);
   return x;
 }
 
-// The sum over a block of whole warps, in every thread. `scratch` is shared memory for 32 floats; two calls with
+// Returns the sum over a block of whole warps in every thread. `scratch` is shared memory for 32 floats. Two calls with
 // the same scratch need a barrier between them.
 __device__ inline float block_sum(float x, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -90,7 +91,7 @@ __device__ inline float block_sum(float x, float* scratch) {
 }
 
 // Calls f.operator()<T>() with the device type of a floating-point dtype; kUnimplemented for any other dtype.
-// `what` begins the message.
+// `what` begins the error message.
 template <class F>
 auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
   switch (dtype) {

@@ -16,7 +16,7 @@ __device__ inline float sum_of_squares(const Pack<T, N>& values) {
   return sum;
 }
 
-// T(x + residual)
+// Returns T(x + residual).
 template <class T, int N>
 __device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
   Pack<T, N> sum;
@@ -25,18 +25,18 @@ __device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residu
   return sum;
 }
 
-// The sum over the threads of a row, in each of them: a power of two of neighbouring lanes up to a warp, or else a
-// block of whole warps, which has no other row. blockDim.x is their number; `scratch` is shared memory for 32 floats.
+// Returns the sum over the blockDim.x threads of a row in each of them. The threads are a power of two of neighbouring
+// lanes, up to a warp, or a block of whole warps with a single row. `scratch` is shared memory for 32 floats.
 __device__ inline float row_sum(float x, float* scratch) {
   return blockDim.x <= kWarp ? warp_sum(x, static_cast<int>(blockDim.x)) : block_sum(x, scratch);
 }
 
-// 1/√(mean + eps) of n values.
+// Returns 1/√(mean + eps), where `squares` is the sum of n squares.
 __device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
 }
 
-// T(values · scale) · w, values · scale · w, or values · scale · (1 + w)
+// Returns T(values · scale) · w, values · scale · w or values · scale · (1 + w), depending on `form`.
 template <class T, int N>
 __device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, NormForm form) {
   Pack<T, N> out;

@@ -1,7 +1,8 @@
-// The rotation of position embeddings, shared by rotary and the operators that contain it.
+// The rotation of rotary position embeddings, shared by rotary and the operators that contain it.
 //
-// A head of `dim` elements whose first 2·half are rotated is cut into slots of two packs of N: a pair (i, i + half) to
-// rotate, or two neighbouring packs that stay as they are, so that both packs of a pair are in one thread's registers.
+// A head has `dim` elements, and the first 2·half are rotated. It is cut into slots of two packs of N elements: either
+// a pair (i, i + half) that is rotated, or two neighbouring packs that stay as they are. So one thread's registers hold
+// both packs of a pair.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -9,17 +10,17 @@
 namespace tessera::cuda {
 
 struct HeadShape {
-  int dim;   // elements of a head
-  int half;  // pairs of it; 2 · half <= dim
+  int dim;   // elements in a head
+  int half;  // pairs in a head; 2 · half <= dim
 };
 
-// Whether packs of n elements divide a head and its rotated half, and are aligned in them.
+// Whether packs of n elements divide a head and its rotated half.
 constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
 
 struct HeadSlot {
   int first;     // element of the first pack
-  int second;    // element of the second pack; -1: there is none
-  bool rotated;  // by the angles of [first, first + N)
+  int second;    // element of the second pack; -1: there is no second pack
+  bool rotated;  // the packs are rotated by the angles of [first, first + N)
 };
 
 template <int N>
@@ -36,7 +37,7 @@ __device__ inline HeadSlot slot_at(const HeadShape& shape, int slot) {
   return {first, first + N < shape.dim ? first + N : -1, false};
 }
 
-// (a, b) becomes (a·cos - b·sin, b·cos + a·sin), rounded to T. Multiply-adds are fused explicitly, not by the
+// Rotates: (a, b) becomes (a·cos - b·sin, b·cos + a·sin), rounded to T. Multiply-adds are fused explicitly, not by the
 // compiler's choice, so that all kernels give the same bits.
 template <class T>
 __device__ inline void rotate(T& a, T& b, float cosine, float sine) {
@@ -46,14 +47,14 @@ __device__ inline void rotate(T& a, T& b, float cosine, float sine) {
   b = from_float<T>(fmaf(y, cosine, x * sine));
 }
 
-// Cosines and sines for the pairs of two packs.
+// The cosines and sines for the pairs of two packs.
 template <int N>
 struct Angles {
   float cosine[N];
   float sine[N];
 };
 
-// From a row of the table: cosines [half], sines [half]. `first` is a multiple of N.
+// Loads angles from a row of the table: cosines [half], then sines [half]. `first` is a multiple of N.
 template <int N>
 __device__ inline Angles<N> load_angles(const float* row, int half, int first) {
   constexpr int kFloats = N < kPackSize<float> ? N : kPackSize<float>;

@@ -1,4 +1,4 @@
-// Copies of rows by number, for the CUDA kernels of embedding and gather_rows, and the word that a copy moves.
+// Copies rows by row number, for the CUDA kernels of embedding and gather_rows, and selects the word size of a copy.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@ namespace tessera::cuda {
 // `name` is a string literal.
 std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy);
 
-// Calls f.operator()<Word>() with the widest type whose size (16, 4, 2 or 1) divides `bytes`.
+// Calls f.operator()<Word>() with the widest type that divides `bytes` evenly (16, 4, 2 or 1 bytes).
 template <class F>
 auto dispatch_word(std::int64_t bytes, F&& f) {
   if (bytes % 16 == 0) return f.template operator()<uint4>();

@@ -2,8 +2,9 @@
 //
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
-// The arguments are cuda_arguments() words of eight bytes. On compute capability 9.0 and newer it may be launched early
-// (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but weights.
+// `Arguments` holds the eight-byte words of CudaRowLaunch::arguments. On compute capability 9.0 and newer it may be
+// launched early (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but
+// weights.
 #pragma once
 
 #include <cstdint>

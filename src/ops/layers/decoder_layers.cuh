@@ -1,16 +1,17 @@
 // All layers of a small model's decode step in one launch, for few requests.
 //
-// A layer of such a model is read in less time than its kernels take to begin, one after another. Here 128 blocks, one
-// to a multiprocessor, stay for all layers. Which weights and keys a block reads is known from the start: one warp asks
-// for them in order, and its ring in shared memory (weight_ring.cuh) is nearly a layer ahead of the products. Values go
-// from block to block as tagged words (tagged_words.cuh), six times a layer:
+// Reading a layer of such a model takes less time than launching its kernels one after another. Here 128 blocks, one on
+// each multiprocessor, stay for all layers. The weights and keys that a block reads are known from the start. One warp
+// loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer ahead of the products. Blocks
+// exchange values as tagged words (tagged_words.cuh), six times a layer:
 //
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ their sums ─▶ o + stream ─▶ gate and up ─▶ down + stream
 //
-// Block b has rows b · n / 128 … of each matrix of n rows, so that the residual stream's columns 8b … 8b + 7 are its
-// own and stay in registers. A KV head has 16 blocks, which share the keys of all requests evenly, in tiles of 64. A
-// norm ahead of a product multiplies x by its weight, and the product by 1/rms (layer_products.cuh). Values are rounded
-// where the operators' own kernels round them, but for that.
+// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on, so that it owns the residual stream's
+// columns 8b … 8b + 7 and keeps them in registers. Each KV head has 16 blocks, which share the keys of all requests
+// evenly, in tiles of 64. A norm ahead of a product multiplies x by the norm's weight before the product, and the
+// product by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the operators' own kernels
+// round them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kMostLayers = 32;
-inline constexpr std::uint32_t kTagsOfStep = 64;  // more than layers
+inline constexpr std::uint32_t kTagsOfStep = 64;  // greater than the number of layers
 
 struct LayerWeights {
   const __nv_bfloat16* attention_norm;  // [hidden]
@@ -31,11 +32,11 @@ struct LayerWeights {
   const __nv_bfloat16* k_norm;          // [head_dim]
   const __nv_bfloat16* o;               // [hidden, heads · head_dim]
   const __nv_bfloat16* mlp_norm;        // [hidden]
-  const __nv_bfloat16* gate_up;         // [2 · inner, hidden]: gates, then ups
+  const __nv_bfloat16* gate_up;         // [2 · inner, hidden]: gate rows, then up rows
   const __nv_bfloat16* down;            // [hidden, inner]
   __nv_bfloat16* keys;                  // [slots, kv_heads, head_dim]
-  __nv_bfloat16* values;                // as keys
-  CUtensorMap key_pages;                // boxes of a page and a KV head
+  __nv_bfloat16* values;                // like `keys`
+  CUtensorMap key_pages;                // boxes of one page and one KV head
   CUtensorMap value_pages;
 };
 
@@ -43,16 +44,16 @@ struct Layers {
   LayerWeights layers[kMostLayers];
   const __nv_bfloat16* x;           // [rows, hidden]
   const __nv_bfloat16* final_norm;  // [hidden]
-  __nv_bfloat16* normed;            // [rows, hidden]: of the last layer's stream
-  __nv_bfloat16* sum;               // [rows, hidden]: that stream
+  __nv_bfloat16* normed;            // [rows, hidden]: the final norm of `sum`
+  __nv_bfloat16* sum;               // [rows, hidden]: the last layer's residual stream
   Requests requests;
-  TaggedWord* words;    // Words::kTotal, twice; tags of no step at first
-  std::uint32_t* step;  // [1], 0 at first: launches so far
+  TaggedWord* words;    // Words::kTotal words, twice; initially with tags of no step
+  std::uint32_t* step;  // [1]: number of launches so far, initially 0
   int num_layers;
   float eps;
 };
 
-// A layer's sizes, for 128 blocks.
+// The sizes of a layer, and their division among 128 blocks.
 template <int kHiddenSize, int kHeadCount, int kKvHeadCount, int kInnerSize>
 struct LayerShape {
   static constexpr int kHidden = kHiddenSize, kHeads = kHeadCount, kKvHeads = kKvHeadCount, kInner = kInnerSize;
@@ -62,11 +63,11 @@ struct LayerShape {
   static_assert(kQkv % (8 * kBlocks) == 0 && kInner % (8 * kBlocks) == 0, "blocks have whole groups of eight rows");
   static_assert(kAttention % kPartColumns == 0 && kInner % kPartColumns == 0, "rows are whole parts");
   static_assert(kHeads == kGroup * kKvHeads && kKvHeads * kShares == kBlocks, "attention's blocks");
-  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // of eight rows, of a block
+  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // groups of eight rows in a block
   static constexpr int kGateGroups = kInner / 8 / kBlocks;
 };
 
-// Where the values of a layer lie among its words; those of two bfloat16 values but for `part` and `lse`, of a float.
+// The offsets of a layer's values among its words. A word holds two bfloat16 values, or one float in `part` and `lse`.
 template <class S, int kRows>
 struct Words {
   static constexpr int kStream = 0;                                 // [rows, hidden]
@@ -79,27 +80,27 @@ struct Words {
   static constexpr int kTotal = kLse + kRows * kBlocks * kGroup;
 };
 
-inline constexpr int kSlots = 11;  // of the ring
-// Shared memory behind the ring.
+inline constexpr int kSlots = 11;  // slots in the ring
+// The shared memory behind the ring.
 template <int kRows>
 struct LayerShared {
-  unsigned char norms[2][2][kPartColumns * 2];  // of even and odd layers: before qkv, before gate and up
+  unsigned char norms[2][2][kPartColumns * 2];  // for even and odd layers: the norms before qkv and before gate and up
   unsigned char head_norms[2][2][kHeadDim * 2];
   union {
     ProductSums<kRows> products;
     AttentionSums attention;
-  } sums[2];  // take turns
+  } sums[2];  // used in turns
   SharedBarrier full[kSlots], empty[kSlots];
 };
 template <int kRows>
 inline constexpr std::size_t kSharedBytes = kSlots* kSlotBytes + sizeof(LayerShared<kRows>);
 
-// The warp that asks for what the others multiply, in their order.
+// Fills the ring. One warp runs it and loads the weights and keys in the order in which the other warps multiply them.
 template <class S, int kRows>
 __device__ inline void fill_ring(const Layers& p, const Share<kRows>& share, WeightRing<kSlots>& ring,
                                  LayerShared<kRows>& shared) {
   const int block = static_cast<int>(blockIdx.x);
-  let_copies_see_stores();  // of the forwards before
+  let_copies_see_stores();  // stores of earlier forwards
   for (int l = 0; l < p.num_layers; ++l) {
     const LayerWeights& w = p.layers[l];
     prefetch_map(w.key_pages);
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
   wait_for_previous();
   const std::uint32_t first_tag = *p.step * kTagsOfStep + 1;
   const auto words_of = [&](int layer) { return p.words + layer % 2 * W::kTotal; };
-  // Two neighbouring columns of the block's eight, in the first threads.
+  // Each of the first threads owns two neighbouring columns of the block's eight.
   const int my_row = thread / 4;
   const int my_pair = thread % 4;
   const int my_column = block * 8 + my_pair * 2;
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
     using T = __nv_bfloat16;
     stream = make_float2(rounded<T>(stream.x + rounded<T>(y.x)), rounded<T>(stream.y + rounded<T>(y.y)));
   };
-  int turn = 0;  // of the sums
+  int turn = 0;  // which of the two `sums` is used next
 
   for (int l = 0; l < p.num_layers; ++l) {
     const std::uint32_t tag = first_tag + static_cast<std::uint32_t>(l);
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
     {
       ProductSums<kRows>& sums = shared.sums[turn].products;
       Operand<1> x(words + W::kStream, rows, tag);
-      ring.wait();  // the norm's weight comes with the first group
+      ring.wait();  // the norm's weight arrives with the first group
       x.normalise(shared.norms[l % 2][0], sums);
       x.template multiply<S::kQkvGroups>(ring, sums);
       sync_multiplying();
@@ -255,7 +256,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
         pack_values(rounded<T>(stream.x * scale) * w.x, rounded<T>(stream.y * scale) * w.y);
     *reinterpret_cast<std::uint32_t*>(p.sum + at) = pack_values(stream.x, stream.y);
   }
-  // What this block has read depends on all others, which have therefore read the step.
+  // The step may advance: this block has read values that depend on all other blocks, so all blocks have read the step.
   if (block == 0 && thread == 0) *p.step += 1;
 #endif
 }

@@ -1,4 +1,5 @@
-// What kernels of operators with a state for each sequence read of their plan (state_plan.h), in device memory.
+// Device functions for operators with a state for each sequence. They read the operator's plan (state_plan.h) in device
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@ struct StateRequest {
   int first_row;
   int num_rows;
   int slot;
-  bool anew;  // from zeros
+  bool anew;  // the state starts from zeros
 };
 
-// The number of requests all of whose rows are among the first `rows` of the forward, as count_requests() has it. Read
-// by whole blocks: the loop ends at once but for a defect of the runner.
+// The number of requests that have all their rows among the first `rows` rows of the forward, as in count_requests(). A
+// whole block calls it. The loop ends at once unless the runner has a defect.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;
   while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;
@@ -30,7 +31,7 @@ __device__ inline StateRequest state_request(const StateMetadata& metadata, int 
   return {first, rows, slot, slot == 0 || metadata.lengths.kv_lens[request] == rows};
 }
 
-// The request that the row belongs to. Precondition: row < query_starts[num_requests].
+// Returns the request that the row belongs to. Precondition: row < query_starts[num_requests].
 __device__ inline int request_of_row(const StateMetadata& metadata, int num_requests, int row) {
   int low = 0;
   int high = num_requests;  // the request is in [low, high)

@@ -1,4 +1,4 @@
-// What both CUDA forms of the gated delta net share: the operands, and how blocks find their work.
+// The part that both CUDA forms of the gated delta net share: the operands, and the assignment of work to blocks.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -24,14 +24,14 @@ struct DeltaNet {
   int heads;
   int key_dim;
   int value_dim;
-  int slices;            // of value_dim, each of kSliceColumns or fewer
-  int least_chunk_rows;  // requests of as many rows or more are for the chunked form; INT_MAX: none
+  int slices;            // slices of value_dim, each of at most kSliceColumns columns
+  int least_chunk_rows;  // requests with at least this number of rows take the chunked form; INT_MAX: no request does
   StateMetadata metadata;
-  // The chunked form takes the forward's chunks, request after request, in windows, each of which has two launches.
+  // The chunked form processes the forward's chunks in windows, request after request. Each window has two launches.
   int first_chunk;          // of the window
-  int window_chunks;        // at most
+  int window_chunks;        // the most chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
-  float* decays;            // likewise: exp(G_n), written for the first block of each chunk
+  float* decays;            // like `operands`: exp(G_n), written for the first block of each chunk
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ const T* query(std::int64_t row, int head) const {
@@ -43,15 +43,16 @@ struct DeltaNet {
   }
 };
 
-inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values of fewer dimensions with zeros
-inline constexpr int kSliceColumns = 32;  // of a head's values that a block takes: a warp's lanes
+inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values to this many dimensions with zeros
+inline constexpr int kSliceColumns = 32;  // the columns of a head's values that a block takes: one for each lane of a
+                                          // warp
 
-// A block's part: neighbouring columns of one value head of one request.
+// The work of a block: neighbouring columns of one value head of one request.
 struct Work {
-  int index;  // of the request
+  int index;  // index of the request
   StateRequest request;
   int head;
-  int column;  // the first one
+  int column;  // first column
 };
 
 template <class T>

@@ -1,10 +1,11 @@
-// The second kernel of the chunked form of the gated delta net: walks a request's chunks of a window with the state
-// (delta_net_operands.cuh has what the first one leaves). Between two windows the state stands in the request's slot.
+// The second kernel of the chunked form of the gated delta net. It goes through a request's chunks of a window and
+// updates the state, using the operands that the first kernel made (delta_net_operands.cuh). Between two windows the
+// state is in the request's slot.
 //
-// A block of four warps has one value head and kSliceColumns of its columns, whose part of the state stays in registers
-// in float32: warp w has 32 of the key's dimensions, and in each chunk the rows 16w … 16w + 15. The products' left
-// operands are read by one lane each, which copies them ahead of time to a place of its own in shared memory; the warps
-// meet to exchange the state and u alone, twice a chunk.
+// A block of four warps has kSliceColumns columns of one value head. Their part of the state stays in registers in
+// float32: warp w has 32 of the key's dimensions, and the rows 16w … 16w + 15 of each chunk. One lane reads each
+// fragment of the products' left operands, and copies it ahead of time to its own place in shared memory. The warps
+// only meet to exchange the state and u, twice a chunk.
 //
 //   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · q_i·k_j) · u
 //   S ← exp(G_n) · S + Σ_j (exp(G_n - G_j) · k_j) ⊗ u_j
@@ -16,7 +17,7 @@ namespace tessera::delta_net {
 
 inline constexpr int kSliceTiles = kSliceColumns / 16;
 
-// A lane's fragments of a chunk, by their numbers.
+// The numbers of a lane's fragments in a chunk.
 inline constexpr int kCorrections = 0;
 inline constexpr int kQueries = kCorrections + kDimTiles;
 inline constexpr int kProducts = kQueries + kDimTiles;
@@ -24,20 +25,20 @@ inline constexpr int kKeys = kProducts + kBlocks;  // [2, kBlocks]
 inline constexpr int kValues = kKeys + 2 * kBlocks;
 inline constexpr int kFragments = kValues + kSliceTiles;
 
-// kStages: chunks whose operands are in shared memory or on the way there. With one of them a block needs half as much,
-// and the copies of a chunk overlap with the work of other blocks alone.
+// kStages is the number of chunks with operands in shared memory or on the way there. With one stage a block needs half
+// the memory, but then the copies of a chunk overlap only with the work of other blocks.
 template <class T, int kStages>
 struct ChunkMemory {
   Fragment stages[kStages][kFragments][kChunkThreads];
-  // Rows are 16 bytes longer than their content, so that eight rows at one column lie in different banks.
-  T state[kChunkDim][kSliceColumns + 8];  // at the chunk's begin
+  // Rows are padded by 16 bytes, so that eight rows at one column lie in different banks.
+  T state[kChunkDim][kSliceColumns + 8];  // at the chunk's start
   T changes[kChunk][kSliceColumns + 8];   // u
 };
 
 template <class T, int kStages>
 class Chunks {
  public:
-  // `before`: chunks of the forward ahead of the request's.
+  // `before` is the number of chunks in the forward ahead of the request's chunks.
   __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
       : p_(p),
         work_(work),
@@ -86,11 +87,11 @@ class Chunks {
   __device__ int count_blocks(int chunk) const {
     return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
   }
-  // The lane's fragment of a chunk; zeros where there is none.
+  // Copies one of the lane's fragments of a chunk; writes zeros where `real` is false.
   __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
     cuda::copy_async(&m_.stages[chunk % kStages][fragment][threadIdx.x], &from[lane_], real);
   }
-  // Those that multiply_state() takes.
+  // Starts the copies of the fragments that multiply_state() reads.
   __device__ void fetch_for_state(int chunk) {
     if (chunk < chunks_) {
       const bool real = warp_ < count_blocks(chunk);
@@ -105,7 +106,7 @@ class Chunks {
     }
     cuda::commit_copies();
   }
-  // Those that multiply_changes() takes.
+  // Starts the copies of the fragments that multiply_changes() reads.
   __device__ void fetch_for_changes(int chunk) {
     if (chunk < chunks_) {
       const int blocks = count_blocks(chunk);
@@ -125,7 +126,8 @@ class Chunks {
     cuda::commit_copies();
   }
 
-  // Calls f(two neighbouring columns' values, key's dimension, first of the columns) for the lane's part of the state.
+  // Calls f(first value, second value, key dimension, first column) for each pair of neighbouring columns in the lane's
+  // part of the state.
   template <class F>
   __device__ void for_state(F&& f) {
 #pragma unroll
@@ -161,7 +163,8 @@ class Chunks {
     });
   }
 
-  // u of the warp's rows, for all warps, and their products of queries with the state.
+  // Computes u for the warp's rows and shares it with all warps, and computes the products of the warp's queries with
+  // the state.
   __device__ void multiply_state(const Fragment (&own)[kFragments][kChunkThreads]) {
     float changes[kSliceColumns / 8][4];
 #pragma unroll
@@ -201,7 +204,7 @@ class Chunks {
             cuda::pack_two<T>(changes[n][i], changes[n][i + 1]);
   }
 
-  // What u adds to the warp's rows of the output and to its part of the state.
+  // Adds the contribution of u to the warp's rows of the output and to its part of the state.
   __device__ void multiply_changes(const Fragment (&own)[kFragments][kChunkThreads], float decay) {
     for_state([&](float& first, float& second, int, int) {
       first *= decay;
@@ -251,18 +254,18 @@ class Chunks {
   const DeltaNet<T>& p_;
   const Work& work_;
   ChunkMemory<T, kStages>& m_;
-  const int skipped_;      // chunks of the request in the windows before
-  const int chunks_;       // in this one
-  const int first_block_;  // in the workspace
+  const int skipped_;      // chunks of the request in earlier windows
+  const int chunks_;       // chunks of the request in this window
+  const int first_block_;  // index in the workspace
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
-  const int row_ = lane_ / 4;  // of a tile of sums: this one and row_ + 8
+  const int row_ = lane_ / 4;  // row in a tile of sums; the lane has this row and row_ + 8
   const int column_ = lane_ % 4 * 2;
   float state_[2][kSliceColumns / 8][4];  // the warp's dimensions 16m …, columns 8n …
-  float out_[kSliceColumns / 8][4];       // of the warp's rows
+  float out_[kSliceColumns / 8][4];       // output sums of the warp's rows
 };
 
-// A block takes every gridDim.x-th part. Requests of fewer rows are the recurrent kernel's.
+// A block processes every gridDim.x-th work item. The recurrent kernel processes the requests with fewer rows.
 template <class T, int kStages>
 __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

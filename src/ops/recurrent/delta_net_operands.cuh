@@ -1,7 +1,7 @@
-// What the chunked form of the gated delta net leaves in the workspace between its two kernels: of each chunk and value
-// head the operands of the products with the state, scaled and in the order in which lanes take them.
+// The workspace between the two kernels of the gated delta net's chunked form. It holds the operands of the products
+// with the state for each chunk and value head. They are scaled, and lie in the order in which lanes read them.
 //
-// With G_i the sum of g up to row i of the chunk and u = U - W · S (gated_delta_net.h has the formulas of u):
+// G_i is the sum of g up to row i of the chunk, and u = U - W · S (gated_delta_net.h has the formulas of u):
 //
 //   W = (I + A)⁻¹ · (beta_i · exp(G_i) · k_i)      U = (I + A)⁻¹ · (beta_i · v_i)
 //   A_ij = beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, else 0
@@ -18,12 +18,12 @@ namespace tessera::delta_net {
 inline constexpr int kChunkThreads = 128;
 inline constexpr int kChunkWarps = kChunkThreads / kWarp;
 inline constexpr int kChunk = static_cast<int>(kDeltaChunk);
-inline constexpr int kBlockRows = 16;  // of a tensor core's operand
+inline constexpr int kBlockRows = 16;  // rows of a tensor core's operand
 inline constexpr int kBlocks = kChunk / kBlockRows;
 inline constexpr int kDimTiles = kChunkDim / kBlockRows;
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// Four pairs of 16-bit elements: what a lane has of a 16 x 16 tile.
+// A lane's part of a 16 x 16 tile: four pairs of 16-bit elements.
 using Fragment = uint4;
 __device__ inline void spread(const Fragment& from, std::uint32_t (&to)[4]) {
   to[0] = from.x;
@@ -32,19 +32,20 @@ __device__ inline void spread(const Fragment& from, std::uint32_t (&to)[4]) {
   to[3] = from.w;
 }
 
-// Of 16 rows and one value head. Each tile [kWarp] lies as a warp takes it: as the left operand of a product, or
-// `values` as sums, whose pairs 0 and 1 are of the tile's first 8 columns.
+// The operands of 16 rows and one value head. Each tile [kWarp] has the layout in which a warp reads it: the layout of
+// a product's left operand, or for `values` the layout of sums, where pairs 0 and 1 belong to the tile's first 8
+// columns.
 struct BlockOperands {
-  Fragment corrections[kDimTiles][kWarp];  // -W: tiles [rows, keys' dimensions]
-  Fragment queries[kDimTiles][kWarp];      // exp(G_i) · q_i: tiles [rows, keys' dimensions]
-  Fragment products[kBlocks][kWarp];  // exp(G_i - G_j) · (q_i·k_j): tiles [rows i, rows j], up to the block's own
-  Fragment keys[kDimTiles][kWarp];    // exp(G_n - G_j) · k_j, transposed: tiles [keys' dimensions, rows]
-  Fragment values[kDimTiles][kWarp];  // U: tiles [rows, values' dimensions]
+  Fragment corrections[kDimTiles][kWarp];  // -W: tiles [rows, key dimensions]
+  Fragment queries[kDimTiles][kWarp];      // exp(G_i) · q_i: tiles [rows, key dimensions]
+  Fragment products[kBlocks][kWarp];  // exp(G_i - G_j) · (q_i·k_j): tiles [rows i, rows j], up to the block's own rows
+  Fragment keys[kDimTiles][kWarp];    // exp(G_n - G_j) · k_j, transposed: tiles [key dimensions, rows]
+  Fragment values[kDimTiles][kWarp];  // U: tiles [rows, value dimensions]
 };
 
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
-// Chunks of the requests before this one that take the chunked form. For whole warps.
+// Returns the number of chunks of earlier requests that take the chunked form. Whole warps call it.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;
@@ -55,14 +56,14 @@ __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   return __reduce_add_sync(0xffffffffu, chunks);
 }
 
-// A chunk of a request.
+// The place of one chunk of a request.
 struct ChunkPlace {
-  int first_row;  // of the forward
+  int first_row;  // row of the forward
   int count;      // rows, at most kChunk
-  int block;      // number of its first block of 16 rows, in the workspace
+  int block;      // index of its first block of 16 rows in the workspace
 };
 
-// The chunk `in_window` of the window; false where there are fewer. For whole warps.
+// Finds the chunk with number `in_window` in the window; false where the window has fewer chunks. Whole warps call it.
 template <class T>
 __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
   if (in_window >= p.window_chunks) return false;
@@ -71,7 +72,7 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_win
   for (int begin = 0; begin < requests; begin += kWarp) {
     int rows = begin + lane < requests ? state_request(p.metadata, begin + lane).num_rows : 0;
     if (rows < p.least_chunk_rows) rows = 0;
-    int end = count_parts(rows, kChunk);  // chunks up to and with the lane's request
+    int end = count_parts(rows, kChunk);  // chunks up to and including the lane's request
 #pragma unroll
     for (int step = 1; step < kWarp; step *= 2) {
       const int before = __shfl_up_sync(0xffffffffu, end, step);

@@ -1,5 +1,5 @@
-// A row of logits as a distribution over tokens in the order of the draw, as token_order.h has it, for a block of
-// threads: keys, integer weights, and sums of both over bins. Integers add up to the same in any order.
+// A row of logits as a distribution over tokens, in the order of the draw (token_order.h), for a block of threads. It
+// has keys, integer weights, and sums of both over bins. Integer sums are the same in any order of addition.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace tessera::cuda {
 
-// Keys ascend in the order of the draw: descending logit, equal logits by id. All numbers come before kNoToken.
+// Keys ascend in the order of the draw: by descending logit, and by id for equal logits. All numbers come before
+// kNoToken.
 inline constexpr std::uint64_t kNoToken = ~std::uint64_t{0};
-inline constexpr int kIdBits = 32;  // the low ones
+inline constexpr int kIdBits = 32;  // the low bits hold the id
 
 __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   const std::uint32_t bits = logit == 0.0f ? 0u : __float_as_uint(logit);  // -0 becomes 0
@@ -19,23 +20,23 @@ __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
 }
 
-// The key of a token that may be the most probable one: kNoToken for NaN, which may not.
+// Returns the key of a token that may be the most probable one. A NaN logit cannot be, and gives kNoToken.
 __device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
   return isnan(logit) ? kNoToken : token_key(logit, id);
 }
 
-// The logit of a key; NaN for kNoToken.
+// Returns the logit of a key; NaN for kNoToken.
 __device__ inline float key_logit(std::uint64_t key) {
   const std::uint32_t descending = static_cast<std::uint32_t>(key >> kIdBits);
   return __uint_as_float((descending & 0x80000000u) != 0 ? descending : ~descending & 0x7fffffffu);
 }
 
-// What the logits of a row are measured by.
+// The scale of a row's logits.
 struct RowScale {
-  float greatest;     // of the row; finite
+  float greatest;     // greatest logit of the row; finite
   float temperature;  // above 0
 
-  // The token's distance to the most probable one in nats: 0 or less; NaN for NaN.
+  // Returns the token's distance to the most probable token in nats: 0 or less; NaN for NaN.
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
@@ -43,8 +44,8 @@ inline constexpr int kBinsPerNat = 16;
 inline constexpr int kNatBins = 480;
 static_assert(kNatBins == static_cast<int>(kReach) * kBinsPerNat);
 
-// ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential takes the steps of fast_exp in cpu_math.h, products and
-// sums fused, so that weights agree with those of a CPU that fuses them too.
+// Returns ⌊2^42 · e^nats⌉ for nats in (-kReach, 0]. The exponential takes the steps of fast_exp in cpu_math.h, with
+// fused multiply-adds, so that weights agree with those of a CPU that fuses them too.
 __device__ inline std::uint64_t token_weight(float nats) {
   const float magic = 12582912.0f;  // 1.5 · 2^23: leaves round(nats / ln 2) in the low bits of the sum
   const float shifted = __fmaf_rn(nats, 1.44269504088896341f, magic);
@@ -63,22 +64,22 @@ __device__ inline std::uint64_t token_weight(float nats) {
   return __float2ull_rn(p * __int_as_float((exponent + kWeightBits + 127) << 23));
 }
 
-// Some of the calling thread's logits, loaded together.
+// A few of the calling thread's logits, loaded together.
 template <int N, int kPacks>
 struct TokenBatch {
   static constexpr int kSize = kPacks * N;
-  static_assert(kSize <= 32);  // bits of a mask
+  static_assert(kSize <= 32);  // a mask has one bit for each
 
-  Pack<float, N> packs[kPacks];  // past the last logit: NaN
+  Pack<float, N> packs[kPacks];  // NaN past the last logit
   std::int64_t first;            // id of packs[0].at[0]
-  std::int64_t step;             // ids from one pack to the next
+  std::int64_t step;             // distance between the ids of one pack and the next
 
   __device__ float logit(int i) const { return packs[i / N].at[i % N]; }
   __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
 };
 
-// Calls f(batch) for the logits [begin, end) of a row, distributed over the block's threads. `begin` and `end` are
-// multiples of N.
+// Calls f(batch) for the logits [begin, end) of a row, which are distributed over the block's threads. `begin` and
+// `end` are multiples of N.
 template <int N, int kPacks, class F>
 __device__ void for_each_batch(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
   TokenBatch<N, kPacks> batch;
@@ -106,15 +107,16 @@ struct Tally {
 __device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
 __device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
 
-// Tallies in shared memory. Its atomic additions take 32 bits, so a weight is two words and a carry.
+// Counts, weights and ids of bins in shared memory. Atomic additions in shared memory take 32 bits, so a weight is kept
+// as two words with a carry.
 template <int kBins>
 struct Histogram {
   unsigned count[kBins];
   unsigned low[kBins];
   unsigned high[kBins];
-  int token[kBins];  // the greatest id
+  int token[kBins];  // greatest id
 
-  // The block's threads each clear their bins; a barrier must follow.
+  // Each thread of the block clears its bins. A barrier must follow.
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kBins; b += static_cast<int>(blockDim.x)) {
       count[b] = low[b] = high[b] = 0;
@@ -133,13 +135,13 @@ struct Histogram {
   __device__ Tally at(int bin) const { return {count[bin], std::uint64_t{high[bin]} << 32 | low[bin]}; }
 };
 
-// A row's tokens within reach by nats below the greatest logit, in device memory.
+// The row's tokens by nats below the greatest logit, up to kReach, in bins in device memory.
 struct RowBins {
   unsigned long long weight[kNatBins];
   unsigned count[kNatBins];
-  unsigned first[kNatBins];  // the least upper half of a key
-  unsigned last[kNatBins];   // the greatest one
-  int token[kNatBins];       // the greatest id
+  unsigned first[kNatBins];  // least upper half of a key
+  unsigned last[kNatBins];   // greatest upper half of a key
+  int token[kNatBins];       // greatest id
 
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kNatBins; b += static_cast<int>(blockDim.x)) {

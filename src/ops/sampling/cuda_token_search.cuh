@@ -1,6 +1,6 @@
-// Finds the first tokens of a row whose number, or weight, reaches a given amount. The row's RowBins are filled. The
-// search finds a bin of 1/16 nat first, then digits of the keys in it, each in one pass over the row, until one token
-// is left.
+// Finds the shortest prefix of a row's token order with a given number of tokens or a given weight. The row's RowBins
+// are filled before. The search first finds a bin of 1/16 nat, and then finds the digits of the key one by one. Each
+// digit takes one pass over the row, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -9,11 +9,11 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kSearchThreads = 1024;  // of a block; and digits of a pass
+inline constexpr int kSearchThreads = 1024;  // threads in a block, and digits in a pass
 inline constexpr int kDigitBits = 10;
 static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
 
-inline constexpr unsigned kMostRowBlocks = 8;  // of a portable cluster
+inline constexpr unsigned kMostRowBlocks = 8;  // the most blocks in a portable cluster
 
 // The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -21,7 +21,7 @@ struct RowBlocks {
   __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
   __device__ static unsigned rank() { return cooperative_groups::this_cluster().block_rank(); }
   __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
-  // The variable of block `rank` that corresponds to `mine`, both in shared memory.
+  // Returns the variable of block `rank` that corresponds to `mine`. Both are in shared memory.
   template <class T>
   __device__ static T* shared_of(T* mine, unsigned rank) {
     return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
@@ -44,15 +44,15 @@ __device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) 
   return measure == Measure::kCount ? tally.count : tally.weight;
 }
 
-// One of a block's bins; each thread has one.
+// One bin of a block. Each thread has one.
 struct Bin {
   Tally tally;
-  int token;  // the greatest id
+  int token;  // greatest id
 };
 
 struct FoundBin {
   int index;
-  Tally before;  // of all bins before it
+  Tally before;  // sum of all bins before it
   Bin bin;
 };
 
@@ -63,7 +63,7 @@ struct SearchScratch {
   std::uint64_t weight;
 };
 
-// The sum over this lane and all lanes before it.
+// Returns the sum over this lane and all lanes before it.
 __device__ inline Tally warp_prefix(Tally sum) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int step = 1; step < kWarp; step *= 2) {
@@ -74,7 +74,7 @@ __device__ inline Tally warp_prefix(Tally sum) {
 }
 
 struct BlockPrefix {
-  Tally up_to;  // the sum over this thread and all threads before it
+  Tally up_to;  // sum over this thread and all threads before it
   Tally total;
 };
 
@@ -93,8 +93,8 @@ __device__ inline BlockPrefix block_prefix(const Tally& mine, SearchScratch& scr
   return {warp > 0 ? before + in_warp : in_warp, total};
 }
 
-// The bin in which the sum of all tallies reaches `need`, in every thread.
-// Precondition: 1 <= need, and all bins together reach it.
+// Returns, in every thread, the bin in which the running sum of tallies reaches `need`. Precondition: 1 <= need, and
+// the sum of all bins is at least `need`.
 __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   const Tally up_to = block_prefix(mine.tally, scratch).up_to;
   const Tally before = up_to - mine.tally;
@@ -104,11 +104,11 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// The thread's digit, summed over the blocks that share the row. Their histograms must be complete. Most digits are
-// empty, and shared memory of other blocks is far away.
+// Returns the thread's digit, summed over the blocks that share the row. Their histograms must be complete. Empty
+// digits of other blocks are skipped, because most digits are empty and shared memory of other blocks is slow to read.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
-  unsigned filled = 0;  // a bit for each block
+  unsigned filled = 0;  // one bit for each block
 #pragma unroll
   for (unsigned rank = 0; rank < kMostRowBlocks; ++rank)
     if (rank < RowBlocks::count() && RowBlocks::shared_of(&scratch.digits, rank)->count[digit] != 0)
@@ -129,17 +129,17 @@ struct SearchRow {
   std::int64_t vocab;
   RowScale scale;
   const RowBins& bins;
-  Bin bin;  // the calling thread's of them
+  Bin bin;  // the calling thread's bin of the row
 };
 
-// Keys that may still be the answer, cut into digits of 2^shift keys each.
+// A range of keys that may contain the answer, cut into digits of 2^shift keys each.
 struct KeyRange {
   std::uint64_t first;
   std::uint64_t last;
   int shift;
 };
 
-// [first, last] in as many digits as there are threads, or fewer.
+// Cuts [first, last] into at most one digit for each thread.
 __device__ inline KeyRange cut(std::uint64_t first, std::uint64_t last) {
   const int bits = 64 - __clzll(static_cast<long long>(last - first));
   return {first, last, bits > kDigitBits ? bits - kDigitBits : 0};
@@ -154,9 +154,9 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// Calls f(logit, id, key) for the tokens of this block's part of the row that are in the range: one pass over it.
-// Usually there are few, so f stands in the code once: a kernel that does not fit the instruction cache spends most of
-// its time waiting for instructions.
+// Calls f(logit, id, key) for the tokens in the range among this block's part of the row, in one pass. Few tokens are
+// usually in the range, and the code contains f only once: a kernel that does not fit the instruction cache spends most
+// of its time waiting for instructions.
 template <int N, class F>
 __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;
@@ -167,7 +167,7 @@ __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F
   const std::int64_t begin = RowBlocks::rank() * share;
   const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
   for_each_batch<N, 4>(row.logits, begin, end, [&](const Batch& batch) {
-    unsigned near = 0;  // a bit for each logit
+    unsigned near = 0;  // one bit for each logit
 #pragma unroll
     for (int i = 0; i < Batch::kSize; ++i) near |= batch.logit(i) <= most && batch.logit(i) >= least ? 1u << i : 0u;
 #pragma unroll 1
@@ -190,13 +190,13 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
   });
 }
 
-// The first tokens of the order.
+// A prefix of the token order.
 struct FirstTokens {
   std::uint64_t weight;
-  int last;  // id of the last one of them
+  int last;  // id of its last token
 };
 
-// The fewest first tokens whose measure is at least `need`.
+// Returns the shortest prefix with a measure of at least `need`.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};
@@ -211,11 +211,11 @@ __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure 
     count_digits<N>(row, range, scratch.digits);
     RowBlocks::sync();
     mine = merged_digit(scratch);
-    RowBlocks::sync();  // all have read this block's digits
+    RowBlocks::sync();  // all blocks have read this block's digits
   }
 }
 
-// The weight of all tokens with at least `nats` nats. Precondition: -kReach < nats <= 0.
+// Returns the weight of all tokens with at least `nats` nats. Precondition: -kReach < nats <= 0.
 template <int N>
 __device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScratch& scratch) {
   const int edge = static_cast<int>(-nats * kBinsPerNat);
@@ -232,7 +232,7 @@ __device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScr
   RowBlocks::sync();
   std::uint64_t weight = 0;
   for (unsigned rank = 0; rank < RowBlocks::count(); ++rank) weight += *RowBlocks::shared_of(&scratch.weight, rank);
-  RowBlocks::sync();  // all have read this block's weight
+  RowBlocks::sync();  // all blocks have read this block's weight
   return weight;
 }
 
