@@ -3,7 +3,7 @@
 //
 // Deterministic forwards run extend's kernel for decode too, so that a token's keys are always added up in one order.
 //
-// Grids of recorded launches depend on the bucket alone; blocks that a forward does not need find a 0 in `valid`.
+// Grids of recorded launches depend on the bucket alone. Blocks that a forward does not need read a 0 in `valid`.
 #pragma once
 
 #include <flashinfer/attention/mask.cuh>
@@ -20,8 +20,8 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// What FlashInfer's kernel reads, under its names. Lengths come from attention's metadata; `paged_kv` has the whole
-// page table, a row of it for each request.
+// The parameters of FlashInfer's kernel, with the names that it expects. Lengths come from attention's metadata.
+// `paged_kv` has the whole page table, with one row for each request.
 template <class T>
 struct Fa2Params {
   using DTypeQ = T;
@@ -40,7 +40,7 @@ struct Fa2Params {
   std::uint32_t num_qo_heads;
   std::int32_t q_stride_n;
   std::int32_t q_stride_h;
-  std::int32_t window_left;  // -1: none
+  std::int32_t window_left;  // -1: no window
   std::int32_t* request_indices;
   std::int32_t* qo_tile_indices;
   std::int32_t* kv_tile_indices;
@@ -49,17 +49,18 @@ struct Fa2Params {
   std::int32_t* kv_chunk_size_ptr;
   bool partition_kv;
   const std::int32_t* kv_lens;
-  const float* sinks;  // [num_qo_heads]; null: none
+  const float* sinks;  // [num_qo_heads]; null: no sinks
   std::int32_t num_rows;
 
-  // A request beyond the bucket is a defect of the runner: none of its rows is computed.
+  // Returns 0 for a request beyond the bucket, so that none of its rows is computed. Such a request is a defect of the
+  // runner.
   __host__ __device__ std::uint32_t get_qo_len(std::uint32_t b) const {
     return q_indptr[b + 1] <= num_rows ? static_cast<std::uint32_t>(q_indptr[b + 1] - q_indptr[b]) : 0;
   }
   __host__ __device__ std::uint32_t get_kv_len(std::uint32_t b) const { return static_cast<std::uint32_t>(kv_lens[b]); }
 };
 
-// FlashInfer takes pointers to mutable; it writes o and lse alone.
+// FlashInfer takes pointers to mutable data, but only writes o and lse.
 template <class T>
 T* writable(const T* p) {
   return const_cast<T*>(p);
@@ -97,11 +98,12 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-// A sink is a key whose value is zero. It joins a row's greatest score m and sum d, both of powers of two, after the
-// row's last key; what was summed before is scaled to the new m. That is exact: with m' = max(m, s),
+// Adds sinks to a variant. A sink acts as a key with a zero value. It joins a row's running max m and sum d, both in
+// powers of two, after the row's last key, and earlier sums are scaled to the new max. This is exact: with m' = max(m,
+// s),
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
-// Where keys are cut into chunks the first one has the sink, in its log-sum-exp too, and merging needs to know nothing
-// of it.
+// Where keys are cut into chunks, only the first chunk has the sink, and its LSE includes it. So the merge needs no
+// special case.
 template <class Base>
 struct WithSinks : Base {
   template <class Params>
@@ -124,14 +126,14 @@ struct WithSinks : Base {
   })
 };
 
-// Without a window, window_left -1 masks nothing.
+// The variant without a softcap. Without a window, window_left is -1 and masks nothing.
 using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
                                       /*alibi=*/false>;
 
-// With a soft cap: cap · tanh(scale · q·k / cap). FlashInfer's own takes the hardware's tanh, whose relative error of
-// 2^-11 moves a score of 40 by 0.02; this one is off by some 1e-7 of the cap.
+// The variant with a softcap: cap · tanh(scale · q·k / cap). FlashInfer's own variant uses the hardware's tanh, with a
+// relative error of 2^-11, which changes a score of 40 by 0.02. The error of this variant is about 1e-7 of the cap.
 struct Fa2Capped : Fa2Plain {
-  float to_argument;  // of e^x: 2 · scale / cap
+  float to_argument;  // factor of the argument of e^x: 2 · scale / cap
 
   template <class Params>
   __device__ __host__ Fa2Capped(const Params& params, std::uint32_t request, std::uint8_t* shared)
@@ -144,9 +146,10 @@ struct Fa2Capped : Fa2Plain {
   })
 };
 
-// For deterministic forwards, which come here only without a window. A tile goes on to the last key that any of its
-// rows sees; there nothing may change for the other rows. FlashInfer scales their sums by 2^(m · scale - m · scale),
-// which is 1 only where a fused multiply-add rounds nothing: so the scale is 1, and scores are scaled separately.
+// The variant for deterministic forwards, which only use it without a window. A tile continues to the last key that any
+// of its rows sees; beyond a row's own last key nothing may change for that row. FlashInfer scales sums by 2^(m · scale
+// - m · scale), which is exactly 1 only where the fused multiply-add rounds nothing. So the kernel's scale is 1, and
+// scores are scaled separately.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
@@ -169,8 +172,8 @@ struct Fa2Exact : fi::AttentionVariantBase {
 template <int kTileRows, int kHeadDim, class T, class Variant>
 struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
-  // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once: what 99 KiB hold, two blocks of extend where they
-  // fit.
+  // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once. This is as much as 99 KiB hold, or as two blocks of
+  // extend hold where they fit.
   static constexpr std::uint32_t kMmaKeys = kTileRows == 16   ? 256 / kHeadDim
                                             : kHeadDim == 64  ? 8
                                             : kHeadDim == 128 ? 4
@@ -185,8 +188,8 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // FlashInfer's kernel waits for those ahead in blocks that have work, after it has read the plan's lists, which are
-  // copied. Precondition of `early`: one block has work, or what is computed is not used (a kernel that is warmed up).
+  // FlashInfer's kernel reads the plan's lists, which are copied, and then waits for the kernels ahead, in blocks that
+  // have work. Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
@@ -206,7 +209,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   });
 }
 
-// Joins the chunks of rows. A decode step's row r is request r.
+// Makes the launch that joins the chunks of rows. In a decode step, row r is request r.
 inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
   return {.values = plan.partial_values,
           .lse = plan.partial_lse,
@@ -221,7 +224,7 @@ inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& p
           .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
-// Of decode's kernel. Split: the output goes to the plan's partial values.
+// Makes the parameters of decode's kernel. With `split` its output goes to the plan's partial values.
 template <class T, int kHeadDim>
 Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
                                  bool split) {
@@ -250,7 +253,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
   return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
 }
 
-// The requests of a single row among those of an extend step, which are as decodes are, but their rows lie anywhere.
+// Binds the single-row requests of an extend step. They work as in decode, but their rows lie anywhere in the forward.
 template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_single_rows_of(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Variant>;

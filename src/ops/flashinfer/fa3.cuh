@@ -1,6 +1,7 @@
-// FlashInfer's FlashAttention-3 for Hopper over our page table: a persistent block on every multiprocessor takes the
-// works that the planner gave it. The grid is the number of multiprocessors, TMA's descriptor of the queries covers the
-// bucket's rows, and all lengths are read from device memory: a recorded launch serves any forward of the bucket.
+// FlashInfer's FlashAttention-3 for Hopper over our page table: a persistent block on every multiprocessor processes
+// the works that the planner assigned to it. The grid is the number of multiprocessors, TMA's descriptor of the queries
+// covers the bucket's rows, and all lengths are read from device memory, so a recorded launch serves any forward of the
+// bucket.
 #pragma once
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
@@ -16,7 +17,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Replaces FlashInfer's schedulers: a work is 8 bytes, and lengths come from attention's metadata.
+// Replaces FlashInfer's schedulers. A work is 8 bytes, and lengths come from attention's metadata.
 struct TileScheduler {
   struct Params {
     const std::int32_t* starts;  // [gridDim.x + 1]
@@ -34,12 +35,14 @@ struct TileScheduler {
 
     CUTLASS_DEVICE bool is_valid(const Params&) const { return at < end; }
 
-    // Query tile, query head, KV head, first row, first entry of the page table, query length, KV length, request.
+    // Returns the query tile, query head, KV head, first row, first entry of the page table, query length, KV length
+    // and request.
     CUTLASS_DEVICE auto get_block_coord(const Params& p) const {
       const TileWork work = p.works[at];
       const int begin = p.query_starts[work.request];
       const int query_end = p.query_starts[work.request + 1];
-      // A request beyond the bucket is a defect of the runner: none of its tiles is computed.
+      // A request beyond the bucket is a defect of the runner. Its query length becomes 0, so that none of its tiles is
+      // computed.
       const int query_len = query_end <= p.num_rows ? query_end - begin : 0;
       const int head = work.head;
       return cute::tuple{static_cast<int>(work.tile), head,      p.group.divide(head),    begin,
@@ -63,7 +66,7 @@ struct Fa3Scale {
   float sm_scale;
 };
 
-// Keys of a tile, as FlashInfer tuned them.
+// Keys in a tile, as tuned by FlashInfer.
 constexpr int fa3_tile_keys(int head_dim) { return head_dim == 256 ? 32 : 96; }
 
 template <class T, int kHeadDim>

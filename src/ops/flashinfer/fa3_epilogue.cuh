@@ -1,10 +1,12 @@
-// How FA3 writes its results, in place of FlashInfer's store, which has two races.
+// Stores FA3's results. It replaces FlashInfer's store, which has two races.
 //
-// Its barrier between writing rows to shared memory and copying them out counts the threads once, and every thread both
-// arrives and waits there: it opens after half of the warps, and rows may be copied that a late warp has not written.
-// Natively the warps come together just before and none is late; under compute-sanitizer some are, and results differ.
-// Where warp groups take no turns (head size 256), the next work's values may overwrite rows that a late warp still has
-// to copy.
+// First, all threads write rows to shared memory and then meet at a barrier before rows are copied out. That barrier
+// expects each thread once, but every thread both arrives and waits there. So it opens after half of the warps, and
+// rows may be copied that a late warp has not written yet. In normal runs the warps come together just before and no
+// warp is late. Under compute-sanitizer some are late, and results differ.
+//
+// Second, where warp groups take no turns (head size 256), the next work's values may overwrite rows that a late warp
+// still has to copy.
 #pragma once
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
@@ -13,7 +15,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Writes no log-sum-exp: nothing asks for it.
+// Does not write the LSE, because nothing reads it.
 template <class Traits>
 struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
   using Base = fi::CollectiveEpilogue<Traits>;
@@ -31,13 +33,14 @@ struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
     const auto thread_copy = copy.get_thread_slice(thread);
     auto values = fi::convert_type<typename Base::DTypeO>(o);
 
-    wait_for_all();  // nobody reads V, whose memory this is
+    wait_for_all();  // no warp reads V any more; the rows reuse its memory
     cute::copy(copy, thread_copy.retile_S(values), thread_copy.partition_D(rows));
     wait_for_all();  // all rows are written
     fi::write_tiled<Base::NUM_COPY_THREADS>(p.O_ptr, typename Base::TiledCopyO{}, p.layout_O,
                                             cute::select<0, 1>(typename Base::TileShape_PDV{}), rows, thread, tile,
                                             head, first_row, query_len);
-    // The last warp soon says that V may be loaded. Where warp groups take turns, it has waited for the others by then.
+    // Afterwards the last warp signals that V may be loaded again. Where warp groups take turns, it has already waited
+    // for the others by then.
     if constexpr (Base::HEAD_DIM_VO > 128) wait_for_all();
   }
 };

@@ -1,9 +1,9 @@
-// What the blocks of latent attention on CUDA do: a tile of rows of one request, a row being one query head of one
-// token, against ranges of the cache's rows, each of which is read once for all rows of the tile.
+// The device code of latent attention on CUDA. A block processes a tile of rows of one request, where a row is one
+// query head of one token, against ranges of the cache's rows. It reads each cache row once for all rows of the tile.
 //
-// Tensor cores take the published sizes, a latent of 512 beside 64 rotated values, in bfloat16 and float16. Eight warps
-// share a tile of 16 · kRowGroups rows: those of a group have the same 16 rows, and share out the keys while scores are
-// computed and the columns of the latent while values are added.
+// Tensor cores handle the published sizes, a latent of 512 beside 64 rotated values, in bfloat16 and float16. Eight
+// warps share a tile of 16 · kRowGroups rows. The warps of a group have the same 16 rows. They divide the keys among
+// them to compute scores, and the columns of the latent to add values.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -24,13 +24,13 @@ using own_attention::Rows;
 inline constexpr int kLatent = 512;
 inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
-inline constexpr int kKeys = 64;  // of a tile
+inline constexpr int kKeys = 64;  // keys in a tile
 inline constexpr int kWarps = 8;
-inline constexpr int kMostSplits = 64;  // ranges of a row's keys
-inline constexpr int kPack = 8;         // elements of 16 bytes
+inline constexpr int kMostSplits = 64;  // the most ranges of a row's keys
+inline constexpr int kPack = 8;         // elements in 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 
-// Where the sums of a row go: to the output, or with several ranges of keys to the range's part.
+// The place where a row's sums go: the output, or with several ranges of keys the part of this range.
 struct Target {
   std::int64_t at;  // row of out or of partial_values, in heads
   bool partial;
@@ -42,7 +42,7 @@ __device__ inline Target target_of(const Problem& p, const Rows& rows, int row, 
   return {(partial ? token * p.splits + split : token) * p.heads + head, partial};
 }
 
-// The keys [begin, end) of a block: those that any of its rows sees, cut into p.splits ranges of whole tiles.
+// The keys [begin, end) of a block. The keys that any of its rows sees are cut into p.splits ranges of whole tiles.
 struct Keys {
   int begin;
   int end;
@@ -53,7 +53,7 @@ __device__ inline Keys keys_of(const Problem& p, const Rows& rows, int split, in
   return {min(split * range, seen), min((split + 1) * range, seen)};
 }
 
-// Rows of the cache, or as long ones of queries.
+// Rows of the cache, or queries of the same length.
 template <class T, int kRows>
 using Tile = cuda::PermutedRows<T, kRows, kPacks>;
 
@@ -61,7 +61,7 @@ template <class T, int kRowGroups, int kStages>
 struct Shared {
   static constexpr int kRows = 16 * kRowGroups;
   static constexpr int kGroupWarps = kWarps / kRowGroups;
-  static constexpr int kWeightStride = kKeys + kPack;  // neighbouring rows start in other banks
+  static constexpr int kWeightStride = kKeys + kPack;  // neighbouring rows start in different banks
 
   Tile<T, kRows> q;
   Tile<T, kKeys> keys[kStages];
@@ -82,8 +82,8 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, Tile<T, 
   }
 }
 
-// Of the rows of the cache from `first` on those at positions in [begin, end), and zeros from `last` on, so that a
-// weight of zero meets no NaN.
+// Loads the rows of the cache from `first` on that are at positions in [begin, end). Rows from `last` on become zeros,
+// so that a zero weight never meets a NaN.
 template <class T>
 __device__ inline void load_keys(const Problem& p, const int* pages, int first, int begin, int end, int last,
                                  Tile<T, kKeys>& tile) {
@@ -103,23 +103,23 @@ __device__ inline void load_keys(const Problem& p, const int* pages, int first, 
   }
 }
 
-// One warp's part of a tile: 16 rows; the maxima and sums are of rows lane / 4 and lane / 4 + 8.
+// One warp's part of a tile: 16 rows. The running max and the sums belong to rows lane / 4 and lane / 4 + 8.
 template <int kRowGroups>
 struct Sums {
   static constexpr int kGroupWarps = kWarps / kRowGroups;
-  static constexpr int kWarpKeys = kKeys / kGroupWarps;       // of which the warp computes scores
-  static constexpr int kWarpColumns = kLatent / kGroupWarps;  // of which it adds values
+  static constexpr int kWarpKeys = kKeys / kGroupWarps;       // keys for which the warp computes scores
+  static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns of which the warp adds values
   float out[kWarpColumns / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};  // over the warp's keys
 };
 
-// q·k of the warp's rows and keys.
+// Computes q·k for the warp's rows and keys.
 template <class T, int kRowGroups, int kStages>
 __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int stage, int first_row, int first_key,
                                      float (&score)[Sums<kRowGroups>::kWarpKeys / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  // Sums of every other step, so that a product need not wait for the one before it.
+  // Sums of every second step, so that a product need not wait for the one before it.
   float second[Sums<kRowGroups>::kWarpKeys / 8][4] = {};
 #pragma unroll 3
   for (int d = 0; d < kWidth / 32; ++d) {
@@ -161,7 +161,7 @@ __device__ inline void add_values(Shared<T, kRowGroups, kStages>& shared, int st
   }
 }
 
-// Grid [slots of tiles, 1, splits]. Requests in the direct form are left out.
+// Grid [slots of tiles, 1, splits]. Requests in the direct form are skipped.
 template <class T, int kRowGroups, int kStages>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, const LatentForms forms) {
   using S = Shared<T, kRowGroups, kStages>;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
-  // Lengths and page tables are copied. So the rows of earlier forwards may be read before the wait.
+  // Copies write lengths and page tables, not kernels. So rows of earlier forwards may be read before the wait.
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
     return cuda::wait_for_previous();
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   const Keys keys = keys_of(p, rows, split, kKeys);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
-  const int group = thread / kWarp / S::kGroupWarps;     // of rows
-  const int in_group = thread / kWarp % S::kGroupWarps;  // the warp in it
+  const int group = thread / kWarp / S::kGroupWarps;     // group of rows
+  const int in_group = thread / kWarp % S::kGroupWarps;  // the warp's index in its group
   const int quad = lane / 4;
   const int first_row = group * 16;
   if (keys.begin == keys.end) {
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
       const int row = first_row + quad + 8 * r;
       float now = sums.greatest[r];
       for (int w = 0; w < S::kGroupWarps; ++w) now = fmaxf(now, shared.greatest[w][row]);
-      // Until a row has seen a key, there is nothing to scale.
+      // A row that has not seen a key yet has nothing to scale.
       const float shrink = now == -INFINITY ? 1.0f : exp2f(sums.greatest[r] - now);
       sums.greatest[r] = now;
       sums.sum[r] *= shrink;
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
     float total = 0;
     for (int w = 0; w < S::kGroupWarps; ++w) total += shared.sums[w][row];
     const Target target = target_of(p, rows, row, split);
-    // A row may see no key of this range; its weights are all zero then.
+    // A row may see no key of this range. Then all its weights are zero.
     const float inverse = total > 0 ? 1.0f / total : 0.0f;
     if (target.partial && in_group == 0 && lane % 4 == 0)
       p.partial_lse[target.at] = total > 0 ? log2f(total) + sums.greatest[r] : -INFINITY;

@@ -1,6 +1,7 @@
-// The two kernels of latent attention's direct form, for the sizes that are published (DeepSeek-V2 and V3): a latent of
-// 512 beside 64 rotated values, keys and values of 128 for each head. Both multiply on tensor cores from tiles in
-// shared memory, whose copies run some steps ahead; attention by warpgroups, which sm_90a alone has.
+// The two kernels of latent attention's direct form, for the published sizes (DeepSeek-V2 and V3): a latent of 512
+// beside 64 rotated values, and keys and values of 128 for each head. Both multiply on tensor cores from tiles in
+// shared memory, with copies running some steps ahead. The attention kernel uses warpgroup instructions, which only
+// sm_90a has.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -20,13 +21,13 @@ using own_attention::ceil_div;
 inline constexpr int kLatent = 512;
 inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
-inline constexpr int kDim = 128;  // of a head's key without what is rotated, and of its value
-inline constexpr int kPack = 8;   // elements of 16 bytes
+inline constexpr int kDim = 128;  // elements in the unrotated part of a head's key, and in its value
+inline constexpr int kPack = 8;   // elements in 16 bytes
 inline constexpr int kThreads = 256;
 
 struct Problem {
-  own_attention::Problem attention;  // group = 1; q is below
-  const void* q;                     // X[rows, q_stride], of which heads have kDim + kRotated each
+  own_attention::Problem attention;  // group = 1; q is the member below
+  const void* q;                     // X[rows, q_stride]; each head has kDim + kRotated values
   std::int64_t q_stride;
   const float* table;  // [rows, kRotated]
   bool interleaved;
@@ -37,7 +38,7 @@ struct Problem {
   LatentForms forms;
 };
 
-// The row of the cache of a request's position.
+// Returns the cache row of a position of a request.
 template <class T>
 __device__ inline const T* cache_row(const own_attention::Problem& p, int request, int position) {
   const int page = p.page_table[static_cast<std::int64_t>(request) * p.max_pages + position / p.page_size];
@@ -45,7 +46,7 @@ __device__ inline const T* cache_row(const own_attention::Problem& p, int reques
          (static_cast<std::int64_t>(page) * p.page_size + position % p.page_size) * kWidth;
 }
 
-inline constexpr int kStep = 64;  // of the latent
+inline constexpr int kStep = 64;  // columns of the latent in a step
 inline constexpr int kStepPacks = kStep / kPack;
 
 inline constexpr int kMakeStages = 3;
@@ -59,9 +60,9 @@ union MakeMemory {
   PermutedRows<T, latent::kKeyRows, kDim / kPack> out;
 };
 
-// Keys or values of one head, the latter transposed, for parts of 128 rows. Grid [heads · 2, parts that run side by
-// side]: blocks take every gridDim.y-th part. Each of the eight warps has 64 rows and 32 columns of the result. Rows
-// past a request's last key hold the last one's, so that all are numbers.
+// Makes keys or transposed values of one head, for parts of 128 rows. Grid [heads · 2, parts that run side by side]; a
+// block processes every gridDim.y-th part. Each of the eight warps has 64 rows and 32 columns of the result. Rows past
+// a request's last key repeat the last key's row, so that all values are numbers.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   const bool values = blockIdx.x % 2 == 1;
   const T* weights =
       static_cast<const T*>(values ? p.values : p.keys) + static_cast<std::int64_t>(head) * kDim * kLatent;
-  constexpr int kCopies = 128 * kStepPacks / kThreads;  // of a thread, of each of both tiles
+  constexpr int kCopies = 128 * kStepPacks / kThreads;  // copies of each thread for each of the two tiles
   const int pack = thread % kStepPacks;
 
   latent::KeyPart part;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
       }
       cuda::commit_copies();
     };
-    float sum[4][4][4] = {};  // tiles of 16 rows, of 8 columns
+    float sum[4][4][4] = {};  // [tile of 16 rows][tile of 8 columns]
     for (int step = 0; step < kMakeStages - 1; ++step) load(step);
     for (int step = 0; step < kLatent / kStep; ++step) {
       cuda::wait_for_copies<kMakeStages - 2>();
@@ -153,14 +154,14 @@ __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   }
 }
 
-inline constexpr int kRows = 128;  // of a block of attention: 64 for each of its two warpgroups
-inline constexpr int kKeys = 64;   // of a tile
+inline constexpr int kRows = 128;  // rows in a block of attention: 64 for each of its two warpgroups
+inline constexpr int kKeys = 64;   // keys in a tile
 inline constexpr int kStages = 3;
-inline constexpr int kColumns = 64;  // of a matrix in shared memory
+inline constexpr int kColumns = 64;  // columns of a matrix in shared memory
 inline constexpr int kColumnPacks = kColumns / kPack;
-inline constexpr int kParts = (kDim + kRotated) / kColumns;  // of a query and of a key
+inline constexpr int kParts = (kDim + kRotated) / kColumns;  // matrices of a query and of a key
 
-// Matrices as cuda::matrix_at() takes them: they begin at multiples of kMatrixBytes.
+// The layout that cuda::matrix_at() needs: matrices begin at multiples of kMatrixBytes.
 inline constexpr std::uint32_t kMatrixBytes = 1024;
 template <class T>
 struct AttendMemory {
@@ -185,7 +186,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Turns the last kRotated values of the rows.
+// Rotates the last kRotated values of the rows.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
                                     PermutedRows<T, kRows, kColumnPacks>& tile) {
@@ -201,8 +202,8 @@ __device__ inline void turn_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Keys [first, first + kKeys) of the request, of which those from `end` on hold any numbers. `place`: the request's
-// first row of keys.
+// Loads the keys [first, first + kKeys) of the request, and their values. Keys from `end` on hold arbitrary numbers.
+// `place` is the request's first row among the made keys.
 template <class T, class Stage>
 __device__ inline void load_keys(const Problem& p, int request, int place, int head, int first, int end, Stage& stage) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -235,10 +236,10 @@ __device__ inline void load_keys(const Problem& p, int request, int place, int h
   }
 }
 
-// What this thread has stored in shared memory, for products.
+// Makes this thread's stores to shared memory visible to warpgroup products.
 __device__ inline void let_products_see_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Grid [heads, slots of tiles of rows]; the last tiles see the most keys and begin first.
+// Grid [heads, slots of tiles of rows]. The last tiles see the most keys and begin first.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -254,9 +255,9 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
   if (place < 0) return;
   const int head = static_cast<int>(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int first_of_group = static_cast<int>(threadIdx.x) / cuda::kWarpgroup * 64;  // of the warpgroup's rows
-  const int first_row = static_cast<int>(threadIdx.x) / kWarp * 16;                  // of the warp's
-  const int end = rows.offset + rows.row_begin + rows.rows;                          // of the keys that any row sees
+  const int first_of_group = static_cast<int>(threadIdx.x) / cuda::kWarpgroup * 64;  // first row of the warpgroup
+  const int first_row = static_cast<int>(threadIdx.x) / kWarp * 16;  // first row of the warp within the warpgroup
+  const int end = rows.offset + rows.row_begin + rows.rows;          // end of the keys that any row sees
   const int tiles = ceil_div(end, kKeys);
   const auto load = [&](int tile) {
     if (tile < tiles) load_keys<T>(p, rows.request, place, head, tile * kKeys, end, memory.stages[tile % kStages]);
@@ -275,8 +276,9 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     q[part] = cuda::matrix_at(address(memory.q[part]) + static_cast<std::uint32_t>(first_of_group * kColumns * 2));
 
   const float scale_log2 = p.attention.scale * 1.44269504088896f;
-  const int first_position = rows.offset + rows.row_begin + first_row;  // of the warp's rows
-  const int position = first_position + lane / 4;                       // of the lane's: this one and position + 8
+  const int first_position = rows.offset + rows.row_begin + first_row;  // position of the warp's first row
+  const int position = first_position + lane / 4;  // position of the lane's first row; its second one is at position +
+                                                   // 8
   const int last_of_group = rows.offset + rows.row_begin + first_of_group + 63;
   float out[kDim / 2] = {};
   float greatest[2] = {-INFINITY, -INFINITY};
@@ -286,7 +288,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     let_products_see_stores();
     __syncthreads();
     load(tile + kStages - 1);
-    if (tile * kKeys > last_of_group) continue;  // none of the warpgroup's rows sees a key of it
+    if (tile * kKeys > last_of_group) continue;  // none of the warpgroup's rows sees a key of the tile
     auto& stage = memory.stages[tile % kStages];
     float score[kKeys / 2];
     cuda::begin_products();
@@ -312,7 +314,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
       for (int n = 0; n < kKeys / 8; ++n) now = fmaxf(now, fmaxf(score[4 * n + 2 * r], score[4 * n + 2 * r + 1]));
       now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
       now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
-      // Every row sees the first key, so that `now` is a number.
+      // Every row sees the first key, so `now` is always a number.
       const float shrink = exp2f((greatest[r] - now) * scale_log2);
       const float offset = now * scale_log2;
       greatest[r] = now;

@@ -1,4 +1,4 @@
-// latent_forms.h on the device. All functions are for whole warps.
+// The device functions of latent_forms.h. Whole warps call them.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -8,7 +8,7 @@ namespace tessera::latent {
 
 using cuda::kWarp;
 
-inline constexpr int kKeyRows = 128;  // keys and values of a request begin at multiples of as many rows
+inline constexpr int kKeyRows = 128;  // keys and values of a request begin at multiples of this number of rows
 
 __device__ inline int count_requests(const LatentForms& forms) {
   int n = min(*forms.num_requests, forms.max_requests);
@@ -16,14 +16,14 @@ __device__ inline int count_requests(const LatentForms& forms) {
   return n;
 }
 
-// Rows of keys that a request asks for; 0 where it has few new rows.
+// Returns the number of key rows that a request needs in the direct form; 0 where it has few new rows.
 __device__ inline int key_rows(const LatentForms& forms, int request) {
   const int rows = forms.query_starts[request + 1] - forms.query_starts[request];
   return rows < forms.least_rows ? 0 : (forms.kv_lens[request] + kKeyRows - 1) / kKeyRows * kKeyRows;
 }
 
-// Calls f(request, rows of keys of this and all requests before it, its own) in a lane for each of 32 requests at a
-// time, until it says true for one of these.
+// Calls f(request, end, own) in one lane for each of 32 requests at a time, until f returns true for one of them. `own`
+// is the request's number of key rows, and `end` is the sum over this and all earlier requests.
 template <class F>
 __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -44,7 +44,7 @@ __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   return false;
 }
 
-// The row at which a request's keys begin; -1 where it takes the absorbed form.
+// Returns the row at which a request's keys begin; -1 where it takes the absorbed form.
 __device__ inline int direct_place(const LatentForms& forms, int request) {
   if (forms.least_rows == INT_MAX) return -1;
   int before = 0;
@@ -54,7 +54,7 @@ __device__ inline int direct_place(const LatentForms& forms, int request) {
   return own > 0 && before + own <= forms.capacity ? before : -1;
 }
 
-// Whether a request in the absorbed form has any of the rows [first, first + rows) of the forward.
+// Whether any of the rows [first, first + rows) of the forward belongs to a request in the absorbed form.
 __device__ inline bool has_absorbed_rows(const LatentForms& forms, int first, int rows) {
   if (forms.least_rows == INT_MAX) return true;
   return any_of_requests(forms, [&](int request, int end, int own) {
@@ -63,12 +63,12 @@ __device__ inline bool has_absorbed_rows(const LatentForms& forms, int first, in
   });
 }
 
-// A part of the rows of keys: kKeyRows of them, of one request.
+// A part of the key rows: kKeyRows rows of one request.
 struct KeyPart {
   int request;
-  int first;  // position in the request
+  int first;  // position within the request
 };
-// false: there are fewer parts.
+// Finds the key part with this number; returns false where there are fewer parts.
 __device__ inline bool find_key_part(const LatentForms& forms, int number, KeyPart& part) {
   const int row = number * kKeyRows;
   KeyPart own_part{-1, 0};

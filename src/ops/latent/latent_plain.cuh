@@ -1,16 +1,18 @@
-// Latent attention on CUDA for sizes and types that tensor cores do not take, and the joining of ranges of keys.
+// Latent attention on CUDA for sizes and types that the tensor-core kernel does not support, and the joining of ranges
+// of keys.
 #pragma once
 
 #include "tessera/ops/latent/latent_attention.cuh"
 
 namespace tessera::latent {
 
-inline constexpr int kPlainKeys = 16;  // of a tile
+inline constexpr int kPlainKeys = 16;  // keys in a tile
 inline constexpr int kPlainColumns = 32;
 inline constexpr std::int64_t kGreatestWidth = kPlainColumns * kWarp;
 
-// The plain kernel: a warp has one query head of a token, a block eight of them, which share the tiles of keys in
-// shared memory, all in float32. Its lanes have the columns lane, lane + 32, …. Grid [rows, blocks of heads, splits].
+// The plain kernel. A warp has one query head of a token, and a block has eight of them, which share the tiles of keys
+// in shared memory. Everything is float32. A lane has the columns lane, lane + 32, …. Grid [rows, blocks of heads,
+// splits].
 template <class X>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, int latent) {
   extern __shared__ __align__(16) float shared_floats[];
@@ -22,7 +24,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int split = static_cast<int>(blockIdx.z);
-  // A tile of all heads of one token.
+  // Finds the token's request. The tile has all heads of one token.
   const int token = static_cast<int>(blockIdx.x);
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;
@@ -98,10 +100,10 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
 }
 
 inline constexpr int kJoinWarps = 4;
-inline constexpr int kJoinColumns = kWarp * 4;  // of a block: a float4 to a lane
+inline constexpr int kJoinColumns = kWarp * 4;  // columns of a block: one float4 for each lane
 
-// Joins the ranges of keys of a row. A range in which a row sees no key has no values, and is left out. Each warp has
-// every kJoinWarps-th range. Grid [heads, rows, parts of the columns].
+// Joins the ranges of keys of a row. A range without a key that the row sees has no values, and is skipped. Each warp
+// processes every kJoinWarps-th range. Grid [heads, rows, parts of the columns].
 template <class X>
 __global__ void __launch_bounds__(kJoinWarps* kWarp) join_ranges(const Problem p, int latent) {
   __shared__ float4 sums[kJoinWarps][kWarp];

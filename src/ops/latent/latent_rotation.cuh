@@ -1,17 +1,17 @@
-// The rotation of the last values of a head of latent attention, on CUDA (rotary.h has the formula).
+// Rotates the last values of a head of latent attention, on CUDA (rotary.h has the formula).
 #pragma once
 
 #include "tessera/ops/cuda/cuda_rotary.cuh"
 
 namespace tessera::cuda {
 
-// The value of type X, in the type of what it is stored in.
+// Converts a value of type X to the storage type To.
 template <class X, class To>
 __device__ inline void store_as(To* to, X value) {
   *to = from_float<To>(to_float(value));
 }
 
-// Pair i of `half`, from x to y. `angles`: a row of the table.
+// Rotates pair i of `half`, from x to y. `angles` is a row of the table.
 template <class X, class To>
 __device__ inline void turn(const X* x, const float* angles, To* y, int i, int half, bool interleaved) {
   const int first = interleaved ? 2 * i : i;

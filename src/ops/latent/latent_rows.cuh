@@ -1,5 +1,5 @@
-// Latent attention's last step for a few rows on CUDA: joins the ranges of keys of a row, and multiplies the latents
-// with the matrix of values, whose part a block asks for before what is ahead of it has ended.
+// The last step of latent attention for a few rows on CUDA. It joins the ranges of keys of a row and multiplies the
+// latents by the matrix of values. A block loads its part of the matrix before the kernels ahead have ended.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -11,8 +11,8 @@ inline constexpr int kValueWarps = 4;
 inline constexpr int kValuesOfWarp = 4;
 inline constexpr int kValuesOfBlock = kValueWarps * kValuesOfWarp;
 
-// Grid [parts of a head's values, heads, rows]. A warp has kValuesOfWarp rows of the matrix, whose lanes share out the
-// latent. `values` X[heads, value_dim, kLatent]; may_be_early: no kernel writes it.
+// Grid [parts of a head's values, heads, rows]. A warp has kValuesOfWarp rows of the matrix, and its lanes divide the
+// latent's columns. `values` is X[heads, value_dim, kLatent]. `may_be_early` means that no kernel writes `values`.
 template <class X>
 __global__ void __launch_bounds__(kValueWarps* kWarp)
     join_values(const Problem p, const X* values, int value_dim, bool may_be_early) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;
   if (n == 0 || token >= p.query_starts[n]) return;
   const auto part = [&](int split) { return (token * p.splits + split) * p.heads + head; };
-  // A row sees keys of the first ranges alone; the others have no values.
+  // A row only sees keys of the first ranges. The other ranges have no values.
   float lse[kSplitsOfLane];
   float greatest = -INFINITY;
   int seen = 0;
@@ -57,12 +57,12 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kSplitsOfLane; ++i) {
-    lse[i] = exp2f(lse[i] - greatest);  // the range's weight from here on
+    lse[i] = exp2f(lse[i] - greatest);  // lse[i] holds the range's weight from here on
     total += lse[i];
   }
   total = cuda::warp_sum(total);
   float4 sum = make_float4(0, 0, 0, 0);
-  constexpr int kTogether = 16;  // ranges whose values are in flight together
+  constexpr int kTogether = 16;  // number of ranges with values in flight together
 #pragma unroll
   for (int i = 0; i < kMostSplits; i += kTogether) {
     if (i >= seen) break;

@@ -1,8 +1,8 @@
-// The attention of a decoder layer in one launch (decoder_layers.cuh), with head norms, rotation and the store of the
-// newest key ahead of it. A block has a KV head and a share of the keys of all requests; its parts of a request's
-// result are joined by the head's blocks, each of which has some of the outputs.
+// The attention of a decoder layer in one launch (decoder_layers.cuh), preceded by head norms, rotation and the store
+// of the newest key. A block has one KV head and a share of the keys of all requests. The blocks of a KV head join the
+// partial results; each joins some of the outputs.
 //
-// A warp takes eight keys of a tile of 64. A lane has four of a head's values: of queries, keys and outputs.
+// A warp takes eight keys of a tile of 64. A lane has four values of a head in queries, keys and outputs.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kBlocks = 128;
-inline constexpr int kShares = 16;  // blocks of a KV head
-inline constexpr int kGroup = 2;    // query heads of a KV head
+inline constexpr int kShares = 16;  // blocks for each KV head
+inline constexpr int kGroup = 2;    // query heads for each KV head
 inline constexpr int kWarpKeys = kTileKeys / kWarps;
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// Of a request's keys.
+// A range of tiles of a request's keys.
 struct Tiles {
   int first;
   int last;  // exclusive
 };
 
-// A block's tiles: those of all requests, one request after another, are cut into 16 equal parts.
+// The tiles of one block. The tiles of all requests, one request after another, are cut into 16 equal parts.
 template <int kRows>
 class Share {
  public:
   int kv_head;
-  int index;  // of the block among its KV head's
+  int index;  // the block's index among the blocks of its KV head
 
   __device__ Share(const Requests& requests, int block) : kv_head(block / kShares), index(block % kShares) {
     starts_[0] = 0;
@@ -46,12 +46,12 @@ class Share {
     const Tiles all = range_of(request);
     return {max(first_, all.first) - all.first, min(last_, all.last) - all.first};
   }
-  // The blocks of the KV head that have tiles of the request.
+  // Returns the range of the KV head's blocks that have tiles of the request.
   __device__ Tiles blocks_of(int request) const {
     const Tiles all = range_of(request);
     return {all.first / size_, all.first == all.last ? all.first / size_ : (all.last - 1) / size_ + 1};
   }
-  // f(request, tile, whether it is the block's first), in order.
+  // Calls f(request, tile, whether it is the block's first tile), in order.
   template <class F>
   __device__ void for_each_tile(const Requests& requests, F&& f) const {
     for (int request = 0; request < requests.rows; ++request) {
@@ -65,18 +65,18 @@ class Share {
   __device__ Tiles range_of(int request) const {
     Tiles range{};
 #pragma unroll
-    for (int r = 0; r < kRows; ++r)  // so that the array stays in registers
+    for (int r = 0; r < kRows; ++r)  // a constant index keeps the array in registers
       if (r == request) range = {starts_[r], starts_[r + 1]};
     return range;
   }
 
-  int starts_[kRows + 1];  // of each request's tiles
+  int starts_[kRows + 1];  // first tile of each request
   int size_;
   int first_;
   int last_;
 };
 
-// The warps' parts of a block's part.
+// The sums of the warps of a block.
 struct AttentionSums {
   float outputs[kWarps][kGroup][kHeadDim];
   float greatest[kWarps][kGroup];
@@ -88,7 +88,7 @@ struct Rotation {
   float cosines[4];
   float sines[4];
   __device__ explicit Rotation(const float* table) {
-    const int pair = static_cast<int>(threadIdx.x) % kWarp * 4 % (kHeadDim / 2);  // the lane's first
+    const int pair = static_cast<int>(threadIdx.x) % kWarp * 4 % (kHeadDim / 2);  // the lane's first pair
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       cosines[i] = table[pair + i];
@@ -97,7 +97,7 @@ struct Rotation {
   }
 };
 
-// A head's norm and rotation. `weight` is in shared memory.
+// Applies a head's norm and rotation. `weight` is in shared memory.
 __device__ inline void normalise_and_rotate(float (&x)[4], const unsigned char* weight, const Rotation& r, float eps) {
   using T = __nv_bfloat16;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -116,10 +116,11 @@ __device__ inline void normalise_and_rotate(float (&x)[4], const unsigned char* 
 __device__ inline void store_four(__nv_bfloat16* to, const float (&x)[4]) {
   *reinterpret_cast<uint2*>(to) = make_uint2(pack_values(x[0], x[1]), pack_values(x[2], x[3]));
 }
-// A lane's values of a key of a tile, whose 16-byte chunks the copy engine has swizzled in every 128 bytes.
+// Reads a lane's values of a key from a tile. The copy engine has swizzled the tile's 16-byte chunks within every 128
+// bytes.
 __device__ inline void read_four(const unsigned char* tile, int key, float (&x)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = key * 2 + lane / 16;  // of 128 bytes
+  const int row = key * 2 + lane / 16;  // row of 128 bytes
   const int chunk = lane % 16 / 2 ^ row % 8;
   const uint2 words = *reinterpret_cast<const uint2*>(tile + row * 128 + chunk * 16 + lane % 2 * 8);
   const float2 low = unpack_values(words.x);
@@ -130,7 +131,7 @@ __device__ inline void read_four(const unsigned char* tile, int key, float (&x)[
   x[3] = high.y;
 }
 
-// Of 16 sums over the warp's lanes, that of `x[j]` to lanes 2j and 2j + 1.
+// Computes 16 sums over the warp's lanes. The sum of `x[j]` goes to lanes 2j and 2j + 1.
 __device__ inline float spread_sums(float (&x)[16]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const auto halve = [&]<int kHalf>() {
@@ -149,7 +150,7 @@ __device__ inline float spread_sums(float (&x)[16]) {
   return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
 }
 
-// Over eight neighbouring keys' lanes of a head.
+// Reduces x with f over the lanes of eight neighbouring keys of a head.
 template <class F>
 __device__ inline float over_keys(float x, F&& f) {
 #pragma unroll
@@ -157,8 +158,9 @@ __device__ inline float over_keys(float x, F&& f) {
   return x;
 }
 
-// This warp's keys of the request's tiles, from the ring, into `sums`. The newest key's warp stores it. `words`: of
-// qkv; `head_norms`: the weights of both, which come with the block's first tile.
+// Adds this warp's keys of the request's tiles, from the ring, to `sums`. The warp with the newest key stores that key.
+// `words` are the words of qkv. `head_norms` holds the weights of both head norms, which arrive with the block's first
+// tile.
 template <class S, int kSlots>
 __device__ inline void attend(const Requests& r, int request, Tiles tiles, int kv_head, const TaggedWord* words,
                               std::uint32_t tag, __nv_bfloat16* keys, __nv_bfloat16* values,
@@ -173,7 +175,8 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
   const int newest_tile = newest / kTileKeys;
   const bool has_newest =
       newest_tile >= tiles.first && newest_tile < tiles.last && newest % kTileKeys / kWarpKeys == warp;
-  // The group's queries, the newest key and its value; without those, queries in their place.
+  // The group's queries, the newest key and its value. Where the warp does not have the newest key, queries take their
+  // place.
   float heads[kGroup + 2][4];
   wait_for_fours<kGroup + 2>(
       {place(kv_head * kGroup), place(kv_head * kGroup + 1), place(has_newest ? S::kHeads + kv_head : kv_head * kGroup),
@@ -199,7 +202,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
   }
 
-  float greatest = -INFINITY;  // of head lane / 16, as `sum`; a lane's, which counts each key twice
+  float greatest = -INFINITY;  // `greatest` and `sum` belong to head lane / 16; a lane's sum counts each key twice
   float sum = 0;
   float out[kGroup][4] = {};
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
@@ -223,7 +226,8 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     float score = spread_sums(scores);
     if (first + lane / 2 % kWarpKeys > newest) score = -INFINITY;
     const float now = fmaxf(greatest, over_keys(score, [](float a, float b) { return fmaxf(a, b); }));
-    const float scale = now == -INFINITY ? 1.0f : exp2f(greatest - now);  // until there was a key, nothing to scale
+    const float scale = now == -INFINITY ? 1.0f : exp2f(greatest - now);  // before the first key there is nothing to
+                                                                          // scale
     const float weight = score == -INFINITY ? 0.0f : exp2f(score - now);
     greatest = now;
     sum = sum * scale + weight;
@@ -240,7 +244,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
       read_four(ring.stage(), warp * kWarpKeys + i, value);
       const int key = first + i;
 #pragma unroll
-      for (int j = 0; j < 4; ++j)  // past the newest zeros, because what is multiplied by 0 may be NaN
+      for (int j = 0; j < 4; ++j)  // keys past the newest get zero values, because 0 times NaN would be NaN
         value[j] = key == newest ? newest_value[j] : key > newest ? 0.0f : value[j];
 #pragma unroll
       for (int h = 0; h < kGroup; ++h) {
@@ -262,7 +266,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
   }
 }
 
-// The block's part of the request: of each output, and of each head log2 Σ exp. A thread has one output.
+// Stores the block's part of the request: each output, and log2 Σ exp of each head. A thread has one output.
 __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, TaggedWord* lse, std::uint32_t tag) {
   static_assert(kGroup * kHeadDim == kWarps * kWarp);
   const int head = static_cast<int>(threadIdx.x) / kHeadDim;
@@ -282,15 +286,16 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
   if (dim == 0) store_word(lse + head, __float_as_uint(most + log2f(total)), tag);
 }
 
-// Joins the parts of this block's sixteenth of a KV head's outputs, 16 lanes to an output: a part each.
+// Joins the parts of this block's sixteenth of a KV head's outputs. Each output has 16 lanes, and each lane reads one
+// part.
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {
-  constexpr int kOutputs = kGroup * kHeadDim;  // of a request
+  constexpr int kOutputs = kGroup * kHeadDim;  // outputs of a request
   const int thread = static_cast<int>(threadIdx.x);
   float value[kRows];
-  float weight[kRows];            // log2
-  const TaggedWord* from[kRows];  // null: none
+  float weight[kRows];            // log2 of the weight
+  const TaggedWord* from[kRows];  // null: the lane has no part
   const TaggedWord* lse_from[kRows] = {};
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
@@ -298,7 +303,8 @@ __device__ inline void join_parts(const Share<kRows>& share, int rows, const Tag
     weight[i] = -INFINITY;
     from[i] = nullptr;
     if (i >= rows) continue;
-    const int output = (share.index * rows + i) * kShares + thread / kShares;  // of all requests
+    // index among the outputs of all requests
+    const int output = (share.index * rows + i) * kShares + thread / kShares;
     const int request = output / kOutputs;
     const Tiles blocks = share.blocks_of(request);
     const int block = blocks.first + thread % kShares;

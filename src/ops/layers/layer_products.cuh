@@ -1,9 +1,9 @@
-// The products of a decoder layer in one launch (decoder_layers.cuh): of at most eight rows of x, which come as tagged
-// words, and groups of eight rows of w, which come from the ring.
+// The products of a decoder layer in one launch (decoder_layers.cuh). They multiply at most eight rows of x, which
+// arrive as tagged words, by groups of eight rows of w, which arrive through the ring.
 //
-// Each of eight warps multiplies an eighth of the columns: 32 of every 256, eight to a lane of a quad, so that an
-// instruction's operands are 16 bytes of both matrices. Which columns an operand names does not matter, as long as both
-// matrices have the same. The warps' sums are added up in shared memory.
+// Each of the eight warps multiplies an eighth of the columns: 32 of every 256 columns, eight for each lane of a quad.
+// So an instruction's operands are 16 bytes of both matrices. An operand may name any columns, as long as both matrices
+// use the same ones. The warps' sums are added up in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kMostGroups = 6;  // of a block and a product
+inline constexpr int kMostGroups = 6;  // the most groups of a block in one product
 
-// The warps that multiply, without the one that fills the ring.
+// A barrier of the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 template <int kRows>
 struct ProductSums {
   float products[kWarps][kRows][kMostGroups * 8 + 4];
-  float squares[kWarps][kRows];  // of x, where a norm is ahead
+  float squares[kWarps][kRows];  // sums of squares of x, where a norm precedes the product
 
-  // Two neighbouring elements of y.
+  // Returns two neighbouring elements of y.
   __device__ float2 total(int row, int column) const {
     float2 sum{};
 #pragma unroll
@@ -45,13 +45,13 @@ struct ProductSums {
   }
 };
 
-// T(T(silu(gate)) · up), of sums in float32.
+// Returns T(T(silu(gate)) · up) from float32 sums.
 __device__ inline float gated(float gate, float up) {
   using T = __nv_bfloat16;
   return rounded<T>(Silu{}(rounded<T>(gate))) * rounded<T>(up);
 }
 
-// A warp's columns of x, of kParts times 1024: row lane / 4 in each lane. Rows past the last are zeros.
+// A warp's columns of x, in x [rows, kParts · 1024]. A lane has row lane / 4; rows past the last are zeros.
 template <int kParts>
 class Operand {
  public:
@@ -70,7 +70,7 @@ class Operand {
     __syncwarp();
   }
 
-  // Leaves the sums of squares of this warp's columns.
+  // Stores the sums of squares of this warp's columns.
   template <int kRows>
   __device__ void add_squares(ProductSums<kRows>& sums) const {
     static_assert(kParts == 1);
@@ -83,7 +83,7 @@ class Operand {
     if (row_ >= kRows || row_ / 2 != lane_ % 4) return;  // the diagonal
     sums.squares[warp_][row_] = row_ % 2 == 0 ? squares[0][0] + squares[1][0] : squares[0][1] + squares[1][1];
   }
-  // Multiplies by the norm's weight, in shared memory, and leaves the sums of squares.
+  // Multiplies by the norm's weight, which is in shared memory, and stores the sums of squares.
   template <int kRows>
   __device__ void normalise(const unsigned char* weight, ProductSums<kRows>& sums) {
     add_squares(sums);
@@ -94,8 +94,8 @@ class Operand {
       x = make_uint4(times(x.x, w.x), times(x.y, w.y), times(x.z, w.z), times(x.w, w.w));
     }
   }
-  // The next groups of eight rows of w, to as many columns of the sums. All stages are waited for first, which are
-  // there as a rule, so that the groups' loads and products overlap.
+  // Multiplies the next groups of eight rows of w and stores the results in the same number of columns of `sums`. It
+  // first waits for all stages, which have usually arrived, so that the groups' loads and products overlap.
   template <int kGroups, int kSlots, int kRows>
   __device__ void multiply(WeightRing<kSlots>& ring, ProductSums<kRows>& sums) const {
     static_assert(kGroups <= kMostGroups && kGroups * kParts <= kSlots);
@@ -127,7 +127,7 @@ class Operand {
   static constexpr int kSteps = kPartColumns / (kWarps * kWarp);
   static constexpr int kStepBytes = kPartColumns * 2 / kSteps;
 
-  // Only the upper eight rows of the instruction's first operand are x's.
+  // Only the upper eight rows of the instruction's first operand come from x.
   __device__ static void multiply(float (&sum)[4], std::uint32_t x0, std::uint32_t x1, std::uint32_t w0,
                                   std::uint32_t w1) {
     multiply_tile<__nv_bfloat16>(sum, {x0, 0, x1, 0}, w0, w1);
@@ -137,7 +137,7 @@ class Operand {
         __hmul2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
     return reinterpret_cast<const std::uint32_t&>(y);
   }
-  // All loads are under way before the first is waited for.
+  // Starts all loads before it waits for the first.
   __device__ bool load(const TaggedWord* from, std::uint32_t tag) {
     TaggedPair low[kParts][kSteps];
     TaggedPair high[kParts][kSteps];

@@ -1,13 +1,14 @@
-// What matmuls by Hopper's warpgroups share: the ring of stages in shared memory, a tile's sums, and how sums become
-// rows of the result.
+// The part that matmuls with Hopper's warpgroup instructions share: the ring of stages in shared memory, a tile's sums,
+// and the conversion of sums to rows of the result.
 //
-// The weights are the products' first matrix, 64 of their rows to a warpgroup, and rows of x the second, whose number
-// may be any multiple of 32 up to 256: a tile is as wide as there are rows, and little is computed for nothing.
+// The weights are the products' first matrix, with 64 weight rows for each warpgroup. Rows of x are the second matrix,
+// and their number may be any multiple of 32 up to 256. So a tile is as wide as there are rows, and little work is
+// wasted.
 //
-// A block has a thread that asks for copies, in a warpgroup that leaves its registers to two others. These multiply,
-// each 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through a ring that does not pause
-// between tiles. The warpgroups meet nowhere but at the ring, so that one stores its results while the other
-// multiplies. Blocks of a cluster compute neighbouring weight rows for the same rows of x, whose copies they share.
+// One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups, which
+// multiply 64 weight rows each by all of the tile's rows of x. Stages of 64 columns go through a ring that does not
+// pause between tiles. The warpgroups synchronise only at the ring, so that one can store its results while the other
+// multiplies. Blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the copies of x.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -20,9 +21,9 @@ namespace tessera::cuda {
 
 inline constexpr int kHopperCluster = 2;
 inline constexpr int kHopperWeightRows = 128;
-inline constexpr int kHopperRows = 256;  // of x, in a tile
-inline constexpr int kHopperStep = 32;   // by which tiles differ
-inline constexpr int kHopperDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kHopperRows = 256;  // rows of x in a tile
+inline constexpr int kHopperStep = 32;   // step between the tile sizes
+inline constexpr int kHopperDepth = 64;  // columns of k in a stage: rows of 128 bytes
 inline constexpr int kHopperStages = 4;
 inline constexpr int kHopperWarpgroups = 2;
 inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;
@@ -30,7 +31,7 @@ inline constexpr int kHopperRowBytes = kHopperDepth * 2;
 inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kHopperRowBytes;
 static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
 
-// Where a walk through the ring stands: its slot, and how often it went round.
+// A position in the walk through the ring: the slot, and the number of completed rounds.
 struct RingPlace {
   int slot = 0;
   std::uint32_t turn = 0;
@@ -42,11 +43,11 @@ struct RingPlace {
   }
 };
 
-// Matrices of the block in shared memory.
+// The ring of a block in shared memory.
 struct HopperRing {
-  std::uint32_t base;    // of the stages
+  std::uint32_t base;    // address of the stages
   SharedBarrier* full;   // [kHopperStages]
-  SharedBarrier* empty;  // [kHopperStages], of all blocks of the cluster
+  SharedBarrier* empty;  // [kHopperStages]; barriers of all blocks of the cluster
   __device__ std::uint32_t weights(int slot) const {
     return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
   }
@@ -56,7 +57,7 @@ struct HopperRing {
   }
 };
 
-// By one thread of the block, before the cluster meets.
+// Initialises the barriers. One thread of the block calls it before the cluster meets.
 __device__ inline void prepare(const HopperRing& ring) {
   for (int s = 0; s < kHopperStages; ++s) {
     ring.full[s].init(1);
@@ -65,8 +66,8 @@ __device__ inline void prepare(const HopperRing& ring) {
   SharedBarrier::make_visible();
 }
 
-// The sums of a tile of kN rows of x: kHopperDepth columns of a stage at a time, the next products begun before the
-// last ones have ended.
+// Computes the sums of a tile of kN rows of x, from stages of kHopperDepth columns each. It starts the next products
+// before the last ones have ended.
 template <class T, int kN>
 __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
                                         int stages, int warpgroup) {
@@ -104,7 +105,8 @@ __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ho
   }
 }
 
-// Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
+// Stores four 8 x 8 matrices to rows of shared memory, transposed. Lane l gives the address of row l % 8 of matrix l /
+// 8.
 __device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
                "r"(from[1]), "r"(from[2]), "r"(from[3])

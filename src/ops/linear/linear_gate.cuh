@@ -1,5 +1,5 @@
-// The gate behind a linear, where one kernel computes both: T(T(a(gate)) · up) of sums in float32, each rounded where
-// the operators' own kernels round it.
+// The gate behind a linear, in kernels that compute both: T(T(a(gate)) · up) from float32 sums. It rounds where the
+// operators' own kernels round.
 #pragma once
 
 #include "tessera/ir/graph.h"
@@ -10,7 +10,7 @@ namespace tessera::cuda {
 
 enum class Gate : int { kNone, kSilu, kGeluTanh, kGeluErf };
 
-// Of silu_mul or gelu_mul.
+// Returns the gate of a silu_mul or gelu_mul node.
 inline Gate gate_of(const ir::Node& node) {
   if (node.op == "silu_mul") return Gate::kSilu;
   return node.attribute_or("tanh", true) ? Gate::kGeluTanh : Gate::kGeluErf;

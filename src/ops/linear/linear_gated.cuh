@@ -1,12 +1,12 @@
-// A linear of many rows and the gate behind it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ, w
-// being n rows of gates g, then n rows of ups u. The linear's own result, twice as wide as y, is never stored and read
-// again: at 8192 tokens that is a fifth of a layer's traffic through memory.
+// A linear of many rows and the gate behind it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ. w
+// has n rows of gates g, then n rows of ups u. The linear's own result, twice as wide as y, is never stored and read
+// again; at 8192 tokens this saves a fifth of a layer's memory traffic.
 //
-// The map of w makes 8 rows of gates and the same 8 of ups neighbours in shared memory: a thread has both sums of an
-// element. The grid is what the device runs at once. Clusters take tiles in an order in which those that run together
-// share rows of x and of w in L2: a group of kGroup tiles of rows, column by column.
+// The map of w places 8 rows of gates beside the same 8 rows of ups in shared memory, so that a thread has both sums of
+// an element. The grid has as many blocks as the device runs at once. Clusters take tiles in an order that lets
+// concurrent tiles share rows of x and w in L2: a group of kGroup tiles of rows, column by column.
 //
-// The floor is 4 · m · n · k operations, at the 989 dense TFLOP/s of an H200.
+// The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_activation.cuh"
@@ -14,10 +14,10 @@
 
 namespace tessera::cuda::gated_linear {
 
-inline constexpr int kBlockColumns = kHopperWeightRows / 2;  // of y
+inline constexpr int kBlockColumns = kHopperWeightRows / 2;  // columns of y in a block
 inline constexpr int kClusterColumns = kHopperCluster * kBlockColumns;
 inline constexpr int kGroup = 8;
-// Results of a warpgroup: a tile's rows by 32 columns.
+// The results of a warpgroup: the tile's rows by 32 columns of y.
 inline constexpr int kResultColumns = 32;
 inline constexpr int kResultRowBytes = kResultColumns * 2;
 inline constexpr int kResultBytes = kHopperRows * kResultRowBytes;
@@ -28,18 +28,18 @@ template <class T>
 struct GatedLinear {
   CUtensorMap x;  // [m, k], boxes of tile_rows / kHopperCluster rows
   CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kHopperWeightRows rows: 8 gates, 8 ups, …
-  const T* bias;  // [2n]; null: none
+  const T* bias;  // [2n]; null: no bias
   CUtensorMap y;  // [m, n], boxes of tile_rows rows and kResultColumns columns, not swizzled
   int m;
   int n;
   int k;
-  int tile_rows;  // of x, a multiple of kHopperStep
+  int tile_rows;  // rows of x in a tile, a multiple of kHopperStep
 };
 
 struct Item {
-  int first_row;  // of x
+  int first_row;  // first row of x
   int rows;
-  int column;  // of y: the cluster's first
+  int column;  // the cluster's first column of y
 };
 
 template <class T>
@@ -51,14 +51,14 @@ struct Items {
   __device__ int count() const { return row_tiles * across; }
   __device__ Item at(const GatedLinear<T>& p, int i) const {
     const int group = i / (kGroup * across);
-    const int tiles = min(kGroup, row_tiles - group * kGroup);  // of rows, in this group
+    const int tiles = min(kGroup, row_tiles - group * kGroup);  // tiles of rows in this group
     const int within = i - group * kGroup * across;
     const int first = (group * kGroup + within % tiles) * p.tile_rows;
     return {first, min(p.tile_rows, p.m - first), within / tiles * kClusterColumns};
   }
 };
 
-// By one thread: all copies of the block, in the order in which they are wanted.
+// Starts all copies of the block, in the order in which they are used. One thread runs it.
 template <class T>
 __device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& ring, const Items<T>& items, int stages) {
   const int rank = static_cast<int>(block_in_cluster());
@@ -80,8 +80,8 @@ __device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& rin
   }
 }
 
-// Two elements of y, packed. The gate is a template parameter, because a tile's results are unrolled: the code of all
-// gates does not stay in the instruction cache.
+// Returns two elements of y, packed. The gate is a template parameter because a tile's results are unrolled, and the
+// code of all gates together would not fit the instruction cache.
 template <class T, class Gate>
 __device__ inline std::uint32_t activate(float2 gate, float2 up) {
   gate = rounded_two<T>(gate.x, gate.y);
@@ -90,8 +90,8 @@ __device__ inline std::uint32_t activate(float2 gate, float2 up) {
   return pack_two<T>(activated.x * up.x, activated.y * up.y);
 }
 
-// A warpgroup's results of a tile: from the sums, where a thread has neighbouring rows, through shared memory to y.
-// `column` is the warpgroup's first.
+// Stores a warpgroup's results of a tile. The sums, of which a thread has neighbouring rows, go through shared memory
+// to y. `column` is the warpgroup's first column.
 template <class T, class Gate>
 __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)[kMostProductSums], const Item& item,
                                      int column, int warpgroup, std::uint32_t results) {
@@ -104,7 +104,7 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   const auto sync_warpgroup = [&] {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
   };
-  if (thread == 0) wait_for_stores_to_read();  // of the tile before
+  if (thread == 0) wait_for_stores_to_read();  // the stores of the previous tile
   sync_warpgroup();
 #pragma unroll
   for (int pass = 0; pass < kHopperRows / kHopperStep; ++pass) {
@@ -124,7 +124,7 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   if (thread == 0 && column < p.n) store_box(p.y, results, column, item.first_row);
 }
 
-// Preconditions: k and n are multiples of 8; gridDim.x of kHopperCluster.
+// Preconditions: k and n are multiples of 8, and gridDim.x is a multiple of kHopperCluster.
 template <class T, class Gate>
 __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_constant__ GatedLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_c
     }
     if (threadIdx.x % kWarpgroup == 0) wait_for_stores();
   }
-  // Before the block goes, others may still fill its shared memory and tell its barriers.
+  // Other blocks may still write to this block's shared memory and signal its barriers, so it waits before it exits.
   sync_cluster();
 #endif
 }

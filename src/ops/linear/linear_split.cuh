@@ -1,16 +1,16 @@
 // Linears of some dozens of rows on Hopper, alone and with the gate behind them.
 //
-// A matrix of a small model is read in two microseconds and multiplied in one. What such a linear takes is latency:
-// until its blocks are placed, until the first columns are there, and the walk along k. So
-// - weights, which do not depend on the kernels ahead, are asked for before the block waits for those
-//   (cuda_launch.cuh);
-// - the blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the walk. At
-//   its end each leaves its sums in its own shared memory, and adds those of all for its share of the tile's rows, in
-//   the order of the cluster's blocks;
-// - two blocks fit on a multiprocessor, so that one loads while the other adds.
+// Reading a matrix of a small model takes two microseconds and multiplying it takes one. Latency dominates such a
+// linear: placing its blocks, waiting for the first columns, and the walk along k. The kernel therefore does three
+// things:
+//   - Weights do not depend on the kernels ahead, so a block asks for them before it waits (cuda_launch.cuh).
+//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the walk. At
+//     its end each block leaves its sums in its own shared memory. Each then adds the sums of all blocks for its share
+//     of the tile's rows, in the order of the cluster's blocks.
+//   - Two blocks fit on a multiprocessor, so that one loads while the other adds.
 //
-// The weights are the products' first matrix, 64 rows of them, and rows of x the second, as in hopper_matmul.cuh. An
-// element's sum has the same order for any number of rows. The floor is the time of w through memory.
+// The products' first matrix is 64 rows of weights and the second is rows of x, as in hopper_matmul.cuh. An element's
+// sum has the same order for any number of rows. The lower bound of the time is reading w from memory.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -22,16 +22,16 @@
 
 namespace tessera::cuda::split_linear {
 
-inline constexpr int kWeightRows = 64;  // of a tile
-inline constexpr int kMostBlocks = 4;   // of a cluster
-inline constexpr int kDepth = 64;       // of k in a stage: rows of 128 bytes
+inline constexpr int kWeightRows = 64;  // rows of w in a tile
+inline constexpr int kMostBlocks = 4;   // the most blocks in a cluster
+inline constexpr int kDepth = 64;       // columns of k in a stage: rows of 128 bytes
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
-inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp asks for copies
-// Sums lie with padding between the rows of x, so that the threads of a store use all banks.
+inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the copies
+// Sums are padded between the rows of x, so that the threads of a store use all banks.
 inline constexpr int kSumRow = kWeightRows + 4;
 
-// kN: rows of x, 32 or 64.
+// kN is the number of rows of x, 32 or 64.
 template <int kN>
 inline constexpr int kStageBytes = (kN + kWeightRows) * kRowBytes;
 template <int kN>
@@ -41,17 +41,17 @@ template <class T>
 struct SplitLinear {
   CUtensorMap x;      // [m, k], boxes of kN rows
   CUtensorMap w;      // [n, k], boxes of kWeightRows; gated: [n / 8, 2, 8, k], so that 8 gates and their ups alternate
-  const T* bias;      // [n or 2n]; null: none
-  const T* residual;  // [m, n]; null: none
+  const T* bias;      // [n or 2n]; null: no bias
+  const T* residual;  // [m, n]; null: no residual
   T* y;               // [m, n]
   int m;
   int n;
   int k;
-  int stages;  // of the ring, at least 2
+  int stages;  // stages of the ring, at least 2
   Gate gate;
 };
 
-// 16 bytes at the same address of another block of the cluster.
+// Loads 16 bytes from the same address of another block of the cluster.
 __device__ inline float4 load_of_block(std::uint32_t address, int block) {
   float4 v;
   asm volatile(
@@ -70,7 +70,7 @@ __device__ inline float4 load_of_own(std::uint32_t address) {
   return v;
 }
 
-// Eight neighbouring sums, of all blocks of the cluster. All loads are under way before the first is added.
+// Adds eight neighbouring sums of all blocks of the cluster. It starts all loads before it adds the first.
 template <int kBlocks>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   float4 parts[kBlocks][2];
@@ -100,12 +100,12 @@ __device__ inline void add_pack(float (&total)[8], const T* from) {
   for (int i = 0; i < 8; ++i) total[i] += to_float(pack.at[i]);
 }
 
-// The block's share of the rows: sums become y, eight columns to a thread of the warpgroup.
+// Turns the sums of the block's share of rows into y. Each thread of the warpgroup has eight columns.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
   constexpr int kShare = kN / kBlocks;
   const bool is_gated = p.gate != Gate::kNone;
-  const int weights = is_gated ? 16 : 8;  // of a thread
+  const int weights = is_gated ? 16 : 8;  // weight rows of a thread
   const int packs = kWeightRows / weights;
   for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kWarpgroup) {
     const int row = rank * kShare + i / packs;
@@ -129,7 +129,7 @@ __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, 
   }
 }
 
-// The sums of a warpgroup go to shared memory as [kN, kSumRow].
+// Stores the sums of a warpgroup to shared memory as [kN, kSumRow].
 template <int kN>
 __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -146,7 +146,8 @@ __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums
           : "memory");
 }
 
-// Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n are multiples of 8; k has a stage for each block.
+// Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n are multiples of 8; k has at least one stage for each
+// block.
 template <class T, int kN, int kBlocks>
 __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__ SplitLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   const auto weights_at = [&](int slot) { return ring + static_cast<std::uint32_t>(slot * kStageBytes<kN>); };
   const auto rows_at = [&](int slot) { return weights_at(slot) + kWeightRows * kRowBytes; };
   const auto copy_weights = [&](int slot, int stage) {
-    full[slot].arrive_and_expect(kStageBytes<kN>);  // what lies outside w or x arrives as zeros
+    full[slot].arrive_and_expect(kStageBytes<kN>);  // elements outside w or x arrive as zeros
     if (p.gate == Gate::kNone) {
       copy_box(weights_at(slot), p.w, full[slot], stage * kDepth, first_weight);
     } else {
@@ -207,7 +208,9 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
     }
     wait_for_products<0>();
     hold(sum);
-    asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup) : "memory");  // all warps have read what sums overwrite
+    asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup)
+                 : "memory");  // all warps have read the memory that the sums
+                               // overwrite
     store_sums<kN>(sum, ring);
   } else if (is_copying) {
     let_copies_see_stores();
@@ -228,7 +231,7 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
   if (threadIdx.x < kWarpgroup) store_share<T, kN, kBlocks>(p, ring, first_weight, rank);
   if constexpr (kBlocks > 1) {
     __syncwarp();
-    sync_cluster();  // others may still read this block's sums
+    sync_cluster();  // other blocks may still read this block's sums
   }
 #endif
 }

@@ -1,16 +1,16 @@
 // Linears of few rows on Hopper, alone and joined with the gate behind them.
 //
-// A decode of few requests reads every weight once, and a small model's matrix is read in less time than a kernel takes
-// to begin. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
-// waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run. What it reads of x after
-// that wait it asks for all at once, as far as registers hold it: what follows depends on the last of it.
+// A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
+// kernel. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
+// waits for those kernels (cuda_launch.cuh), and the weights arrive while the kernels ahead still run. After the wait
+// it loads all of x at once, as far as registers hold it, because the products need the last of it too.
 //
-// Up to eight rows, of which little is held in registers, two blocks of a multiprocessor keep 200 KiB of loads under
-// way; else it has one at a time. A block takes tile after tile, of 16 rows of w and all of k, in stages of at most
-// 1024 columns, as even as they can be, that go through a ring in shared memory and do not pause between tiles. Each of
-// eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added at the end of a tile,
-// in an order that depends neither on the number of rows nor on the tile's. Values are rounded where the operators' own
-// kernels round them.
+// With up to eight rows few registers hold x, and two blocks on a multiprocessor keep 200 KiB of loads under way;
+// otherwise a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
+// loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through a ring in shared
+// memory, without a pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core
+// instructions; their sums are added at the end of a tile, in an order that depends neither on the number of rows nor
+// on the tile. Values are rounded where the operators' own kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -23,44 +23,44 @@
 
 namespace tessera::cuda::streamed_linear {
 
-inline constexpr int kMaxRows = 16;      // of x
-inline constexpr int kTileRows = 16;     // of w
-inline constexpr int kWarps = 8;         // that multiply; a ninth asks for weights
-inline constexpr int kStepColumns = 32;  // of a warp: 16 bytes to a thread
+inline constexpr int kMaxRows = 16;      // rows of x
+inline constexpr int kTileRows = 16;     // rows of w in a tile
+inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
+inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread
 inline constexpr int kRoundColumns = kWarps * kStepColumns;
-inline constexpr int kMostRounds = 4;                             // of a stage
-inline constexpr int kFewRounds = 3;                              // of a short one
-inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // of a stage
-inline constexpr int kMostSlots = 8;                              // of the ring
-// Rows in shared memory lie 64 bytes further than a multiple of 128, so that the eight threads that read 16 bytes each
-// of two rows at a time use all banks.
-inline constexpr int kBanks = 128;  // bytes
+inline constexpr int kMostRounds = 4;                             // the most rounds in a stage
+inline constexpr int kFewRounds = 3;                              // the most rounds in a short stage
+inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // the most columns in a stage
+inline constexpr int kMostSlots = 8;                              // the most slots in the ring
+// Rows in shared memory are padded to 64 bytes past a multiple of 128. So the eight threads that read 16 bytes each of
+// two rows at a time use all banks.
+inline constexpr int kBanks = 128;  // in bytes
 inline constexpr int kPadding = kBanks / 2;
-// Of the ring, with which two blocks of up to eight rows fit on a multiprocessor.
+// The most bytes of a ring with which two blocks of up to eight rows fit on a multiprocessor.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
-// y[m, n], a linear of x; gated: w has n rows of gates, then n rows of ups.
+// The arguments of a linear y[m, n] of x. With a gate, w has n rows of gates, then n rows of ups.
 template <class T>
 struct Streamed {
   const T* x;         // [m, k]
   const T* w;         // [n or 2n, k]
-  const T* bias;      // [n or 2n]; null: none
-  const T* residual;  // [m, n]; null: none
+  const T* bias;      // [n or 2n]; null: no bias
+  const T* residual;  // [m, n]; null: no residual
   T* y;               // [m, n]
   int m;
   int n;
   int k;
   int stage_columns;  // a multiple of kStepColumns; the last stage of a tile may have fewer
-  int row_bytes;      // from a row of a stage to the next, in shared memory
-  int slots;          // of the ring
+  int row_bytes;      // distance between rows of a stage in shared memory
+  int slots;          // slots in the ring
   Gate gate;
 };
 
-// The warps that multiply, without the ninth.
+// A barrier of the warps that multiply, without the ninth warp.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
-// Stores what the sums of a tile give, whose first column of y is `first`: total(row of x, row of the tile), in
-// float32. Called by the warps that multiply.
+// Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
+// The warps that multiply call it.
 template <class T, bool kGated, class Total>
 __device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
@@ -80,8 +80,8 @@ __device__ inline void store_tile(const Streamed<T>& p, int first, const Total& 
   }
 }
 
-// What a warp has summed of a tile. An instruction multiplies sixteen rows by eight: with up to eight rows of x the
-// sixteen are w's, which takes half the instructions.
+// A warp's sums of a tile. An instruction multiplies sixteen rows by eight. With up to eight rows of x the sixteen rows
+// are w's, which takes half the instructions.
 template <int kEights>
 struct WarpTile {
   static constexpr bool kWeightsFirst = kEights == 1;
@@ -91,23 +91,24 @@ struct WarpTile {
   __device__ float at(int row, int w_row) const { return kWeightsFirst ? sums[w_row][row] : sums[row][w_row]; }
 };
 
-// kEights: groups of eight rows of x, 1 or 2. kHeld: stages whose columns of x are in registers or on their way there;
-// where a tile has no more, they stay. kRounds: of a stage, at most. kAtOnce: a tile has kHeld stages, and a warp waits
-// for all of them before it multiplies. A block takes every gridDim.x-th tile.
+// kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages with columns of x in
+// registers or on the way there; where a tile has no more stages than kHeld, the columns stay in registers. kRounds is
+// the most rounds of a stage. kAtOnce means that a tile has exactly kHeld stages and a warp waits for all of them
+// before it multiplies. A block processes every gridDim.x-th tile.
 template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
 __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1) streamed(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using Tile = WarpTile<kEights>;
   constexpr int kGroup = kAtOnce ? kHeld : 1;
-  constexpr int kHalves = kTileRows / 8;  // of w's rows
+  constexpr int kHalves = kTileRows / 8;  // groups of eight rows of w
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMostSlots], empty[kMostSlots];
   __shared__ Tile sums[2][kWarps];
-  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;  // of y, in a tile
+  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;  // columns of y in a tile
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / kColumns;
-  const int stages = (p.k + p.stage_columns - 1) / p.stage_columns;  // of a tile
+  const int stages = (p.k + p.stage_columns - 1) / p.stage_columns;  // stages in a tile
   const int slot_bytes = kTileRows * p.row_bytes;
   const auto columns_of = [&](int stage) { return min(p.stage_columns, p.k - stage * p.stage_columns); };
   const int step = static_cast<int>(gridDim.x);
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   let_next_begin();
   __syncthreads();
 
-  // Where the ring stands: its slot, and how often it went round.
+  // The current position in the ring: the slot, and the number of completed rounds.
   int slot = 0;
   std::uint32_t turn = 0;
   const auto advance = [&] {
@@ -150,14 +151,14 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   }
 
   wait_for_previous();
-  // Threads of one quad take neighbouring 16 bytes of a row. Which of k's columns an instruction's operands name does
-  // not matter, as long as both matrices have the same.
+  // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may name any columns of k, as
+  // long as both matrices use the same ones.
   const int row = lane / 4;
   const int column = warp * kStepColumns + lane % 4 * 8;
   const T* mine[kEights];
 #pragma unroll
   for (int e = 0; e < kEights; ++e) mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.k + column;
-  const auto steps_of = [&](int stage) {  // of this warp
+  const auto steps_of = [&](int stage) {  // steps of this warp
     return (columns_of(stage) - warp * kStepColumns + kRoundColumns - 1) / kRoundColumns;
   };
   using Held = uint4[kRounds][kEights];
@@ -169,7 +170,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       for (int e = 0; e < kEights; ++e)
         if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + stage * p.stage_columns + d * kRoundColumns);
   };
-  float sum[kEights == 1 ? 1 : kHalves][2][4];  // two chains, so that an instruction need not wait for the one ahead
+  float sum[kEights == 1 ? 1 : kHalves][2][4];  // two independent chains, so that an instruction need not wait for the
+                                                // one before it
   const auto add_products = [&](const uint4(&x)[kEights], const uint4(&w)[kHalves]) {
     if constexpr (kEights == 1) {
       multiply_tile<T>(sum[0][0], {w[0].x, w[1].x, w[0].y, w[1].y}, x[0].x, x[0].y);
@@ -182,7 +184,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       }
     }
   };
-  // The next stages, from `stage` on.
+  // Multiplies the next stages, from `stage` on.
   const auto multiply = [&](const Held* x, int stage) {
     int slots[kGroup];
 #pragma unroll
@@ -201,7 +203,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
           w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.row_bytes + d * kRoundColumns * 2);
         add_products(x[i][d], w);
       };
-      // The usual numbers of rounds, without a branch between their loads.
+      // The usual number of rounds runs without a branch between its loads.
       const int steps = steps_of(stage + i);
       if (steps == kRounds) {
 #pragma unroll
@@ -261,7 +263,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
           *reinterpret_cast<float2*>(&mine_of_all[e * 8 + row][half * 8 + pair_of_lane]) = both(sum[half], e * 2);
         }
       }
-    sync_multiplying();  // before it come all reads of the tile before the last, whose buffer the next one takes
+    sync_multiplying();  // all reads of the tile before the last precede it; the next tile reuses that tile's buffer
     const auto total = [&](int r, int w_row) {
       float t = 0;
 #pragma unroll

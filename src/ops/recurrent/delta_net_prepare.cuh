@@ -1,20 +1,22 @@
-// The first kernel of the chunked form of the gated delta net: everything that does not need the state, for a window's
-// chunks side by side (delta_net_operands.cuh has the formulas).
+// The first kernel of the gated delta net's chunked form. It computes everything that does not need the state, for all
+// chunks of a window in parallel (delta_net_operands.cuh has the formulas).
 //
 // A block of four warps has one chunk of one value head. Warp w has the rows 16w … 16w + 15 of the products of rows
-// with rows, and the 16 rows' block on the diagonal of I + A, which it inverts in float32. The triangular system is
-// then solved block after block for transposed right-hand sides, so that sums of one product are operands of the next
-// where they lie, in registers: each warp has 32 of the keys' and 32 of the values' dimensions and meets no other.
+// with rows. It also has these rows' 16 x 16 block on the diagonal of I + A, which it inverts in float32. The
+// triangular system is then solved block after block for transposed right-hand sides. So the sums of one product, still
+// in registers, are the operands of the next. Each warp solves for 32 of the key dimensions and 32 of the value
+// dimensions, without meeting the other warps.
 #pragma once
 
 #include "tessera/ops/recurrent/delta_net_operands.cuh"
 
 namespace tessera::delta_net {
 
-inline constexpr int kPack = 8;  // elements of 16 bytes
+inline constexpr int kPack = 8;  // elements in 16 bytes
 inline constexpr int kPacks = kChunkDim / kPack;
 
-// Rows of 16-byte packs, permuted by the row's number, so that eight rows at one column lie in different banks.
+// Rows of 16-byte packs. The packs are permuted by the row's number, so that eight rows at one column lie in different
+// banks.
 template <class T, int kRows>
 struct Tile {
   cuda::Pack<T, kPack> at[kRows * kPacks];
@@ -23,10 +25,10 @@ struct Tile {
 
 template <class T>
 struct PrepareMemory {
-  // What a warp has for itself at first, and later for all.
+  // The warp's part of the triangular system. At first only the warp itself uses it, later all warps.
   struct System {
-    T matrix[kBlockRows][kChunk + kPack];     // -A before the diagonal's block, in its place the block's inverse
-    float block[kBlockRows][kBlockRows + 4];  // -A's block on the diagonal, transposed
+    T matrix[kBlockRows][kChunk + kPack];  // the part of -A before the diagonal block, and the diagonal block's inverse
+    float block[kBlockRows][kBlockRows + 4];  // the diagonal block of -A, transposed
   };
   union Own {
     Tile<T, kBlockRows> queries;
@@ -68,10 +70,11 @@ class Preparation {
   __device__ BlockOperands& operands(int block) const {
     return p_.operands[static_cast<std::int64_t>(place_.block + block) * p_.heads + head_];
   }
-  // Elements of a tile of sums: rows row_ and row_ + 8 of the warp's, columns column_ and column_ + 1.
+  // The row of element i in a tile of sums. Elements lie in the warp's rows row_ and row_ + 8, and columns column_ and
+  // column_ + 1.
   __device__ int own_row(int i) const { return warp_ * kBlockRows + row_ + i / 2 * 8; }
 
-  // Rows past the chunk's end are zeros, with beta 0 and g 0: they change nothing.
+  // Loads the rows. Rows past the chunk's end are zeros with beta 0 and g 0, so they change nothing.
   __device__ void load_rows() {
     const int pack = static_cast<int>(threadIdx.x) % kPacks;
     const bool in_key = pack * kPack < p_.key_dim;
@@ -90,7 +93,7 @@ class Preparation {
     cuda::commit_copies();
   }
 
-  // One warp: two rows a lane, and their running sum.
+  // Loads the gates and computes their running sum, in one warp with two rows a lane.
   __device__ void load_chunk_gates() {
     if (warp_ != 0) return;
     Gates gates[2];
@@ -112,7 +115,7 @@ class Preparation {
     if (lane_ == kWarp - 1) p_.decays[static_cast<std::int64_t>(place_.block) * p_.heads + head_] = exp2f(sum * kLog2E);
   }
 
-  // A tile [rows, dimensions] as left operand.
+  // Loads a tile [rows, dimensions] as the left operand of a product.
   template <int kRows>
   __device__ void load_left(std::uint32_t (&a)[4], Tile<T, kRows>& tile, int first_row, int k) const {
     cuda::load_matrices<false>(a, tile.pack(first_row + lane_ % 16, 2 * k + lane_ / 16));
@@ -126,7 +129,7 @@ class Preparation {
     }
   }
 
-  // The products of the warp's rows with keys, of raw rows, and the factors that make rows of unit length.
+  // Computes the products of the warp's unscaled rows with keys, and the factors that scale rows to unit length.
   __device__ void multiply_rows() {
     float key_squares[2] = {};
     float query_squares[2] = {};
@@ -140,7 +143,7 @@ class Preparation {
       add_squares(query_squares, query);
 #pragma unroll
       for (int n = 0; n < kBlocks; ++n) {
-        if (n > warp_) continue;  // above the diagonal
+        if (n > warp_) continue;  // the tile is above the diagonal
         std::uint32_t b[4];
         cuda::load_matrices<false>(b, m_.keys.pack(n * 16 + lane_ / 16 * 8 + lane_ % 8, 2 * k + lane_ / 8 % 2));
         cuda::multiply_tile<T>(key_keys_[2 * n], key, b[0], b[1]);
@@ -178,7 +181,7 @@ class Preparation {
       }
       if (warp_ < blocks_) operands(warp_).queries[k][lane_] = {a[0], a[1], a[2], a[3]};
     }
-    __syncwarp();  // the warp's queries are read to their end: the system takes their place
+    __syncwarp();  // the warp has read all its queries, and the system overwrites them
   }
 
   __device__ void scale_products() {
@@ -190,7 +193,7 @@ class Preparation {
       for (int i = 0; i < 4; ++i) {
         const int row = own_row(i);
         const int column = n * 8 + column_ + i % 2;
-        // No exponent above 0 is taken: it could overflow.
+        // Only exponents up to 0 are evaluated, because greater ones could overflow.
         const float decay = column <= row ? exp2f(m_.sums[row] - m_.sums[column]) * m_.key_factors[column] : 0.0f;
         query_keys_[n][i] *= decay * query_factors_[i / 2];
         key_keys_[n][i] *= column < row ? -decay * m_.key_factors[row] * m_.betas[row] : 0.0f;
@@ -219,7 +222,8 @@ class Preparation {
     }
   }
 
-  // Of the unit lower triangular block, by substitution: a column to a lane, which lane + 16 computes too.
+  // Inverts the unit lower triangular block by substitution. Each lane computes one column, and lane + 16 computes the
+  // same column.
   __device__ void invert_block() {
     auto& system = m_.own[warp_].system;
     __syncwarp();
@@ -241,20 +245,21 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // A block of -A or an inverse, as right operands for 16 rows.
+  // Loads a block of -A, or an inverse, as right operands for 16 rows.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);
   }
 
-  // The solution for two tiles of 16 columns of `rows`, row j being scaled by scales[j]: -W of keys, or U of values.
+  // Computes the solution for two tiles of 16 columns of `rows`, with row j scaled by scales[j]: -W for keys, or U for
+  // values.
   template <bool kKeys>
   __device__ void solve(Tile<T, kChunk>& rows, const float (&scales)[kChunk]) {
     std::uint32_t solution[kBlocks][2][4];
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
       if (block >= blocks_) break;
-      float sums[2][2][4];  // transposed: of a tile 16 columns, and 8 rows twice
+      float sums[2][2][4];  // transposed: 16 columns of a tile, and twice 8 rows
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         const int tile = warp_ * 2 + m;
@@ -305,17 +310,17 @@ class Preparation {
   const ChunkPlace& place_;
   const int head_;
   PrepareMemory<T>& m_;
-  const int blocks_;  // of the chunk, that have rows
+  const int blocks_;  // blocks of the chunk that have rows
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
   const int row_ = lane_ / 4;
   const int column_ = lane_ % 4 * 2;
   float key_keys_[kChunk / 8][4] = {};
   float query_keys_[kChunk / 8][4] = {};
-  float query_factors_[2] = {};  // of rows row_ and row_ + 8
+  float query_factors_[2] = {};  // factors of the rows row_ and row_ + 8
 };
 
-// A block takes every gridDim.x-th chunk of a head.
+// A block processes every gridDim.x-th chunk of a head.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads, 4) prepare_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];
