@@ -1,16 +1,16 @@
-// Our own attention on CUDA for what has no faster kernel (cuda_attention.h): every dtype, window, softcap and group,
-// sinks, and head sizes to 512. Heads of 512 elements in bf16 and f16, with a cache of the same type, run on tensor
-// cores (wide_attention.cuh), all else in float32.
+// Our own attention on CUDA, for cases without a faster kernel (cuda_attention.h): every dtype, window, softcap and
+// group, sinks, and head sizes up to 512. Heads of 512 elements in bf16 and f16, with a cache of the same type, run on
+// tensor cores (wide_attention.cuh); everything else runs in float32.
 //
-// A block takes one KV head and a tile of query rows of one request, a row being one query head of one token, and
-// goes over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few
-// tiles for the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
+// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It walks
+// over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few tiles
+// for the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
 //
-// The launch depends on the bucket's rows alone; blocks find their request in the metadata when they run.
+// The launch depends on the bucket's rows alone. Blocks find their request in the metadata when they run.
 //
-// In deterministic forwards keys are not cut. Tiles of keys start at the same keys whatever rows a block has, a key
-// that a row does not see adds an exact zero to it, and products are added in an order of their own, in float32 by
-// explicit fused multiply-adds: so a row's bits do not depend on the other rows.
+// In deterministic forwards a row's bits do not depend on the other rows, for four reasons. Keys are not cut into
+// ranges. Tiles of keys start at the same keys whatever rows a block has. A key that a row does not see adds an exact
+// zero. Products are added in a fixed order, in float32 by explicit fused multiply-adds.
 #include <algorithm>
 #include <string>
 
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // Keys that any of the rows sees, and this block's range of them.
+  // The keys that any of the rows sees, and this block's range of them.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
     float scores[Sums<kDim>::kRows][4] = {};
     multiply(tile, tx, ty, used, scores);
     update_softmax(p, rows, first_key, tx, ty, scores, sums, tile);
-    __syncwarp();  // a row's weights are written and read by one half of a warp
+    __syncwarp();  // one half of a warp writes and reads a row's weights
     add_values(tile, tx, ty, used, sums);
     __syncthreads();
   }
@@ -83,13 +83,13 @@ bool is_wide(const CudaAttention& a) {
 }
 int tile_rows(const CudaAttention& a) { return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16; }
 
-// The most tiles that requests with num_rows rows in all can have.
+// The most tiles that requests with num_rows rows in total can have.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Enough ranges for two blocks on every multiprocessor. Depends on the bucket's rows alone, as if each row were a
-// request.
+// Makes enough ranges for two blocks on every multiprocessor. The number depends on the bucket's rows alone, as if each
+// row were a request.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
@@ -116,7 +116,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .query_starts = a.metadata.query_starts,
           .kv_lens = a.metadata.kv_lens,
           .page_table = a.metadata.page_table,
-          // The launch that joins parts reads those of all rows.
+          // Only a launch without parts may skip unwanted rows, because the launch that joins parts reads the parts of
+          // all rows.
           .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
           .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
           .max_requests = static_cast<int>(a.max_requests()),
@@ -134,7 +135,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-// A kernel over the slots, and where keys are cut the launch that joins them. X: what the output is stored as.
+// Binds a kernel over the slots, followed by a launch that joins the parts where keys are cut. X is the type of the
+// output.
 template <class X, void (*kKernel)(Problem), std::size_t kBytes>
 Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
@@ -156,7 +158,7 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The head size decides how states are merged.
+  // The merge kernel depends on the head size.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 

@@ -20,7 +20,7 @@ bool has_kernel(std::int64_t head_dim) {
   return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
 }
 
-// Calls f.operator()<T, kHeadDim>() for a shape that is served.
+// Calls f.operator()<T, kHeadDim>() for a shape that the kernel serves.
 template <class F>
 auto with_kernel(const AttentionShape& shape, F&& f) {
   const auto with_head_dim = [&]<class T>() {
@@ -35,7 +35,7 @@ auto with_kernel(const AttentionShape& shape, F&& f) {
                                              : with_head_dim.template operator()<__half>();
 }
 
-// Keys or values, as the copy engine sees them: boxes of kKeyBlock slots and one KV head, in columns of 64 elements.
+// Encodes the copy engine's map of keys or values: boxes of kKeyBlock slots and one KV head, in columns of 64 elements.
 Result<CUtensorMap> map_cache(const CudaAttention& a, const std::byte* cache) {
   const std::int64_t width = a.shape.kv_heads * a.shape.head_dim;
   return encode_tensor_map(a.shape.dtype, cache,

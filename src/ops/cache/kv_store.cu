@@ -18,7 +18,7 @@ struct Store {
   Y* v_cache;                 // [num_slots, row]
   std::int64_t num_tokens;
   std::int64_t num_slots;
-  std::int64_t row;  // elements
+  std::int64_t row;  // elements of a row
 };
 
 template <class X, class Y, int N>

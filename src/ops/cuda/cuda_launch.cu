@@ -6,13 +6,14 @@
 namespace tessera::cuda {
 namespace {
 
-// Tells which code of the build the current device runs: it is compiled for the same architectures as the others.
+// The attributes of this kernel tell which code of the build the current device runs, because it is compiled for the
+// same architectures as the others.
 __global__ void probe() {}
 
 bool find_out() {
   cudaFuncAttributes code{};
   if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(probe)) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // the launch that follows fails by itself
+    static_cast<void>(cudaGetLastError());  // clears the error; the launch that follows fails by itself
     return false;
   }
   return code.ptxVersion >= 90;
@@ -22,7 +23,7 @@ bool find_out() {
 
 bool can_launch_early() {
   enum : signed char { kUnknown, kNo, kYes };
-  static std::array<std::atomic<signed char>, 64> known{};  // by the device's number
+  static std::array<std::atomic<signed char>, 64> known{};  // indexed by the device's number
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || device < 0 || device >= static_cast<int>(known.size())) return false;
   std::atomic<signed char>& answer = known[static_cast<std::size_t>(device)];

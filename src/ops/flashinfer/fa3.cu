@@ -1,4 +1,5 @@
-// All instantiations in one translation unit: each alone would parse CUTLASS for longer than it compiles.
+// All instantiations are in one translation unit. In units of their own, parsing CUTLASS would take longer than
+// compiling them.
 #include "tessera/ops/flashinfer/fa3.cuh"
 
 namespace tessera::flashinfer {

@@ -1,9 +1,10 @@
-// Latent attention on CUDA. The absorbed form: the product of queries with the matrices of keys, the tensor-core kernel
-// of latent_attention.cuh for the sizes that it takes, or a plain one, and the product with the matrices of values.
-// Where a forward has too few tiles for the device, the keys are cut into ranges for blocks of their own, which a
-// second launch joins; not in deterministic forwards. Then the direct form (latent_direct.h), in the same scratch
-// memory, for the requests that take it. The launches depend on the bucket's rows alone; blocks find their request in
-// the metadata when they run.
+// Latent attention on CUDA. The absorbed form comes first. It multiplies queries by the matrices of keys, runs the
+// tensor-core kernel of latent_attention.cuh for supported sizes or a plain kernel for others, and multiplies the
+// result by the matrices of values. Where a forward has too few tiles for the device, the keys are cut into ranges for
+// blocks of their own, which a second launch joins; deterministic forwards do not cut keys.
+//
+// The direct form (latent_direct.h) follows in the same scratch memory, for the requests that take it. The launches
+// depend on the bucket's rows alone. Blocks find their request in the metadata when they run.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <algorithm>
@@ -29,19 +30,19 @@ namespace {
 using namespace latent;
 using cuda::LaunchShape;
 
-// In the order of the declaration.
+// The operands, in the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
-// What is decided at bind. The scratch memory has the rows' queries and latents, then the ranges' parts; or the direct
-// form's keys.
+// The decisions made at bind. The scratch memory holds the rows' queries and latents and then the ranges' parts, or
+// else the direct form's keys.
 struct Plan {
   LatentSizes sizes;
   ir::DType dtype;
   std::int64_t rows;
   bool tensor_cores;
-  int tile_rows;  // of a block, a row being a query head of a token
+  int tile_rows;  // rows in a block; a row is a query head of a token
   int splits;
-  bool joins_values;  // join_values() takes the place of joining and of the product with values
+  bool joins_values;  // join_values() replaces the joining and the product with values
   LatentDirect direct;
 
   std::int64_t tiles(std::int64_t requests) const { return rows * sizes.heads / tile_rows + requests; }
@@ -70,7 +71,7 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
 }
 
 // Blocks of 64 rows need most of a Hopper multiprocessor's shared memory, and read a key once for four times as many
-// rows; those of 16 rows suit few heads. A deterministic forward's bits must not depend on the number of rows.
+// rows. Blocks of 16 rows suit few heads. A deterministic forward's bits must not depend on the number of rows.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
@@ -78,7 +79,7 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Ranges of keys, so that every multiprocessor has a block. Depends on the bucket's rows alone.
+// Makes enough ranges of keys to give every multiprocessor a block. The number depends on the bucket's rows alone.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -86,7 +87,7 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// Rows that join_values() takes: every one reads the matrices again.
+// The most rows for join_values(). Each row reads the matrices again.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {
@@ -146,7 +147,7 @@ void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
 
-// `choice` tells apart what runs: without a second launch, or with either of two.
+// `choice` tells the variants apart: without a second launch, or with either of two second launches.
 template <class X, int kRowGroups, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_tiles(const BindArgs& args, const Plan& plan, const Problem& p) {
   constexpr auto kKernel = latent_tiles<X, kRowGroups, kStages>;

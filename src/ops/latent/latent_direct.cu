@@ -14,13 +14,13 @@ namespace {
 using namespace direct_form;
 using cuda::LaunchShape;
 
-// Making a request's keys costs as much as the absorbed form's additional operations over 130 rows or so.
+// Making a request's keys costs as much as the absorbed form's additional operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// Keys for each row of the bucket: as many as take the memory of the absorbed form's queries and latents, which are not
+// Keys for each row of the bucket. They fit in the memory of the absorbed form's queries and latents, which are not
 // used at the same time.
 constexpr std::int64_t kKeysOfRow = 4;
 
-// In the order of the declaration.
+// The operands, in the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
 bool serves(const BindArgs& args) {
@@ -72,14 +72,14 @@ Problem make_problem(const BindArgs& args, const LatentForms& forms, const Atten
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
   constexpr std::size_t kMakeBytes = sizeof(MakeMemory<T>);
-  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // of which some align it
+  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // the additional bytes align it
   TRY(allow_shared_memory(reinterpret_cast<const void*>(make_keys<T>), kMakeBytes, "latent_attention"));
   TRY(allow_shared_memory(reinterpret_cast<const void*>(attend<T>), kAttendBytes, "latent_attention"));
   const auto heads = static_cast<unsigned>(p.attention.heads);
   const LaunchShape make{
       .grid = dim3(2 * heads, static_cast<unsigned>(tessera::ceil_div(p.forms.num_rows, latent::kKeyRows))),
       .block = dim3(kThreads)};
-  // Requests that follow each other may begin a tile each.
+  // Each request may begin a tile of its own.
   const LaunchShape attention{
       .grid = dim3(heads, static_cast<unsigned>(p.forms.num_rows / kRows + p.forms.max_requests)),
       .block = dim3(kThreads)};

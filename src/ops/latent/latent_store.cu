@@ -12,9 +12,9 @@ using namespace cuda;
 
 constexpr int kThreads = 256;
 
-constexpr int kHeld = 8;  // values of a thread, whose loads are in flight together
+constexpr int kHeld = 8;  // values of a thread with loads in flight together
 
-// By a block. More than kHeld values of a thread are read again.
+// Normalises a row with a whole block. Values beyond the first kHeld of a thread are read a second time.
 template <class X, class Y>
 __device__ inline void normalise(const X* x, const X* weight, std::int64_t size, float eps, Y* y, float* scratch) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -38,7 +38,7 @@ __device__ inline void normalise(const X* x, const X* weight, std::int64_t size,
   for (std::int64_t i = kHeld * kThreads + thread; i < size; i += kThreads) store(i, x[i]);
 }
 
-// Grid [tokens, 1 or 2]: the first block of a token has its latent and key, the second one its query's latent.
+// Grid [tokens, 1 or 2]. The first block of a token stores its latent and key, and the second block its query's latent.
 template <class X, class Y>
 __global__ void __launch_bounds__(kThreads) latent_store(const __grid_constant__ LatentStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];

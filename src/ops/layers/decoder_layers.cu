@@ -1,4 +1,4 @@
-// Binds the kernel of all layers (decoder_layers.cuh).
+// Binds the kernel that runs all layers (decoder_layers.cuh).
 #include "tessera/ops/layers/decoder_layers.h"
 
 #include <cstdint>
@@ -24,9 +24,9 @@ using namespace cuda::decoder_layers;
 using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
-constexpr std::int64_t kMostRows = 2;  // four are faster operator by operator (docs/benchmarks.md)
+constexpr std::int64_t kMostRows = 2;  // four rows are faster operator by operator (docs/benchmarks.md)
 
-// A layer's calls, in order.
+// The calls of a layer, in order.
 enum Call : std::size_t { kQkv, kStore, kAttend, kO, kMlpNorm, kGateUp, kGate, kDown, kNextNorm, kCallsOfLayer };
 
 // Copies to shared memory begin at multiples of 16 bytes.
@@ -47,7 +47,8 @@ bool is_norm(const BindArgs& call, float eps) {
          is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
-// `one`: another layer, from which it differs in weights and cache alone.
+// Whether the kernel serves the layer. `one` is another layer, from which this one may differ in weights and cache
+// only.
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];
@@ -73,7 +74,7 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          kTileKeys / cache.dim(1) <= kWarp;  // each lane asks for one page of a tile
 }
 
-// Whether blocks of other processes may run beside ours on the current device.
+// Whether blocks of other processes may run beside our blocks on the current device.
 bool is_shared_with_processes() {
   int device = 0;
   int shared = 0;
@@ -81,14 +82,14 @@ bool is_shared_with_processes() {
          cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || shared != 0;
 }
 
-// Blocks wait for one another, so that all have to run at once, one to a multiprocessor.
+// Whether all blocks can run at once, one on each multiprocessor. They must, because blocks wait for one another.
 bool runs_all_blocks(const BindArgs& call) {
   const Result<std::size_t> memory = most_shared_memory("decoder layers");
   return call.device.properties().threads >= kBlocks && memory.ok() && *memory >= kSharedBytes<kMostRows> &&
          can_launch_early() && !is_shared_with_processes();
 }
 
-// Null where blocks of another engine's launch may wait beside ours.
+// Returns null where blocks of another engine's launch may wait beside our blocks.
 std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return nullptr;
@@ -108,7 +109,8 @@ bool serves(std::span<const BindArgs> calls) {
   return true;
 }
 
-// [pages, page_size, kv_heads, head_dim]. A head's row is two of the 128 bytes that the copy engine swizzles.
+// Encodes the map of a cache [pages, page_size, kv_heads, head_dim]. A head's row is two of the 128-byte rows that the
+// copy engine swizzles.
 Result<CUtensorMap> map_of_pages(const TensorView& cache) {
   constexpr std::int64_t kRow = 64;
   const TensorBox dimensions[]{
@@ -136,7 +138,7 @@ Result<LayerWeights> weights_of(const BindArgs& norm, std::span<const BindArgs> 
                       .value_pages = TRY(map_of_pages(layer[kStore].operands[4]))};
 }
 
-// Calls f.operator()<k>() with the kernel's number of rows for so many.
+// Calls f.operator()<k>(), where k is the smallest supported number of rows that holds `rows`.
 template <class F>
 auto with_rows(int rows, F&& f) {
   if (rows == 1) return f.template operator()<1>();

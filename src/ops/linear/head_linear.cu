@@ -1,7 +1,7 @@
-// head_linear on CUDA: for bfloat16 and float16 a tensor-core kernel, whose blocks have 64 columns of one head and 16
-// or 64 rows; for all else a plain one. An element's products are added in the order of k in both, whatever the number
-// of rows, so that a row's bits do not depend on the others. A few rows of forwards that are not deterministic have a
-// kernel that asks for its matrix before what is ahead of it has ended.
+// head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and 16 or 64
+// rows; other types use a plain kernel. Both add an element's products in the order of k for any number of rows, so
+// that a row's bits do not depend on the other rows. In forwards that are not deterministic, a few rows use a kernel
+// that loads its matrix before the kernels ahead have ended.
 #include "tessera/ops/linear/head_linear.h"
 
 #include <algorithm>
@@ -21,21 +21,21 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kColumns = 64;  // of a block
-constexpr int kDepth = 64;    // of k: a tile in shared memory
+constexpr int kColumns = 64;  // columns in a block
+constexpr int kDepth = 64;    // depth of k in a tile in shared memory
 constexpr int kWarps = 4;
-constexpr int kPack = 8;  // elements of 16 bytes
+constexpr int kPack = 8;  // elements in 16 bytes
 constexpr int kPacks = kDepth / kPack;
 
 template <class T, int kRows>
 struct HeadTiles {
   PermutedRows<T, kRows, kPacks> x;
-  PermutedRows<T, kColumns, kPacks> w;  // rows are columns of the output; transposed: rows are of k
+  PermutedRows<T, kColumns, kPacks> w;  // a row is a column of the output; transposed: a row is an index of k
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
 
-// Turns what is rotated of `count` rows of a head, by a block.
+// Rotates the rotated values of `count` rows of a head. A whole block calls it.
 template <class T>
 __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExtras& extras, std::int64_t head,
                                  std::int64_t first_row, std::int64_t count) {
@@ -48,9 +48,9 @@ __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExt
   }
 }
 
-// Grid [blocks of columns · heads, then a block of what is rotated for each head; blocks of rows that run side by
-// side]: a block takes every gridDim.y-th one. kRowWarps of the four warps share out the rows, 16 each, the others the
-// columns.
+// Grid [blocks of columns · heads, then one block for each head's rotated values; blocks of rows that run side by
+// side]. A block processes every gridDim.y-th block of rows. Of the four warps, kRowWarps divide the rows, 16 each, and
+// the rest divide the columns.
 template <class T, int kRowWarps, bool kTransposed>
 __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
       turn_rows<T>(p, extras, head, first_row, kRows);
       continue;
     }
-    // Zeros past the sizes: they add nothing.
+    // Elements past the sizes are loaded as zeros, which add nothing.
     const auto load = [&](int step, int stage) {
       const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
       if (depth < p.k) {
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Columns of w of one head for a few rows, transposed w alone. Grid [blocks of 64 columns, then one of what is rotated;
-// heads]; a thread has 8 columns and kHeld of k.
+// Computes columns of one head for a few rows, for a transposed w only. Grid [blocks of 64 columns, then one for the
+// rotated values; heads]. A thread has 8 columns and kHeld indices of k.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kWarps* kWarp)
     head_columns(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumns + thread % kPacks * kPack;
-  const std::int64_t first = static_cast<std::int64_t>(thread / kPacks) * kHeld;  // of k
+  const std::int64_t first = static_cast<std::int64_t>(thread / kPacks) * kHeld;  // index of k
   const std::int64_t head = blockIdx.y;
   const T* const w = reinterpret_cast<const T*>(p.w) + head * p.k * p.n;
   Pack<T, kPack> held[kHeld];
@@ -189,8 +189,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 constexpr int kPlainTile = 16;
 
-// Grid [blocks of columns · heads, then a block of what is rotated for each head; blocks of rows], blocks of 256
-// threads: one element each of 16 x 16, from tiles in shared memory.
+// Grid [blocks of columns · heads, then one block for each head's rotated values; blocks of rows]. A block has 256
+// threads, which compute one element each of a 16 x 16 tile, from tiles in shared memory.
 template <class T>
 __global__ void __launch_bounds__(kPlainTile* kPlainTile)
     head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kPlainTile* kPlainTile)
   for (std::int64_t depth = 0; depth < p.k; depth += kPlainTile) {
     const std::int64_t d = depth + tx;
     x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[row * p.x_stride + d]) : 0.0f;
-    // w_tile[column][d]; neighbouring threads read neighbours in memory.
+    // The layout is w_tile[column][d]. Neighbouring threads read neighbours in memory.
     if (p.transposed) {
       const bool real = depth + ty < p.k && first_column + tx < p.n;
       w_tile[tx][ty] = real ? to_float(w[(depth + ty) * p.n + first_column + tx]) : 0.0f;
@@ -238,7 +238,7 @@ LaunchShape blocks_of(const HeadLinearProblem& p, const HeadLinearExtras& extras
           .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// Blocks of rows that run side by side where some may have nothing to do: enough for every multiprocessor.
+// Blocks of rows that run side by side where some may have no work. They are enough for every multiprocessor.
 constexpr unsigned kRowBlocksOfForms = 8;
 
 template <class T, int kRowWarps, bool kTransposed>
@@ -278,11 +278,11 @@ Result<std::unique_ptr<BoundOp>> bind_head_linear_cuda(const HeadLinearProblem& 
                          std::to_string(p.rows));
   return dispatch_dtype(dtype, "latent_attention", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
-      // Rows begin at multiples of 16 bytes, and packs do not reach past a row's end.
+      // Condition: rows begin at multiples of 16 bytes, and packs do not extend past a row's end.
       const std::int64_t w_length = p.transposed ? p.n : p.k;
       if (p.k % kPack == 0 && p.x_dim % kPack == 0 && p.x_stride % kPack == 0 && w_length % kPack == 0) {
         const bool few = p.transposed && !p.deterministic && p.rows > 0 && p.rows <= kFewRows;
-        constexpr int kLanes = kWarps * kWarp / kPacks;  // that share out k
+        constexpr int kLanes = kWarps * kWarp / kPacks;  // threads that divide k among them
         if (few && p.k <= kLanes * 8) return bind_columns<T, 8>(p, extras);
         if (few && p.k <= kLanes * 16) return bind_columns<T, 16>(p, extras);
         return p.rows <= 16 ? bind_tiles<T, 1>(p, extras) : bind_tiles<T, 4>(p, extras);

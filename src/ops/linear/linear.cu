@@ -7,12 +7,12 @@
 namespace tessera {
 namespace {
 
-// Where neither streamed nor split kernel serves, one row is still bound by the weights' way through memory, and our
-// simple kernel is faster than cuBLASLt; from two rows on the library is as fast or faster (docs/benchmarks.md).
+// Where neither the streamed nor the split kernel serves, reading the weights bounds one row, and our simple kernel is
+// faster than cuBLASLt. From two rows on the library is as fast or faster (docs/benchmarks.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
-// With rows that are no whole 16 bytes cuBLASLt rounds a product to the storage type before it adds the bias. No model
-// in use has such rows; those of tests are small.
+// Where a row is no multiple of 16 bytes, cuBLASLt rounds a product to the storage type before it adds the bias. No
+// model in use has such rows, and those of tests are small.
 bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
@@ -21,12 +21,12 @@ bool rounds_twice(const LinearProblem& p) {
 bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  // Whether it is streamed or split depends on addresses too, which are not known here.
+  // The choice between streamed and split also depends on addresses, which are not known here.
   if (args.context.limits.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
   return kCublasLtWorkspaceBytes;
 }
 
-// The choice between the two does not depend on m, as neither's order of adding does.
+// The choice between the two kernels does not depend on m, and neither does the order of addition in either.
 Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p, Device& device) {
   if (p.k == 0 || rounds_twice(p)) return bind_cuda_few_rows(p);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p, device);

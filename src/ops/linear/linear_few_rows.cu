@@ -10,17 +10,17 @@ namespace {
 
 using cuda::kWarp;
 
-constexpr int kWarps = 8;  // of a block
+constexpr int kWarps = 8;  // warps in a block
 
 struct Shape {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  std::int64_t first_row;  // of the launch
-  int split;               // warps that share one row of w, a divisor of kWarps
+  std::int64_t first_row;  // first row of the launch
+  int split;               // number of warps that share one row of w; a divisor of kWarps
 };
 
-// A group of `split` warps takes one row of w and kRows rows of x; a lane's loads are N elements wide.
+// A group of `split` warps processes one row of w and kRows rows of x. A lane's loads are N elements wide.
 template <class T, int kRows, int N>
 __global__ void __launch_bounds__(kWarps* kWarp)
     few_rows(const T* x, const T* w, const T* bias, const T* residual, T* y, Shape shape) {
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int part = warp % shape.split;
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) / shape.split;  // of y
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) / shape.split;  // column of y
   const std::int64_t first_row = shape.first_row + static_cast<std::int64_t>(blockIdx.y) * kRows;
 
   const T* w_row = w + column * shape.k;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       const cuda::Pack<T, N> weights = cuda::load_pack<T, N>(w_row + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        // Rows past the last are computed again and not stored.
+        // Rows past the last one repeat it and are not stored.
         const std::int64_t row = min(first_row + r, shape.m - 1);
         const cuda::Pack<T, N> values = cuda::load_pack<T, N>(x + row * shape.k + i);
 #pragma unroll
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// Enough blocks to keep every multiprocessor's loads in flight, as long as a warp has two loads of its own.
+// Chooses enough blocks to keep every multiprocessor's loads in flight, as long as a warp has two loads of its own.
 int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
   const std::int64_t wanted_blocks = 4 * p.workers;

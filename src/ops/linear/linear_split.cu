@@ -1,4 +1,4 @@
-// Binds the linear whose blocks split k (linear_split.cuh), alone and joined.
+// Binds the linear with blocks that split k (linear_split.cuh), alone and joined with the gate.
 #include "tessera/ops/linear/linear_split.cuh"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// Two blocks fit on a multiprocessor with the one, and one alone with the other. Where there is a multiprocessor for
-// each block, none may have two: blocks are placed as those of the kernel ahead end, and the first to be free would
-// take all of them.
+// With the first size two blocks fit on a multiprocessor, with the second only one. Where there is a multiprocessor for
+// each block, no multiprocessor may have two: blocks are placed as those of the kernel ahead end, and the first free
+// multiprocessors would take them all.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
-// The blocks that share a tile: as many as there are multiprocessors for; two on each for a long k, of which either
-// still has enough to keep loads under way (docs/benchmarks.md). Does not depend on m.
+// Returns the number of blocks that share a tile: one for each available multiprocessor, or two with a long k, where
+// each block still has enough loads to keep under way (docs/benchmarks.md). It does not depend on m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);
@@ -35,8 +35,8 @@ int blocks_of_tile(const LinearProblem& p) {
   return blocks == 1 && tiles <= p.workers && p.k >= kLong ? 2 : blocks;
 }
 
-// With more tiles the multiprocessors would take several turns, of which the last is not full; the library's blocks
-// stay for all tiles.
+// With more tiles the multiprocessors would take several turns, and the last turn would not be full. The library's
+// blocks stay for all tiles.
 bool is_worth_splitting(const LinearProblem& p) { return ceil_div(p.n, kWeightRows) <= 2 * p.workers; }
 
 Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {

@@ -1,4 +1,4 @@
-// Binds the streamed linear (linear_streamed.cuh), alone and joined.
+// Binds the streamed linear (linear_streamed.cuh), alone and joined with the gate.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -16,10 +16,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Up to eight rows it is the fastest; beyond, x is read as often as w, and of matrices that are large the kernel whose
-// blocks split k is faster (docs/benchmarks.md).
+// Up to eight rows the streamed kernel is the fastest. With more rows x is read as often as w, and the kernel with
+// blocks that split k is faster for large matrices (docs/benchmarks.md).
 bool is_worth_streaming(const LinearProblem& p) {
-  constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // bytes of w
+  constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // in bytes of w
   if (p.m <= 8) return true;
   return 2 * p.n * p.k <= kSmall;
 }
@@ -31,7 +31,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
   const std::int64_t slot_bytes = std::int64_t{kTileRows} * p.row_bytes;
   const std::int64_t tiles = p.n / (kGated ? kTileRows / 2 : kTileRows);
   const std::int64_t blocks = std::min(tiles, 2 * workers);
-  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, p.stage_columns);  // of a block, in all
+  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, p.stage_columns);  // total stages of a block
   p.slots = static_cast<int>(std::min({stages, std::int64_t{kMostSlots}, kMostBytes / slot_bytes}));
   const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kWarps + 1) * kWarp)};
@@ -39,8 +39,8 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
 }
 
-// Up to eight rows of x. Tiles of one or two stages are multiplied at once, which shortens the walk along k when their
-// weights are there before x is; longer ones would keep the ring waiting (docs/benchmarks.md).
+// Makes the kernel for up to eight rows of x. Tiles of one or two stages are multiplied at once, which shortens the
+// walk along k when their weights arrive before x. Longer tiles would keep the ring waiting (docs/benchmarks.md).
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, std::int64_t workers) {
   const std::int64_t stages = ceil_div(p.k, p.stage_columns);
@@ -54,7 +54,7 @@ Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<
   return make<T, 1, kGated, 1, kMostRounds, false>(name, p, workers);
 }
 
-// Likewise up to sixteen rows. There are registers for three stages of x.
+// Makes the kernel for up to sixteen rows. There are registers for three stages of x.
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make_of_sixteen(const char* name, const Streamed<T>& p, std::int64_t workers) {
   if constexpr (!kGated) {
@@ -65,7 +65,8 @@ Result<std::unique_ptr<BoundOp>> make_of_sixteen(const char* name, const Streame
   return make<T, 2, kGated, 1, kMostRounds, false>(name, p, workers);
 }
 
-// Holding x wins where its loads would otherwise follow one another: those of a tile's stages, or of a block's tiles.
+// Holding x in registers is faster where its loads would otherwise follow one another: the loads of a tile's stages, or
+// of a block's tiles.
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int64_t workers) {
   const std::int64_t stages = ceil_div(p.k, kMostColumns);
@@ -74,7 +75,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
   return p.m <= 8 ? make_of_eight<T, kGated>(name, p, workers) : make_of_sixteen<T, kGated>(name, p, workers);
 }
 
-// `y`: of the gate where there is one.
+// `y` is the gate's result where there is a gate.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
   const bool gated = gate != Gate::kNone;
@@ -98,7 +99,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
   return make<__half>(name, p, gate, y);
 }
 
-// A linear and a gate.
+// Binds a linear and its gate.
 Result<std::unique_ptr<BoundOp>> bind_joined(std::span<const BindArgs> calls) {
   const LinearProblem p = make_linear_problem(calls[0]);
   if (!can_stream(calls[0]) || p.residual != nullptr) return std::unique_ptr<BoundOp>();

@@ -263,7 +263,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
           *reinterpret_cast<float2*>(&mine_of_all[e * 8 + row][half * 8 + pair_of_lane]) = both(sum[half], e * 2);
         }
       }
-    sync_multiplying();  // all reads of the tile before the last precede it; the next tile reuses that tile's buffer
+    sync_multiplying();  // all reads of the previous tile's sums precede this barrier; the next tile reuses their
+                         // buffer
     const auto total = [&](int r, int w_row) {
       float t = 0;
 #pragma unroll

@@ -1,6 +1,6 @@
-// A thread takes neighbouring channels of up to kTileRows rows, and asks for all that they see before it computes one
-// of them. The slots are written by a launch of their own, because rows of several blocks read one; in a decode step,
-// where each request has one row, its own thread writes it.
+// A thread processes neighbouring channels of up to kTileRows rows, and loads all inputs of these rows before it
+// computes the first. A separate launch writes the slots, because rows of several blocks read the same slot. In a
+// decode step each request has one row, and its own thread writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ struct Conv {
   StateMetadata metadata;
 };
 
-// kTaps 0: a number of taps that is known at run time, up to kMaxConvTaps. Arrays end with the newest row: what stands
-// before the first tap is not used.
+// kTaps = 0 means that the number of taps is only known at run time, up to kMaxConvTaps. Arrays end with the newest
+// row; elements before the first tap are not used.
 template <class T, int N, int kTaps>
 struct Channels {
   static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
@@ -63,13 +63,14 @@ struct Channels {
     }
   }
 
-  // What `count` rows of a request from `row` on see.
+  // Loads the inputs of `count` rows of a request, from `row` on.
   template <int kRows>
   __device__ static void load_inputs(const Conv<T>& c, const StateRequest& request, int row, int count,
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // below 0: in the slot, the newest row last
+      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot, which has its newest row
+                                                             // last
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
@@ -130,8 +131,8 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// The slot's rows move up by the request's new ones. Grid [requests, blocks of channels]; a thread's channels are its
-// own, so that it may read a row of the slot after it wrote an earlier one.
+// Moves the slot's rows up by the number of the request's new rows. Grid [requests, blocks of channels]. No other
+// thread uses a thread's channels, so it may read a row of the slot after it has written an earlier one.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
   const std::int64_t end = request.first_row + request.num_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // rows before the request's end
+    const int back = kept - i;  // rows from here to the request's end
     Pack<T, N> value{};
     if (back <= request.num_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   }
 }
 
-// Both for requests of one row each. Grid [rows, blocks of channels].
+// Computes the convolution and updates the slots, for requests of one row each. Grid [rows, blocks of channels].
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   let_next_begin();
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   channels.template load_inputs<1>(c, request, request.first_row, 1, channel, inputs);
   channels.template convolve<1>(c, request.first_row, 1, channel, inputs);
   if (request.slot == 0) return;
-  const int first = channels.first_tap(c) + 1;  // the oldest row falls out
+  const int first = channels.first_tap(c) + 1;  // the oldest row is dropped
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * (channels.taps(c) - 1) * c.channels + channel;
 #pragma unroll
   for (int i = 1; i < Channels<T, N, kTaps>::kMost; ++i)

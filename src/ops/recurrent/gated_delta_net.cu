@@ -1,8 +1,11 @@
-// The gated delta net on CUDA. Requests of few rows, all requests of deterministic forwards, and heads that the chunked
-// form does not take are computed row by row by a kernel that is bound by reading and writing the state once; the
-// others by chunks, on tensor cores, a window of them after the other: delta_net_prepare.cuh for all chunks of it at
-// once, then delta_net_chunks.cuh from chunk to chunk. The launches depend on the bucket alone: blocks find their
-// requests in the plan's memory when they run, and each takes every gridDim.x-th part of the work.
+// The gated delta net on CUDA. A row-by-row kernel computes requests of few rows, all requests of deterministic
+// forwards, and heads that the chunked form does not support. It is bound by reading and writing the state once.
+//
+// Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
+// window: delta_net_prepare.cuh all its chunks in parallel, then delta_net_chunks.cuh one chunk after the other.
+//
+// The launches depend on the bucket alone. Blocks find their requests in the plan's memory when they run, and each
+// processes every gridDim.x-th part of the work.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <algorithm>
@@ -22,11 +25,11 @@ namespace {
 
 using namespace delta_net;
 
-constexpr int kRowWarps = 4;  // of a block, over the key's dimensions; lanes have a column each
+constexpr int kRowWarps = 4;  // warps in a block, which divide the key's dimensions; each lane has one column
 constexpr int kRowThreads = kRowWarps * kWarp;
 constexpr int kLeastChunkRows = 16;
 
-// Sums of one value a thread over the warps: each lane has its column's.
+// Adds one value of each thread over the warps. Each lane gets the sum of its column.
 __device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], int warp, int lane) {
   scratch[warp][lane] = x;
   __syncthreads();
@@ -36,7 +39,7 @@ __device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], 
   return sum;
 }
 
-// kHeld: dimensions of the key that a thread has, of its column: those of its warp, warp + kRowWarps, …
+// kHeld is the number of key dimensions that a thread has of its column: warp, warp + kRowWarps, …
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   __shared__ float queries[kHeld * kRowWarps];
@@ -55,7 +58,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
     const bool real = column < p.value_dim;
     const std::int64_t head = static_cast<std::int64_t>(work.request.slot) * p.heads + work.head;
     float* const slot = p.state + head * p.key_dim * p.value_dim + column;
-    // Earlier forwards wrote the state: it may be read before the kernel ahead of this one has ended.
+    // Earlier forwards wrote the state, so it may be read before the kernel ahead has ended.
     float state[kHeld];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
 
     for (int r = 0; r < work.request.num_rows; ++r) {
       const std::int64_t row = work.request.first_row + r;
-      if (warp < 2) {  // one warp has the row's query, one its key
+      if (warp < 2) {  // one warp loads the row's query and another its key
         const T* const from = warp == 0 ? p.query(row, work.head) : p.key(row, work.head);
         float* const to = warp == 0 ? queries : keys;
         float values[kHeld * kRowWarps / kWarp];
@@ -98,7 +101,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
         state[i] = fmaf(decay, state[i], keys[i * kRowWarps + warp] * change);
         out = fmaf(queries[i * kRowWarps + warp], state[i], out);
       }
-      // The barrier inside is also the one after which the row's keys and queries may be overwritten.
+      // After the barrier in column_sum() the row's keys and queries may also be overwritten.
       out = column_sum(out, out_parts, warp, lane);
       if (warp == 0 && real)
         p.y[row * p.heads * p.value_dim + static_cast<std::int64_t>(work.head) * p.value_dim + column] =
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   if (!waited) wait_for_previous();
 }
 
-// Blocks of a launch over up to `items` parts of the work: what the device runs at once, or fewer.
+// The launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
                                const Device& device) {
   const int resident = TRY(blocks_per_multiprocessor(kernel, threads, shared_bytes, "gated_delta_net"));
@@ -132,14 +135,14 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
-// Of what a window's chunks leave between the two kernels.
+// The most bytes of operands that a window's chunks may pass between the two kernels.
 constexpr std::int64_t kWindowBytes = 128 << 20;
 
-// What the chunked form takes of a forward of the bucket's rows.
+// The chunked form's settings for a forward of the bucket's rows.
 struct ChunkedForm {
-  bool serves = false;      // else all rows are the recurrent kernel's
-  std::int64_t chunks = 0;  // the most that a forward has
-  std::int64_t window = 0;  // of them at a time
+  bool serves = false;      // false: the recurrent kernel computes all rows
+  std::int64_t chunks = 0;  // the most chunks of a forward
+  std::int64_t window = 0;  // chunks in a window
   std::int64_t heads = 0;
 
   std::int64_t blocks() const { return window * kBlocks * heads; }
@@ -156,7 +159,7 @@ ChunkedForm chunked_form(const BindArgs& args) {
                              takes(state.dim(2)) && takes(state.dim(3)),
                    .heads = state.dim(1)};
   if (!form.serves) return form;
-  // Each request's last chunk may have a single row.
+  // The last chunk of each request may have a single row.
   const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
   form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
   const std::int64_t chunk_bytes = kBlocks * form.heads * static_cast<std::int64_t>(sizeof(BlockOperands));
@@ -164,7 +167,7 @@ ChunkedForm chunked_form(const BindArgs& args) {
   return form;
 }
 
-// All kernels: requests of few rows, then the others.
+// Binds all kernels: the one for requests of few rows, then those of the chunked form.
 template <class T, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> p, const ChunkedForm& form,
                                               std::int64_t items) {
@@ -214,7 +217,8 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
   if constexpr (!std::is_same_v<T, float>) {
     const ChunkedForm form = chunked_form(args);
     if (form.serves) {
-      // Where all blocks of one request run side by side, each has a multiprocessor for itself; else two share one.
+      // Where all blocks of one request can run side by side, each block has a multiprocessor for itself. Otherwise two
+      // blocks share one.
       const bool alone = p.heads * p.slices <= args.device.properties().threads &&
                          TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
       return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);

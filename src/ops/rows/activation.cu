@@ -13,7 +13,7 @@ struct Softcap {
   __device__ float operator()(float x) const { return cap * tanhf(x / cap); }
 };
 
-// x [rows, 2, packs · N] → y [rows, packs · N]
+// x [rows, 2, packs · N] → y [rows, packs · N].
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

@@ -7,7 +7,7 @@ namespace {
 
 using namespace cuda;
 
-// Rounds by itself: the compiler must not contract it with another operation into a fused multiply-add.
+// Rounds the sum explicitly: the compiler must not contract it with another operation into a fused multiply-add.
 struct Add {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };
@@ -22,7 +22,7 @@ struct Identity {
   __device__ float operator()(float x) const { return x; }
 };
 
-// a, b, y [n]; one pack to a thread, the last one may be short.
+// a, b and y are [n]. Each thread takes one pack. The last pack may be short.
 template <class T, int N, class F>
 __global__ void binary(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -38,7 +38,7 @@ __global__ void binary(const T* a, const T* b, T* y, std::int64_t n, F f) {
   }
 }
 
-// a, y [rows, packs · N], b [packs · N]
+// a and y are [rows, packs · N], and b is [packs · N].
 template <class T, int N, class F>
 __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows, std::int64_t packs, F f) {
   const std::int64_t row = row_of_thread();
@@ -53,7 +53,7 @@ __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows,
   }
 }
 
-// a, y [n], b [1]; one pack to a thread, the last one may be short.
+// a and y are [n], and b is [1]. Each thread takes one pack. The last pack may be short.
 template <class T, int N, class F>
 __global__ void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -130,7 +130,7 @@ Result<std::unique_ptr<BoundOp>> bind_cast(const BindArgs& args) {
   });
 }
 
-// Sixteen bytes to a thread, the last one may have fewer.
+// Each thread copies sixteen bytes. The last thread may have fewer.
 __global__ void copy_bytes(const std::byte* x, std::byte* y, std::int64_t bytes) {
   const std::int64_t first = flat_item() * static_cast<std::int64_t>(sizeof(uint4));
   if (first + static_cast<std::int64_t>(sizeof(uint4)) <= bytes) {

@@ -22,7 +22,7 @@ __global__ void resolve_ids(const IdResolution r) {
   r.out[t] = id;
 }
 
-// Rows of packs · N values: of the table times `scale`, which is rounded to T, or given ones as they are.
+// Writes rows of packs · N values: rows of the table times `scale`, which is rounded to T, or given rows unchanged.
 template <class T, int N>
 __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale) {
   const std::int64_t t = row_of_thread();
@@ -51,7 +51,7 @@ std::unique_ptr<BoundOp> make_scaled_rows(const RowCopy& copy, std::int64_t cols
                       [=](cudaStream_t stream) { launch(scaled_rows<T, N>, shape, stream, copy, cols / N, scale); });
 }
 
-// Packs of N values; x, the given part and y: [count, packs · N].
+// Adds in packs of N values. x, the given part and y are [count, packs · N].
 template <class T, int N>
 __global__ void add_given(const GivenSum<T> sum, std::int64_t packs) {
   let_next_begin();

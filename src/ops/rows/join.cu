@@ -13,22 +13,22 @@ using namespace cuda;
 
 struct Part {
   const std::byte* data;  // [rows, bytes]
-  std::int64_t bytes;     // of a row
+  std::int64_t bytes;     // bytes of a row
 };
 
-// Passed by value: lives in constant memory while the kernel runs.
+// Passed by value, so it is in constant memory while the kernel runs.
 struct Parts {
   Part at[kMaxJoined];
 };
 
-// Parts → out [rows, words], in whose rows theirs lie side by side
+// Joins the parts into out [rows, words]. A row of `out` has the parts' rows side by side.
 template <class Word>
 __global__ void join(const __grid_constant__ Parts parts, Word* out, std::int64_t rows, std::int64_t words) {
   const std::int64_t row = row_of_thread();
   if (row >= rows) return;
   for (std::int64_t i = item_of_thread(); i < words; i += item_step()) {
     int p = 0;
-    std::int64_t column = i;  // of part p
+    std::int64_t column = i;  // column within part p
     std::int64_t part_words = parts.at[0].bytes / static_cast<std::int64_t>(sizeof(Word));
     while (column >= part_words) {
       column -= part_words;
@@ -42,7 +42,7 @@ Result<std::unique_ptr<BoundOp>> bind_join(const BindArgs& args) {
   const TensorView& out = args.results[0];
   const auto element = static_cast<std::int64_t>(ir::dtype_size(out.dtype));
   Parts parts{};
-  std::int64_t common = 0;  // bytes that divide every part
+  std::int64_t common = 0;  // greatest number of bytes that divides every part
   for (std::size_t i = 0; i < args.operands.size(); ++i) {
     parts.at[i] = {args.operands[i].data.raw(), args.operands[i].cols() * element};
     common = std::gcd(common, parts.at[i].bytes);

@@ -9,9 +9,9 @@ namespace {
 
 using namespace cuda;
 
-constexpr std::int64_t kMostEditBlocks = 64;  // of a row; a row's edits are known on the device alone
+constexpr std::int64_t kMostEditBlocks = 64;  // blocks of a row; only the device knows the number of a row's edits
 
-// Blocks along y share a row.
+// The blocks along y share a row.
 __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
   const std::int64_t r = blockIdx.x;
   const std::int64_t begin = a.first[r] > 0 ? a.first[r] : 0;
@@ -22,13 +22,13 @@ __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
     if (id < 0 || id >= a.vocab) continue;
     float& logit = a.logits[r * a.vocab + id];
     const float x = logit;
-    // Not fused with the sum, which is as on the CPU.
+    // The product is not fused with the sum, as on the CPU.
     const float penalised = x > 0.0f ? __fdiv_rn(x, a.penalties[e]) : __fmul_rn(x, a.penalties[e]);
     logit = __fadd_rn(penalised, a.offsets[e]);
   }
 }
 
-// A thread to a token.
+// Each thread processes one token.
 __global__ void mask_logits(const __grid_constant__ LogitEditArgs a) {
   const std::int64_t r = blockIdx.x;
   const std::int64_t mask = a.mask[r];

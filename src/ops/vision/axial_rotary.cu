@@ -22,7 +22,7 @@ __global__ void axial_table(const std::int32_t* positions, const float* inv_freq
 
 template <class T>
 struct RotateHeads {
-  T* x;                // [rows, cols]: heads of 2·half values first
+  T* x;                // [rows, cols]; the heads, 2·half values each, come first
   const float* table;  // [rows, 2, half]
   std::int64_t rows;
   std::int64_t cols;
@@ -30,7 +30,7 @@ struct RotateHeads {
   int half;
 };
 
-// An item is a pack of pairs of a head.
+// An item is a pack of pairs in a head.
 template <class T, int N>
 __global__ void rotate_heads(const RotateHeads<T> r) {
   let_next_begin();

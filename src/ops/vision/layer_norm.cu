@@ -23,8 +23,8 @@ struct LayerNorm {
   float eps;
 };
 
-// A block takes a row, which stays in its registers, up to kHeld packs in each thread: all loads are under way before
-// the first is waited for.
+// A block processes one row and keeps it in registers, up to kHeld packs in each thread. It starts all loads before it
+// waits for the first.
 inline constexpr int kHeld = 4;
 
 template <class T>
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm
   }
 }
 
-// The same for rows of any length: a block reads its row again, from the cache, after each of the two sums, which have
-// the same order.
+// The kernel for rows of any length. A block reads its row again, from the cache, after each of the two sums. Both
+// kernels add in the same order.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];
