@@ -1,4 +1,4 @@
-// The one symbol of libtessera_cuda.so.
+// Defines the single symbol that libtessera_cuda.so exports.
 #include <cuda_runtime.h>
 
 #include <utility>

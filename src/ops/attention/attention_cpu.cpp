@@ -1,5 +1,5 @@
-// Attention on the CPU: a forward is cut into tiles, by request, KV head and query rows, and each thread takes the next
-// tile that is left.
+// Attention on the CPU. A forward is cut into tiles by request, KV head and query rows, and each thread takes the next
+// free tile.
 #include "tessera/ops/attention/attention_cpu.h"
 
 #include <algorithm>
@@ -12,24 +12,25 @@
 namespace tessera {
 namespace {
 
-// The number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner: it and
-// those after it are left out, so that nothing is written out of bounds.
+// The number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner. It and
+// all later requests are left out, so that nothing is written out of bounds.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;
   return num_requests;
 }
 
-// Rows of a tile in this forward: fewer than would fit where whole tiles would leave threads without one. Keys are
-// converted once for each tile, which costs more than it gives with fewer rows than kLeastTileRows.
+// Chooses the rows of a tile in this forward. Tiles are smaller than the maximum where large tiles would leave threads
+// without work. Keys are converted once for each tile, so tiles of fewer than kLeastTileRows rows cost more than they
+// gain.
 std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_requests) {
   constexpr std::int64_t kLeastTileRows = 12;
-  constexpr std::int64_t kRegisterRows = 6;  // cpu_gemm.cpp's tiles of registers
+  constexpr std::int64_t kRegisterRows = 6;  // the rows of cpu_gemm.cpp's register tiles
   const std::int64_t rows = p.metadata.query_starts[num_requests] * p.heads;
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
-// Tiles of the request that have a wanted row: they are its last.
+// The number of the request's tiles with a wanted row. These are its last tiles.
 std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
   const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;
@@ -37,7 +38,7 @@ std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   return first == tokens ? 0 : tiles - first * p.group() / p.tile_rows;
 }
 
-// Where each request's work items start; the last entry is their number.
+// Returns the first work item of each request; the last entry is the total number of items.
 std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) {
   auto* starts = reinterpret_cast<std::int64_t*>(p.workspace);
   std::int64_t count = 0;
@@ -53,7 +54,7 @@ AttentionTile make_tile(const AttentionProblem& p, std::int64_t request, std::in
   const std::int64_t query_start = p.metadata.query_starts[request];
   const std::int64_t query_len = p.metadata.query_starts[request + 1] - query_start;
   const std::int64_t rows = query_len * p.group();
-  // The last rows see the most keys: they go first, so that no thread is left alone with them.
+  // The last rows see the most keys. They go first, so that no thread is left alone with them at the end.
   const std::int64_t tile = (rows + p.tile_rows - 1) / p.tile_rows - 1 - item / p.kv_heads;
   return {.head = item % p.kv_heads,
           .row_begin = tile * p.tile_rows,

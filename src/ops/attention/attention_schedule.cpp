@@ -35,7 +35,7 @@ TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, s
 std::int32_t TileSchedule::give(std::int64_t cost) {
   const std::int32_t worker = loads_[0].worker;
   Load load{loads_[0].cost + cost, worker};
-  // Moves the worker down the heap until no child is less loaded.
+  // Moves the worker down the heap until no child has less work.
   std::size_t at = 0;
   for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
     if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
@@ -53,7 +53,7 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     const std::int64_t count = rows.query_lens[b];
     const std::int64_t tiles_end = rows.tiles_end(b, 1, tile_rows_);
     for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
-      // The cost: the keys that the tile's last row sees, and a constant for every tile.
+      // A tile's cost is the number of keys that its last row sees, plus a constant.
       const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
       tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
     }
@@ -74,7 +74,7 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     }
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
-  // Writes the works of each worker from its start on. `starts` advances meanwhile and is shifted back afterwards.
+  // Writes each worker's works from its start on. `starts` advances meanwhile and is shifted back afterwards.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {
@@ -107,7 +107,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  constexpr std::int64_t kEnough = 3;  // requests for each block that runs (docs/benchmarks.md)
+  constexpr std::int64_t kEnough = 3;  // requests for each resident block (docs/benchmarks.md)
   if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
   return single_row_grid(requests, limits);
 }
@@ -120,7 +120,7 @@ ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits) {
 
 namespace {
 
-// The keys of each request of a single row.
+// The numbers of keys of the single-row requests.
 class SingleRows {
  public:
   SingleRows(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens, std::int64_t window)
@@ -137,7 +137,7 @@ class SingleRows {
   std::int64_t window_;
 };
 
-// The smallest chunk size with which all rows fit in the blocks.
+// Returns the smallest chunk size with which all rows fit in the blocks.
 std::int64_t find_chunk_size(const SingleRows& single_rows, std::int64_t blocks) {
   std::int64_t size = 1;
   single_rows.for_each([&](std::size_t, std::int64_t keys) { size = std::max(size, keys); });
@@ -165,7 +165,7 @@ std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<con
   *plan.chunk_size = static_cast<std::int32_t>(size);
 
   std::int64_t block = 0;
-  std::size_t started = 0;  // requests whose first block is known
+  std::size_t started = 0;  // number of requests with a known first block
   const auto start_until = [&](std::size_t end) {
     for (; started < end; ++started) plan.starts[started] = static_cast<std::int32_t>(block);
   };

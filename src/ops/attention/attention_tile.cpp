@@ -1,10 +1,12 @@
-// For each block of 64 keys of the cache: scores, online softmax (running maximum and sum, as in "Online normalizer
-// calculation for softmax", arXiv:1805.02867), weighted sum of values. All arithmetic is float32.
+// The kernel of a tile. For each block of 64 keys of the cache it computes scores, online softmax (running maximum and
+// sum, as in "Online normalizer calculation for softmax", arXiv:1805.02867) and the weighted sum of values. All
+// arithmetic is float32.
 //
-// Tiles of many rows convert the block's keys and values once and multiply matrices; tiles of a few rows (decode) read
-// them straight from the cache and add a score's products in another order. Blocks start at multiples of 64, and keys
-// that a row does not see add exact zeros, so that its bits depend on neither its place in a tile nor the tile's other
-// rows. With `deterministic` all tiles are of the first kind, and the bits do not depend on the number of rows either.
+// Tiles of many rows convert the block's keys and values once and multiply matrices. Tiles of a few rows (decode) read
+// keys and values straight from the cache, and add the products of a score in another order. Blocks start at multiples
+// of 64, and keys that a row does not see add exact zeros. So a row's bits depend neither on its place in a tile nor on
+// the tile's other rows. With `deterministic` all tiles are of the first kind, and the bits do not depend on the number
+// of rows either.
 #include "tessera/ops/attention/attention_tile.h"
 
 #include <algorithm>
@@ -30,7 +32,7 @@ TESSERA_INLINE Range visible(const AttentionProblem& p, std::int64_t position) {
   return {begin, position + 1};
 }
 
-// The row's place among all tokens' query heads.
+// Returns the row's index among the query heads of all tokens.
 TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionTile& tile, std::int64_t row) {
   const std::int64_t token = tile.query_start + row / p.group();
   return token * p.heads + tile.head * p.group() + row % p.group();
@@ -45,7 +47,7 @@ TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionT
     for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * p.scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
-    // A sink is a first key whose value is zero.
+    // A sink acts as a first key with a zero value.
     const bool sink = p.sinks != nullptr;
     s.greatest[r] = sink ? p.sinks[tile.head * p.group() + (tile.row_begin + r) % p.group()] : kMinusInfinity;
     s.total[r] = sink ? 1.0f : 0.0f;
@@ -62,7 +64,7 @@ TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const Attention
   }
 }
 
-// Turns the block's raw scores into weights, and moves the row's running sums to the new greatest score.
+// Turns the block's raw scores into weights, and rescales the row's running sums to the new running max.
 TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range seen,
                                std::int64_t width) {
   float* scores = s.scores + row * kBlockKeys;
@@ -73,7 +75,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   float greatest = s.greatest[row];
 #pragma omp simd reduction(max : greatest)
   for (std::int64_t j = 0; j < width; ++j) greatest = scores[j] > greatest ? scores[j] : greatest;
-  // No key seen yet: nothing to weigh, and -inf - -inf would be NaN.
+  // Where no key has been seen yet there is nothing to weigh, and -inf - -inf would be NaN.
   const float reference = greatest == kMinusInfinity ? 0.0f : greatest;
   if (greatest != s.greatest[row]) {
     const float shrink = fast_exp(s.greatest[row] - reference);
@@ -91,7 +93,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   s.total[row] += total;
 }
 
-// The block's keys as float32, transposed; zeros for those not present, up to `width`.
+// Loads the block's keys as float32, transposed. Keys that are not present become zeros, up to `width`.
 template <class Y>
 TESSERA_INLINE void load_keys(const AttentionProblem& p, const AttentionScratch& s, Range present, std::int64_t width) {
   const std::int64_t whole = p.head_dim / kVecFloats * kVecFloats;
@@ -134,7 +136,7 @@ TESSERA_INLINE void prefetch(const Y* row, std::int64_t count) {
   for (std::int64_t d = 0; d < count; d += kLine) __builtin_prefetch(row + d);
 }
 
-// scores[r][j] = q[r] · key j for kRows rows at once, straight from the cache.
+// Computes scores[r][j] = q[r] · key j for kRows rows at once, straight from the cache.
 template <int kRows, class Y>
 TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
   const std::int64_t padded = p.padded_dim();
@@ -161,7 +163,7 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
   }
 }
 
-// sums[r][d …] += Σ_j weight[r][j] · value j for kRows rows and 16·kVecs columns, straight from the cache.
+// Computes sums[r][d …] += Σ_j weight[r][j] · value j for kRows rows and 16·kVecs columns, straight from the cache.
 template <int kRows, int kVecs, class Y>
 TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row,
                                       std::int64_t d, Range present) {
@@ -215,7 +217,7 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
     const std::int64_t width = round_up(present.end, kVecFloats);
-    // The keys to prefetch are those of the next block; past the last key it is the last key again.
+    // The prefetched keys are those of the next block. Past the last key the last key is prefetched again.
     for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
       const std::int64_t position = std::min(block + j, keys.end - 1);
       const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;
@@ -252,7 +254,7 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   }
 }
 
-// The loop over the cache does not depend on the queries' type, so that it is compiled once for each type of the cache.
+// The loop over the cache does not depend on the queries' type, so it is compiled only once for each type of the cache.
 template <class X, class Y>
 void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   load_queries<X>(p, tile, s);

@@ -1,4 +1,4 @@
-// The choice of attention's kernel on CUDA, and its binding.
+// Chooses and binds attention's kernel on CUDA.
 #include "tessera/ops/attention/cuda_attention.h"
 
 #include <cuda_runtime.h>
@@ -21,14 +21,15 @@
 namespace tessera {
 namespace {
 
-// In order of preference. "tessera" serves every shape that those after it serve: they run only where the user names
-// them.
+// The kernels in order of preference. "tessera" serves every shape that the kernels after it serve, so these run only
+// where the user names them.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
-// cuDNN's is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every size.
+// cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every
+// size.
 constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
                                 AttentionKernel::kCudnn};
 
-// Without the plan's addresses.
+// Describes the operator, without the plan's addresses.
 CudaAttention describe(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
@@ -57,8 +58,8 @@ CudaAttention describe(const BindArgs& args) {
                        .workspace = args.workspace.raw()};
 }
 
-// An extend step in two launches: requests of a single row, and tiles of the others. Most steps need one of the two.
-// A full graph is for batches without requests of a single row.
+// An extend step in two launches: one for requests of a single row, and one for the tiles of longer requests. Most
+// steps need only one of the two. A full graph only runs batches without single-row requests.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -70,13 +71,13 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The single rows' kernel follows from the tiles', and its code is loaded when it is bound.
+  // The kernel for single rows is determined by the kernel for tiles, and its code is loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;
   std::unique_ptr<BoundOp> tiles_;
   const ExtendWork& work_;
-  const ForwardStates* states_;  // null: none is ever open, or a full graph has single rows too
+  const ForwardStates* states_;  // null: no state is ever open, or full graphs have single rows too
 };
 
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
@@ -97,14 +98,14 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;  // of requests of several
+  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;  // of requests with several rows
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
 }
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// From sizes alone.
+// Depends on sizes alone.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -114,7 +115,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   CudaAttention attention = describe(args);
   const AttentionPlan* plan = TRY(find_attention_plan(args));
   attention.metadata = plan->metadata();
-  TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernels' attributes are the current device's
+  TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernel attributes belong to the current device
   const auto* planner = static_cast<const CudaAttentionPlanner*>(plan->planner());
   AttentionKernel kernel = AttentionKernel::kTessera;
   if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
@@ -132,7 +133,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return bind_own_attention(attention, multiprocessors(args));
 }
 
-// Without layers there is nothing to plan beside the lists, and our own kernel runs.
+// Without attention nodes there is no planner, and our own kernel runs.
 Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
   std::unique_ptr<AttentionPlanner> planner;
   if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));
@@ -193,7 +194,7 @@ AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind k
     for (const AttentionKernel kernel : kernels)
       if (attention_kernel_name(kernel) == wanted && serves(kernel)) return kernel;
     const auto first = std::find_if(kernels.begin(), kernels.end(), serves);
-    return first == kernels.end() ? AttentionKernel::kTessera : *first;  // whose bind() says what it takes
+    return first == kernels.end() ? AttentionKernel::kTessera : *first;  // its bind() reports unsupported shapes
   };
   return kind == BatchKind::kExtend ? choose(kForExtend) : choose(kForDecode);
 }
@@ -210,7 +211,8 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
-  // With a window FA2's tiles of keys start at the first one that a tile's first row sees.
+  // With a window, FA2's tiles of keys start at the first key that a tile's first row sees, so bits would depend on the
+  // tile.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);

@@ -1,4 +1,4 @@
-// Where the lists of attention's kernels lie, and what each of them holds.
+// The memory layout of the lists of attention's kernels.
 #include "tessera/ops/attention/cuda_attention_planner.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TilePlan CudaAttentionPlanner::TileRange::at(std::byte* memory, RowList list) co
   return {starts(memory, list).data(), works(memory).data(), schedule->workers()};
 }
 
-// Decides the kernels of a shape and where its lists lie from `offset` on; returns where they end.
+// Decides the lists of a shape and lays them out from `offset` on. Returns their end.
 Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t offset,
                                                   std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
@@ -103,7 +103,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   const bool own = serves_prefill_attention(shape, limits_.page_size);
-  // Our own kernel's works are of several heads, each for as many blocks.
+  // A work of our own kernel has several heads, and the same number of blocks runs it.
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
@@ -114,7 +114,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
-  // As long as one prompt's short tiles all run at once.
+  // Short tiles are used as long as all short tiles of one prompt run at once.
   const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
@@ -130,7 +130,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// As many workers as blocks run at once, for each KV head.
+// Lays out segments for as many workers as blocks run at once for each KV head.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));
@@ -141,7 +141,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std:
     plan.wanted_segments = {offset, limits_.max_requests, segments};
     offset += aligned(plan.wanted_segments.bytes());
   }
-  // Last, and so near to the lengths and inputs that a decode step writes beside it.
+  // This list comes last, so that it is near the lengths and inputs that a decode step also writes.
   plan.segments = {offset, limits_.max_requests, segments};
   return offset + aligned(plan.segments.bytes());
 }

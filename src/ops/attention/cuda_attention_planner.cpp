@@ -24,7 +24,7 @@ std::int64_t CudaAttentionPlanner::bytes() const {
          static_cast<std::int64_t>(partial_bytes_);
 }
 
-// They do not change: the first plan's upload carries them.
+// Writes the starts once, because they do not change. The first plan's upload carries them.
 void CudaAttentionPlanner::write_page_starts() {
   if (std::exchange(page_starts_written_, true)) return;
   auto* const starts = reinterpret_cast<std::int32_t*>(step_->host(page_starts_offset_));
@@ -40,7 +40,7 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
         fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
                     "and {}",
                     limits.max_requests, limits.max_tokens, limits.max_pages_per_request));
-  // FlashInfer counts the page table's entries in 32 bits with a sign, and their tokens in 32 without.
+  // FlashInfer counts the page table's entries in signed 32-bit integers, and their tokens in unsigned ones.
   const std::int64_t entries = limits.max_requests * limits.max_pages_per_request;
   if (entries > std::numeric_limits<std::int32_t>::max() ||
       entries * limits.page_size > std::numeric_limits<std::uint32_t>::max())
@@ -93,7 +93,7 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   return planner;
 }
 
-// Launches leave zeros behind.
+// Clears the arrival counters once. Every launch leaves zeros behind.
 Status CudaAttentionPlanner::clear_arrivals() {
   const std::size_t bytes = partial_bytes_ - arrivals_offset_;
   return bytes == 0 ? ok_status()
@@ -127,7 +127,8 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// After plan_extend(). Where no prompt ends in the step, requests of a single row are those of all rows.
+// Plans the lists of wanted rows. It runs after plan_extend(). Where no prompt ends in the step, its single-row
+// requests are the same as those of plan_extend().
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;
@@ -143,7 +144,7 @@ void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batc
   plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
 }
 
-// Without the requests that are among the single rows.
+// Returns the rows that get tiles, without the requests that are among the single rows.
 TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
                                                   std::span<const std::int32_t> wanted_starts) {
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
@@ -160,13 +161,14 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
   if (plan.extend == AttentionKernel::kFa2)
     return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
   if (plan.extend != AttentionKernel::kFa3) return false;
-  // The forward may run in a bucket of either kind.
+  // The forward may run in a bucket with short tiles or in one without, so both lists are written.
   const std::int64_t tokens = std::accumulate(rows.query_lens.begin(), rows.query_lens.end(), std::int64_t{0});
   if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows, list);
   return write_works(plan.tiles, rows, list) > 0;
 }
 
-// Returns the number of works. Those of wanted rows lie behind those of all, so that one copy carries both.
+// Returns the number of works. The works of wanted rows lie behind the works of all rows, so that one copy carries
+// both.
 std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
   if (list == RowList::kAll) range.works_of_all = 0;
   const std::int64_t before = range.works_of_all;
@@ -187,7 +189,7 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// The list is written to its end: a recorded launch has blocks for as many requests as fit in its rows.
+// Writes the list to its end, because a recorded launch has blocks for as many requests as fit in its rows.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);
@@ -207,7 +209,7 @@ std::int64_t CudaAttentionPlanner::write_segments(const SegmentRange& range, con
   return segments;
 }
 
-// Returns their number.
+// Returns the number of segments.
 std::int64_t CudaAttentionPlanner::copy_segments(const SegmentRange& from, const SegmentRange& to,
                                                  std::int64_t segments) {
   std::copy_n(host() + from.offset, from.bytes(segments), host() + to.offset);

@@ -14,14 +14,14 @@
 
 namespace tessera {
 
-// The groups of this process's stages and what lies between all stages: a fault of a rank ends all of it.
+// The groups of this process's stages, and the pipeline between all stages. A fault of one rank ends all of them.
 struct Communicator::Stages {
   Stages(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes_in)
       : nodes(std::move(nodes_in)), pipeline(layout, limit, nodes) {
     for (int stage = 0; stage < layout.pp_size; ++stage)
       if (pipeline.is_here(layout.rank_at(stage, 0))) groups[stage] = std::make_shared<Group>(layout.tp_size, nullptr);
   }
-  // False: it had ended before.
+  // Returns false where the stages had already ended.
   bool end_once(const Status& why) {
     bool ended = false;
     for (const auto& [stage, group] : groups) ended |= group->end_once(why);
@@ -34,13 +34,13 @@ struct Communicator::Stages {
   }
   static void take_frames_of(NodeGroup& from, const std::weak_ptr<Stages>& stages);
 
-  const std::shared_ptr<NodeGroup> nodes;  // null: one process
+  const std::shared_ptr<NodeGroup> nodes;  // null: all ranks are in one process
   Pipeline pipeline;
-  std::map<int, std::shared_ptr<Group>> groups;  // by stage
+  std::map<int, std::shared_ptr<Group>> groups;  // keyed by stage
 };
 
-// What other nodes say. A connection may go on for longer than the ranks that own a group, where one of them fails:
-// what comes then is for nobody.
+// Receives the messages of other nodes. Where a rank fails, a connection may outlive the ranks that own the group;
+// messages that arrive then are dropped.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
     const std::shared_ptr<Group> owner = group.lock();
@@ -76,7 +76,7 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create_stages(const Ran
   std::vector<std::unique_ptr<Communicator>> members;
   for (int place = 0; place < layout.ranks(); ++place) {
     const auto group = stages->groups.find(layout.stage_of(place));
-    if (group == stages->groups.end()) continue;  // another node's
+    if (group == stages->groups.end()) continue;  // the stage is on another node
     members.push_back(
         std::unique_ptr<Communicator>(new Communicator(group->second, layout.rank_in_stage(place), limit)));
     members.back()->stages_ = stages;
@@ -112,7 +112,7 @@ NodeGroup* Communicator::nodes() const {
   return group_->nodes == nullptr ? nullptr : &group_->nodes->nodes();
 }
 
-// The other nodes are told outside of the lock: a connection may take its time.
+// The other nodes are told outside of the lock, because sending may take time.
 void Communicator::end_group(const Status& why) {
   if (!(stages_ != nullptr ? stages_->end_once(why) : group_->end_once(why))) return;
   if (NodeGroup* const others = nodes(); others != nullptr) tell_end(*others, why.message());

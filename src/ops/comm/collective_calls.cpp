@@ -1,4 +1,4 @@
-// How the ranks of a group meet in a collective, in one process and over several.
+// How the ranks of a group meet in a collective, within one process and across several.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 namespace tessera {
 namespace {
 
-// Of a stage's rank among the ranks of all stages, by which errors name it.
+// Returns the number among the ranks of all stages of a rank in this stage. Errors name ranks by this number.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.place() - communicator.rank() + rank;
 }
 
-// For i in [begin, end): element i - origin of the tensors `to` = the sum of all tensors' elements i, in order.
+// For i in [begin, end), sets element i - origin of each tensor in `to` to the sum of all tensors' elements i, added in
+// order.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -59,17 +60,18 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
     end_group(why);
     lock.lock();
   }
-  // Once all ranks have arrived all of them continue, even if one aborts right after.
+  // Once all ranks have arrived, all continue, even if one aborts right after.
   return group_->generation != generation ? ok_status() : group_->ended;
 }
 
 void Communicator::leave() {
-  // abort() does not end this wait: all ranks are between enter() and here and wait for nothing else, and no rank may
-  // free its memory while another still works on it.
+  // abort() does not interrupt this wait. All ranks are between enter() and this point and wait for nothing else, and
+  // no rank may free its memory while another still works on it.
   group_->meet(/*ends_call=*/true);
 }
 
-// Of the ranks that are seen here: all, or where node 0 adds up, those of this node.
+// Compares the calls of the ranks that this process sees: all ranks, or only this node's ranks where node 0 does the
+// addition.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
   const auto end = static_cast<std::size_t>(group_->follows() ? group_->first + group_->here : group_->size());
@@ -88,7 +90,7 @@ Status Communicator::check_agreement() const {
   return ok_status();
 }
 
-// The first rank's part, while the others of this process wait.
+// The first rank of this process exchanges data with the other nodes, while this process's other ranks wait.
 Status Communicator::exchange(std::string_view call, const TensorView& result, Share share) {
   NodeExchange& nodes = *group_->nodes;
   if (!nodes.leads()) TRY(check_agreement());
@@ -97,14 +99,14 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Of ranks that each get `own`: those of this process, on node 0 of all.
+// Returns a buffer for ranks that each get a tensor like `own`: the ranks of this process, or on node 0 all ranks.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
   return {.data = {group_->rows.data()}, .dtype = own.dtype, .rank = 2, .dims = {ranks, own.elements()}};
 }
 
-// The ranks of a node that does not add up itself take what its first one got.
+// Copies the result from the group's first rank to this rank, on a node that does not do the addition itself.
 Status Communicator::follow(const TensorView& result, Share share) {
   const std::int64_t begin = share == Share::kRows ? (rank_ - group_->first) * result.bytes() : 0;
   if (result.bytes() > 0 && result.data != group_->result.data)
@@ -135,7 +137,8 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // A rank adds up its share of the elements and writes it to every rank here: no two ranks touch the same element.
+  // Each rank adds up its share of the elements and writes it to every rank of this process. No two ranks write the
+  // same element.
   const std::int64_t place = rank_ - group_->first;
   const std::int64_t begin = x.elements() * place / group_->here;
   const std::int64_t end = x.elements() * (place + 1) / group_->here;
@@ -175,7 +178,7 @@ Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
     return together("reduce_scatter", x, y, Share::kRows, [&] {
       reduce_range<T>(group_->tensors, std::span(&y, 1), rank_ * rows, (rank_ + 1) * rows, rank_ * rows);
-      // The ranks of node 0 share the sums that ranks of other nodes get.
+      // The ranks of node 0 divide the sums for ranks of other nodes among them.
       for (int other = rank_ + group_->here; other < group_->size(); other += group_->here)
         reduce_range<T>(group_->tensors, std::span(&group_->result, 1), other * rows, (other + 1) * rows);
     });

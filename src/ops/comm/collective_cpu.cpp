@@ -1,4 +1,4 @@
-// The collectives as operators, and their kernels on CPUs.
+// The collectives as operators, and their kernels on the CPU.
 #include <fmt/format.h>
 
 #include <cstring>

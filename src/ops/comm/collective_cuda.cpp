@@ -1,4 +1,4 @@
-// Collectives between GPUs: of one process over each other's memory, of several by NCCL.
+// Collectives between GPUs. GPUs of one process access each other's memory; GPUs of several processes use NCCL.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Ranks that meet nobody.
+// The collective of a rank without other ranks: it copies, where the addresses differ.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)
@@ -33,7 +33,7 @@ Status check_bytes(std::string_view what, std::int64_t bytes) {
   return unimplemented(fmt::format("{} of {} bytes between GPUs; multiples of 4 are accepted", what, bytes));
 }
 
-// "GPU-…", as nvidia-smi -L shows it.
+// Returns the UUID of the current GPU ("GPU-…"), in the form that nvidia-smi -L prints.
 Result<std::string> uuid_of_current_gpu() {
   int ordinal = 0;
   cudaDeviceProp properties{};

@@ -46,7 +46,7 @@ Status DevicePageTables::check(std::size_t b, const PageTable& table, std::int64
   return check_all_ ? check_unchanged(b, table) : ok_status();
 }
 
-// That the table is as its number promises.
+// Checks that a page table with an unchanged id only grew, or gave back pages at its start.
 Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) const {
   const Row row = known(b, table);
   const auto first_held = static_cast<std::size_t>(table.first_held);
@@ -64,7 +64,7 @@ Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) 
   return ok_status();
 }
 
-// Returns the entries that changed.
+// Writes the table to the mirror and returns the entries that changed.
 DevicePageTables::Range DevicePageTables::write(std::size_t b, const PageTable& table) {
   Row& row = rows_[b];
   row = known(b, table);
@@ -97,7 +97,7 @@ Status DevicePageTables::update(std::span<const PageTable> tables, std::span<con
       return std::move(status).with_context(fmt::format("request {}", b));
   }
   const bool all = !std::exchange(uploaded_, false);
-  Range next;  // to be uploaded: changes of rows that are near each other
+  Range next;  // the changes to upload, merged from rows that are near each other
   for (std::size_t b = 0; b < tables.size(); ++b) {
     const Range changed = write(b, tables[b]);
     if (changed.begin == changed.end || all) continue;

@@ -18,9 +18,9 @@ namespace tessera {
 
 const char* const kBackendInterface = TESSERA_BACKEND_INTERFACE;
 
-// A type, and what it came to when it was first asked for.
+// A type of device, and its backend or the error from loading it.
 struct DeviceRegistry::Entry {
-  // Loads the backend, and puts the added kernels beside its own.
+  // Loads the backend, and adds the additional kernels to its own.
   Status ensure_loaded() const {
     std::call_once(once, [this] {
       backend.emplace(type.load());
@@ -81,7 +81,7 @@ Result<const KernelTable*> DeviceRegistry::kernels(std::string_view type) const 
 }
 
 Result<DeviceRegistry::Named> DeviceRegistry::parse(std::string_view name) const {
-  // A number of one to four digits after `prefix`, which is taken off `rest`.
+  // Reads a number of one to four digits after `prefix`, and removes both from `rest`.
   const auto take = [](std::string_view& rest, std::string_view prefix, int& number) {
     if (!rest.starts_with(prefix)) return;
     const char* first = rest.data() + prefix.size();
@@ -129,7 +129,7 @@ namespace {
 constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 
 Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
-  // Ranks share the cores.
+  // Ranks on the CPU share the cores.
   const int threads = choice.ranks == 1 ? 0 : std::clamp(read_usable_cores() / choice.ranks, 1, CpuDevice::kMaxThreads);
   return TRY(CpuDevice::create({.threads = threads}));
 }
@@ -139,7 +139,7 @@ Result<const Backend*> cpu_backend() {
   return &backend;
 }
 
-// What dlopen() said names the file that is missing: the backend, or a library that it needs.
+// The message of dlopen() starts with the missing file: the backend, or a library that it needs.
 Status cuda_not_loaded(const std::string& said) {
   if (said.starts_with(kCudaLibrary))
     return unimplemented(
@@ -154,7 +154,7 @@ Status cuda_not_loaded(const std::string& said) {
                   kCudaLibrary, said));
 }
 
-// dlopen looks in the RPATH of this program or library: beside it, and in ../lib.
+// dlopen searches the RPATH of this program or library: its own folder, and ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return cuda_not_loaded(dlerror());

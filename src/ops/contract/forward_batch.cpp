@@ -41,7 +41,7 @@ Status check_tokens(const ForwardBatch& batch) {
 
 Status check_requests(const ForwardBatch& batch) {
   TRY(check_count("kv_lens", batch.kv_lens.size(), batch.num_requests(), "requests"));
-  std::int64_t first = 0;  // token of the request
+  std::int64_t first = 0;  // first token of the request
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
     const std::int32_t query_len = batch.query_lens[b];
     const std::int32_t kv_len = batch.kv_lens[b];

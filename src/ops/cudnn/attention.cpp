@@ -15,7 +15,7 @@
 #include "tessera/ops/attention/cuda_attention_planner.h"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // where the frontend looks cuDNN's functions up
+void* cudnn_dlhandle = nullptr;  // the frontend looks up cuDNN's functions through this handle
 }  // namespace cudnn_frontend
 #endif
 
@@ -32,7 +32,7 @@ constexpr const char* kLibrary = "libcudnn.so.9";
 constexpr std::size_t kOldestVersion = 90700;
 
 Status load_library() {
-  fe::cudnn_dlhandle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // stays loaded
+  fe::cudnn_dlhandle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // the library stays loaded
   if (fe::cudnn_dlhandle == nullptr) return unimplemented(fmt::format("attention on cuDNN: {}", dlerror()));
   const std::size_t version = fe::detail::get_backend_version();
   if (version >= kOldestVersion) return ok_status();
@@ -48,11 +48,11 @@ Status to_status(fe::error_t error, const char* what) {
   return internal_error(fmt::format("attention (cudnn): {}: {}", what, error.get_message()));
 }
 
-// Tensors of the graph, as a launch names them.
+// The numbers of the graph's tensors in a launch.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kQueryLens, kKvLens, kPages };
 using Addresses = std::unordered_map<std::int64_t, void*>;
 
-// A handle of cuDNN, used by one stream at a time. The device outlives it.
+// A handle of cuDNN. Only one stream uses it at a time, and the device outlives it.
 class Handle {
  public:
   static Result<std::shared_ptr<const Handle>> create(const CudaDevice& device) {
@@ -74,7 +74,7 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-// What cuDNN compiled for a number of rows, and its scratch memory. Used by one stream.
+// A plan that cuDNN compiled for a number of rows, and its scratch memory. Only one stream uses it.
 class Plan {
  public:
   static Result<std::shared_ptr<const Plan>> create(const CudaAttention& a, std::shared_ptr<const Handle> handle,
@@ -103,13 +103,13 @@ class Plan {
                            std::vector<std::int64_t> strides) {
     return Attributes().set_name(name).set_uid(uid).set_dim(dims).set_stride(strides);
   }
-  // Integers: a row of `columns` for each request.
+  // Makes a tensor of integers with a row of `columns` for each request.
   Tensor integers(const char* name, Uid uid, std::int64_t requests, std::int64_t columns = 1) {
     return graph_.tensor(
         matrix(name, uid, {requests, 1, columns, 1}, {columns, columns, 1, 1}).set_data_type(fe::DataType_t::INT32));
   }
 
-  // One query row of each request over its pages. Padding has lengths of zero.
+  // Describes attention of one query row of each request over its pages. Padding requests have lengths of zero.
   void describe(const CudaAttention& a) {
     const AttentionShape& shape = a.shape;
     const std::int64_t rows = a.num_rows;
@@ -164,7 +164,7 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
-  // A plan has kernels of its own, and lasts as long as the runner.
+  // Each plan has kernels of its own, and lives as long as the runner.
   std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
 
   std::shared_ptr<const Plan> plan_;

@@ -1,5 +1,5 @@
-// Which instantiation serves a shape. TESSERA_WITH_FLASHINFER: FlashInfer's headers were there when this was built;
-// TESSERA_WITH_FA3: so was sm_90a among the architectures.
+// Chooses the instantiation that serves a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present
+// at build time; TESSERA_WITH_FA3 means that sm_90a was also among the architectures.
 #include "tessera/ops/flashinfer/kernels.h"
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Never reached by callers that check *_serves first.
+// The error of an unsupported shape. Callers that check *_serves() first never see it.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention (") + kernel + ") does not serve this shape");
 }
@@ -26,7 +26,7 @@ namespace {
 
 bool fa3_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int compute_capability) {
 #ifdef TESSERA_WITH_FA3
-  // Code for sm_90a runs on 9.0 and on nothing else.
+  // Code for sm_90a runs only on compute capability 9.0.
   return compute_capability == 90 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.window == 0 &&
          shape.softcap == 0 && !shape.sinks;
 #else
@@ -48,7 +48,7 @@ bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] B
 #ifdef TESSERA_WITH_FLASHINFER
 namespace {
 
-// Calls f.operator()<T, kHeadDim>() for a shape that FA2 and FA3 serve.
+// Calls f.operator()<T, kHeadDim>() for a shape that FA2 and FA3 support.
 template <class F>
 auto with_instantiation(const AttentionShape& shape, F&& f) -> decltype(f.template operator()<__nv_bfloat16, 64>()) {
   const bool bf16 = shape.dtype == ir::DType::kBFloat16;

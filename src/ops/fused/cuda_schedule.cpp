@@ -9,11 +9,11 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kBlockThreads = 128;    // where no unit wants a block of its own
-constexpr std::int64_t kMaxUnitThreads = 256;  // beyond, a thread holds several items
+constexpr std::int64_t kBlockThreads = 128;    // where no unit needs a block of its own
+constexpr std::int64_t kMaxUnitThreads = 256;  // with more, a thread holds several items
 constexpr std::int64_t kPackBytes = 16;
 
-// The largest power of two up to 16 bytes that divides every position at which the task reads or writes.
+// Returns the largest power of two, up to 16 bytes, that divides every position at which the task reads or writes.
 std::int64_t pack_of(const RowKernel& kernel, const RowTask& task) {
   std::int64_t pack = 4;
   std::int64_t common = task.width | task.segment | (task.head_dim / 2);

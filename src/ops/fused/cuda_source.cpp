@@ -13,11 +13,11 @@
 namespace tessera {
 namespace {
 
-// A float's exact text, a C++ literal.
+// Returns the exact text of a float as a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }
 
-// The code of one task, a device function. A value that is read through slices stands at other positions than the
-// task's own, `shift` elements further; each such instance has variables of its own.
+// Writes the code of one task, which is a device function. A value that is read through slices is needed at other
+// positions than the task's own, `shift` elements further. Each such instance has variables of its own.
 class TaskWriter {
  public:
   TaskWriter(const RowKernel& kernel, const CudaSchedule& schedule, std::size_t task, int& scratch)
@@ -60,13 +60,13 @@ class TaskWriter {
 
   const RowValue& value(int id) const { return kernel_.values[static_cast<std::size_t>(id)]; }
 
-  // The first element of an item of the row.
+  // Returns the first element of an item of the row.
   std::string position(std::string_view item) const {
     if (s_.sites == 1) return fmt::format("({}) * kPack", item);
     const std::int64_t packs = task_.head_dim / 2 / s_.pack;
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
-  // Where site `site` of item h lies in a row, `shift` elements further.
+  // Returns the position in a row of site `site` of item h, `shift` elements further.
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);
@@ -76,7 +76,8 @@ class TaskWriter {
   }
   static std::string guarded(const std::string& body) { return "    if (!mine[h]) continue;\n" + body; }
 
-  // Writes what computes the instance, once; the name of its variable and the phase in which it is known.
+  // Writes the code that computes the instance, once. Returns the name of its variable and the phase in which it is
+  // known.
   std::pair<std::string, std::size_t> visit(int id, std::int64_t shift) {
     const RowValue& v = value(id);
     if (v.op == RowOp::kSlice) return visit(v.inputs[0], shift + v.offset);
@@ -95,7 +96,7 @@ class TaskWriter {
     declarations_ += fmt::format("  float {}[kHeld][{}];\n", name, s_.sites * s_.pack);
   }
 
-  // One pack for each site, all of them under way before the first is used.
+  // Loads one pack for each site. All loads are under way before the first is used.
   std::size_t load(const RowValue& v, const std::string& name, std::int64_t shift) {
     const std::string type(ir::dtype_name(v.dtype));
     std::string& text = v.op == RowOp::kWeight ? weights_ : loads_;
@@ -153,7 +154,7 @@ class TaskWriter {
     }
   }
 
-  // 1/√(mean(x²) + eps) between two phases, from the sums of all threads of the unit.
+  // Computes 1/√(mean(x²) + eps) between two phases, from the sums of all threads of the unit.
   void reduce(const RowValue& v, const std::string& name, std::size_t phase) {
     declarations_ += fmt::format("  float {}sum = 0;\n", name);
     while (reductions_.size() <= phase) reductions_.emplace_back();
@@ -204,7 +205,7 @@ class TaskWriter {
     }
     return loop(guarded(body));
   }
-  // Where the row is stored; asked for before it is computed.
+  // Reads the row that a row is stored to. The load starts before the row is computed.
   std::string slots() const {
     std::set<int> known;
     std::string text;
@@ -221,13 +222,13 @@ class TaskWriter {
   const RowTask& task_;
   const CudaTaskSchedule& s_;
   std::int64_t threads_;
-  int& scratch_;  // arrays for block sums that were given away
+  int& scratch_;  // number of arrays for block sums that are in use
   std::map<Instance, std::pair<std::string, std::size_t>> written_;
   std::string declarations_;
   std::string weights_;
   std::string loads_;
   std::vector<std::string> phases_;
-  std::vector<std::string> reductions_;  // [phases - 1]: between a phase and the next
+  std::vector<std::string> reductions_;  // [phases - 1]: the code between a phase and the next
 };
 
 }  // namespace

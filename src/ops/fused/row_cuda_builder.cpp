@@ -15,9 +15,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kFirstEarly = 90;  // compute capability from which on kernels are launched early
+constexpr int kFirstEarly = 90;  // compute capability from which kernels can be launched early
 
-// The GPU's own, whatever older one its kernels are chosen for.
+// Returns the GPU's own capability, even where kernels are chosen for an older GPU.
 Result<int> capability_of(CudaDevice& device) {
   int major = 0;
   int minor = 0;
@@ -62,7 +62,7 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // A schedule is the number of a block's threads; one module serves all.
+  // A schedule is the number of threads in a block. One module serves all schedules.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {
@@ -87,10 +87,10 @@ class CudaRowCode final : public RowKernelCode {
   bool early_;
 };
 
-// What this process compiled: pieces of several runners have kernels in common.
+// The code that this process has compiled. Pieces of several runners have kernels in common.
 struct Compiled {
   std::mutex mutex;
-  std::map<std::pair<int, std::string>, std::string> code;  // of architecture and source
+  std::map<std::pair<int, std::string>, std::string> code;  // keyed by architecture and source
 };
 Compiled& compiled() {
   static Compiled all;

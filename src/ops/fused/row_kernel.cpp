@@ -66,7 +66,7 @@ class TaskFinder {
     return id;
   }
 
-  // Operators that keep positions are of one task with what they read; loads and slices begin one.
+  // Joins an operator that keeps positions to the task of its inputs. Loads and slices begin a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)
@@ -83,7 +83,7 @@ class TaskFinder {
     if (is_computed_elsewhere(slice.inputs[0])) return ok_status();
     return unimplemented("a part of a value that was reduced or rotated in the same kernel");
   }
-  // Nothing between the loads and `id` looks at other positions.
+  // Whether nothing between the loads and `id` uses other positions, so that another task can compute it again.
   bool is_computed_elsewhere(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kRmsNorm || v.op == RowOp::kRotary) return false;
@@ -116,7 +116,7 @@ class TaskFinder {
     return task;
   }
 
-  // What the task's stores are computed from.
+  // Collects the values that the task's stores are computed from.
   void collect(RowTask& task) const {
     std::vector<bool> needed(kernel_.values.size(), false);
     for (const int s : task.stores)

@@ -14,17 +14,17 @@
 namespace tessera {
 namespace {
 
-constexpr int kTries = 3;  // of single launches
+constexpr int kTries = 3;  // of a single launch
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
-constexpr int kMostLaunches = 100;             // of a round
-constexpr double kMostMs = 10;                 // of a launch
-constexpr double kSmallestGain = 0.02;         // less is scatter
-constexpr double kGreatestGain = 3;            // more is another process's work on the same cores
+constexpr int kMostLaunches = 100;             // in a round
+constexpr double kMostMs = 10;                 // of one launch
+constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
+constexpr double kGreatestGain = 3;            // a greater gain comes from another process on the same cores
 constexpr std::int64_t kMostBytes = 64 << 20;  // of all tensors together
 
-// Tensors of a problem in memory of their own: row numbers count up, other values are random and finite.
+// A problem's tensors in memory of their own. Row numbers count up; other values are random and finite.
 class Tensors {
  public:
   static Result<Tensors> create(const RowInstance& instance, Device& device) {
@@ -39,7 +39,7 @@ class Tensors {
     tensors.results_ = TRY(tensors.placed(instance.results, device));
     return tensors;
   }
-  // The same values each time: a kernel may have written its operands.
+  // Writes the same values each time, because a kernel may have overwritten its operands.
   Status fill(Device& device, Stream& stream) const {
     std::minstd_rand random(1);
     std::size_t at = 0;
@@ -50,7 +50,7 @@ class Tensors {
   std::span<const TensorView> operands() const { return operands_; }
   std::span<const TensorView> results() const { return results_; }
 
-  // Everything that a launch may have written.
+  // Returns the content of everything that a launch may have written.
   Result<std::vector<std::byte>> contents(Stream& stream) const {
     std::size_t bytes = 0;
     for (const auto& [memory, size] : memory_) bytes += size;
@@ -73,7 +73,7 @@ class Tensors {
     }
     return views;
   }
-  // Bytes whose every 16 and 32 bits are a small float.
+  // Writes bytes that are small finite floats both as 16-bit and as 32-bit values.
   static Status fill(const TensorView& view, std::size_t bytes, std::minstd_rand& random, Device& device,
                      Stream& stream) {
     const std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(bytes, "values to measure"));
@@ -96,11 +96,11 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
-  bool is_slow = false;  // seen at once: not timed further
+  bool is_slow = false;  // known at once: not timed further
   std::vector<double> ms;
 };
 
-// Milliseconds of a launch, of `launches` behind each other.
+// Returns the milliseconds of one launch, averaged over `launches` launches in a row.
 Result<double> time(const BoundOp& op, int launches, Event& begin, Event& end, Stream& stream) {
   TRY(stream.record(begin));
   for (int i = 0; i < launches; ++i) TRY(op.enqueue(stream));
@@ -123,12 +123,12 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   args.workspace = scratch->data();
 
   std::vector<Candidate> candidates;
-  std::vector<std::byte> bits;  // that the device's own schedule comes to
+  std::vector<std::byte> bits;  // the results of the device's own schedule
   double first_ms = 0;
   for (const std::int64_t schedule : code.schedules(args)) {
     Candidate candidate{.schedule = schedule, .op = TRY(code.bind(args, schedule)), .ms = {}};
     TRY(tensors.fill(device, *stream));
-    TRY(time(*candidate.op, 1, *begin, *end, *stream));  // loads code
+    TRY(time(*candidate.op, 1, *begin, *end, *stream));  // the first launch loads code
     std::vector<std::byte> made = TRY(tensors.contents(*stream));
     const auto once = [&]() -> Result<double> {
       double least = TRY(time(*candidate.op, 1, *begin, *end, *stream));
@@ -157,7 +157,8 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   MeasuredSchedules found{.name = instance.name, .chosen = candidates.front().schedule, .us = {}};
   double best = 0;
   for (const Candidate& candidate : candidates) {
-    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);  // what disturbs one only adds to it
+    // disturbances only add time, so the minimum counts
+    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);
     if (found.us.empty()) best = us * (1 - kSmallestGain);
     found.us.emplace_back(candidate.schedule, us);
     if (us >= best) continue;

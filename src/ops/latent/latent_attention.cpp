@@ -1,5 +1,5 @@
-// The CPU's kernel is attention's own (attention_cpu.h), with one KV head whose values are a part of its keys, between
-// the products of queries and of latents (head_linear.h).
+// The CPU's kernel. It runs attention's own kernel (attention_cpu.h) with a single KV head, and its values are part of
+// its keys. The products of queries come before it, and those of latents behind it (head_linear.h).
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// In declaration order.
+// The operands, in the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeys, kValues, kOut };
 
 Status check_cache(const ir::OpSignature& s) {
@@ -31,7 +31,7 @@ Status check_cache(const ir::OpSignature& s) {
   return ok_status();
 }
 
-// [heads, any, latent], both numbers being those of `values`.
+// Checks for [heads, any, latent], where heads and latent equal those of `values`.
 Status check_matrices(const ir::OpSignature& s, std::size_t operand, const char* name) {
   TRY(expect_rank(s, operand, name, 3));
   const ir::Type& own = s.operands[operand];
@@ -71,7 +71,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{};
 }
 
-// The scratch memory: queries and latents of all heads, then what makes and reads them.
+// The scratch memory: queries and latents of all heads, then the workspaces of the kernels that make and read them.
 struct Rows {
   explicit Rows(const BindArgs& args) {
     const LatentSizes sizes = latent_sizes(args);
@@ -101,7 +101,7 @@ struct Rotation {
   bool interleaved;
 };
 
-// What is rotated of all heads of the rows.
+// Rotates the rotated values of all heads of the rows.
 template <class X>
 TESSERA_CPU_CLONES void turn_rows(const Rotation<X>& r, std::int64_t begin, std::int64_t end) {
   const std::int64_t rotated = r.sizes.width - r.sizes.latent;

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// In declaration order.
+// The operands, in the order of the declaration.
 enum Operand : std::size_t { kX, kWeight, kTable, kSlots, kCache, kQWeight, kQ };
 
 Status check_q(const ir::OpSignature& s) {

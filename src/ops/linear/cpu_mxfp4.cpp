@@ -11,14 +11,15 @@ namespace {
 
 static_assert(kMxfp4Block == 2 * kVecFloats);
 
-// 2^(bits - 127).
+// Returns 2^(bits - 127).
 TESSERA_INLINE float e8m0(std::uint8_t bits) {
   if (bits == 0) return std::bit_cast<float>(0x00400000u);
   if (bits == 255) return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 23);
 }
 
-// The values of four bits times twice `half`: twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+// Returns the bits of the values of four-bit numbers times twice `half`. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or
+// 12.
 TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   const VecI16 index = four & 7;
   const VecI16 twice = index + ((index - 4) & (index > 4)) + (((index - 6) & (index > 6)) << 1);
@@ -26,7 +27,8 @@ TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   return magnitude ^ (reinterpret_cast<VecU16>(four & 8) << 28);
 }
 
-// `low` and `high` in turn. Numbers of bfloat16 are float32's upper halves: nothing is rounded.
+// Stores the elements of `low` and `high` in turn. bfloat16 numbers are the upper halves of float32 numbers, so nothing
+// is rounded.
 TESSERA_INLINE void store_in_turn(float* y, VecU16 const& low, VecU16 const& high) {
   const VecI16 first{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
   const VecI16 second{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -46,7 +48,7 @@ TESSERA_INLINE void store_in_turn(Float16* y, VecU16 const& low, VecU16 const& h
 template <class T>
 TESSERA_CPU_CLONES void unpack(const std::uint8_t* packed, const std::uint8_t* scales, T* y, std::int64_t blocks) {
   for (std::int64_t b = 0; b < blocks; ++b) {
-    std::int32_t wide[kVecFloats];  // g++ widens vectors of bytes one by one, and loops over them at once
+    std::int32_t wide[kVecFloats];  // g++ widens vectors of bytes one element at a time, but vectorises this loop
     for (std::int64_t i = 0; i < kVecFloats; ++i) wide[i] = packed[b * kVecFloats + i];
     VecI16 pairs;
     std::memcpy(&pairs, wide, sizeof(pairs));

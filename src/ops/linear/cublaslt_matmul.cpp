@@ -18,7 +18,8 @@ cudaDataType_t data_type(ir::DType dtype) {
   }
 }
 
-// Without a workspace and a scheme of reduction no block can hand its part of a sum to another.
+// Allows only algorithms that compute each sum in one block. Without a workspace and a reduction scheme no block can
+// pass its part of a sum to another.
 Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearProblem& p) {
   const std::uint64_t no_workspace = 0;
   const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -58,8 +59,8 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) 
   return handle;
 }
 
-// cuBLAS counts columns first, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix: [k, n] transposed, xᵀ [k, m],
-// yᵀ [n, m].
+// cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix: w is [k, n] transposed, xᵀ is [k,
+// m] and yᵀ is [n, m].
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
   const cudaDataType_t type = data_type(p.dtype);
   const auto m = static_cast<std::uint64_t>(p.m);

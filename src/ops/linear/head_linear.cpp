@@ -1,5 +1,5 @@
-// The CPU's kernel: items of one head, a strip of 64 columns and up to 96 rows. An item converts its part of w and x to
-// float32 and multiplies blocks, in one order of sums for all sizes.
+// The CPU's kernel. A work item is one head, a strip of 64 columns and up to 96 rows. It converts its parts of w and x
+// to float32 and multiplies blocks, with one order of sums for all sizes.
 #include "tessera/ops/linear/head_linear.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::int64_t kStripColumns = 64;
 constexpr std::int64_t kBlockRows = 96;
-constexpr std::int64_t kBlockDepth = 512;  // of k: a block of w is 128 KiB of float32
+constexpr std::int64_t kBlockDepth = 512;  // indices of k: a block of w is 128 KiB of float32
 
-// One worker's memory, in floats.
+// One worker's scratch memory, in floats.
 struct Scratch {
   explicit Scratch(float* base) : w(base), x(w + kBlockDepth * kStripColumns), sums(x + kBlockRows * kBlockDepth) {}
   static constexpr std::int64_t kFloats =
@@ -28,7 +28,7 @@ struct Scratch {
   float* sums;  // [kBlockRows, kStripColumns]
 };
 
-// A head's strip of columns and block of rows.
+// A strip of columns and a block of rows of one head.
 struct Item {
   std::int64_t head;
   std::int64_t column;
@@ -37,7 +37,8 @@ struct Item {
   std::int64_t rows;
 };
 
-// Rows depth … and columns column … of a transposed w as block[depth][column], zeros beyond the item's columns.
+// Copies the rows depth … and columns column … of a transposed w to block[depth][column], with zeros beyond the item's
+// columns.
 template <class T>
 TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth, std::int64_t count,
                                  float* block) {
@@ -49,7 +50,7 @@ TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, s
   }
 }
 
-// w[column …, depth …] as block[depth][column], zeros beyond the item's columns.
+// Copies w[column …, depth …] to block[depth][column], with zeros beyond the item's columns.
 template <class T>
 TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
                                       std::int64_t count, float* block) {

@@ -1,5 +1,5 @@
-// linear for any size, where oneDNN has no fast kernel: x is converted to float32 once. Then, for each strip of 64
-// columns, blocks of w are converted, transposed and multiplied with all rows.
+// linear for any size, where oneDNN has no fast kernel. x is converted to float32 once. Then, for each strip of 64
+// columns, blocks of w are converted, transposed and multiplied by all rows.
 #include <algorithm>
 #include <atomic>
 
@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kStripColumns = 64;
-constexpr std::int64_t kBlockDepth = 256;  // of k: a block of w is 64 KiB of float32
-constexpr std::int64_t kBlockRows = 1024;  // sums of a strip: at most 256 KiB
+constexpr std::int64_t kBlockDepth = 256;  // indices of k: a block of w is 64 KiB of float32
+constexpr std::int64_t kBlockRows = 1024;  // rows of a strip with sums of at most 256 KiB
 
 std::int64_t sum_rows(const LinearProblem& p) { return std::min(p.m, kBlockRows); }
 std::int64_t worker_floats(const LinearProblem& p) { return (kBlockDepth + sum_rows(p)) * kStripColumns; }
@@ -25,7 +25,7 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
 }
 
-// w[column …, depth …] as block[depth][column], zeros beyond n.
+// Copies w[column …, depth …] to block[depth][column], with zeros beyond n.
 template <class T>
 TESSERA_CPU_CLONES void pack_block(const LinearProblem& p, std::int64_t column, std::int64_t depth, std::int64_t count,
                                    float* block) {

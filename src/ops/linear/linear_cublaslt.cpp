@@ -30,8 +30,8 @@ bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_byte
          needs.workspaceSize <= workspace_bytes;
 }
 
-// Whether the library accepts the algorithm for any number of rows, each sum computed by one block. Some algorithms
-// need a workspace only for few rows, so row counts of every magnitude are checked, odd ones too.
+// Whether the library accepts the algorithm for any number of rows, with each sum computed by one block. Some
+// algorithms need a workspace only for few rows, so this checks row counts of every magnitude, including odd ones.
 bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t reduction = 0;
   std::size_t written = 0;
@@ -52,8 +52,8 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
-// A choice made before, in this process or an earlier one, is kept; not where the activation makes another problem of
-// the shape.
+// Keeps a choice made earlier, in this process or in another one. The exception is a shape with an activation, which is
+// another problem.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
@@ -78,7 +78,7 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
 }
 
-// A forward has four or five shapes in dozens of layers: the library is asked once for each.
+// A forward has four or five shapes in dozens of layers, and the library is asked once for each shape.
 Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, bool, Rows>;
   static std::mutex mutex;
@@ -87,15 +87,15 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
-  // Eager forwards may have any number of rows, so the cache is bounded. Bound operators keep their choices, and others
-  // are made again; a start with a hundred sizes makes about five hundred.
+  // Eager forwards may have any number of rows, so the cache is bounded. Bound operators keep their choices, and other
+  // choices are made again. A start with a hundred sizes makes about five hundred choices.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);
   return choice;
 }
 
-// The choice for kReferenceRows with the problem's own layouts.
+// Returns the choice for kReferenceRows, with the problem's own layouts.
 Result<std::shared_ptr<const Choice>> choice_for_any_rows(cublasLtHandle_t handle, const LinearProblem& p) {
   LinearProblem reference = p;
   reference.m = kReferenceRows;
@@ -119,7 +119,8 @@ class CublasLtLinear final : public BoundOp {
                  std::size_t workspace_bytes)
       : p_(problem), handle_(handle), choice_(std::move(choice)), workspace_bytes_(workspace_bytes) {}
 
-  // The bias's address is an attribute of the descriptor, which all layers of a shape share: it gets its own.
+  // The bias's address is an attribute of the descriptor, which all layers of a shape share. So an operator with a bias
+  // gets its own descriptor.
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));
@@ -140,7 +141,7 @@ class CublasLtLinear final : public BoundOp {
   }
 
  private:
-  // The library picks code by the algorithm, and by what an epilogue and the alignment of rows ask of it.
+  // The library selects code by the algorithm, the epilogue and the alignment of rows.
   std::uint64_t choice() const override {
     Hasher hash;
     for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice_->algorithm)) hash.add(word);
@@ -157,7 +158,7 @@ class CublasLtLinear final : public BoundOp {
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;
   std::size_t workspace_bytes_;
-  MatmulDesc matmul_;  // where there is a bias
+  MatmulDesc matmul_;  // used where there is a bias
 };
 
 Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublasLtHandle_t handle,

@@ -1,8 +1,9 @@
-// linear by dot products of rows: for a few rows of x, where memory sets the pace (every weight is read once, used for
-// all rows and forgotten), and for any number of rows where they must not depend on each other.
+// linear by dot products of rows. It serves a few rows of x, where memory bandwidth is the limit (each weight is read
+// once, used for all rows and forgotten), and any number of rows where rows must not depend on each other.
 //
-// Every element of y is summed in one order, which k alone decides: 16 lanes over the products of 32 values at a time,
-// then the lanes, then what is left of k. How many rows and columns are taken at once changes no bit.
+// Every element of y is summed in one order, which depends on k alone: 16 lanes over the products of 32 values at a
+// time, then the sum of the lanes, then the remainder of k. The number of rows and columns that are processed at once
+// changes no bit.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +20,13 @@ namespace {
 
 constexpr std::int64_t kStep = 32;  // weights of a row that are processed at once
 
-// 32 consecutive values as two vectors. Which lane holds which is the same for x and w, and matters to nothing else.
+// Loads 32 consecutive values as two vectors. The assignment of values to lanes is the same for x and w, and nothing
+// else depends on it.
 TESSERA_INLINE void load32(const float* w, Vec16& a, Vec16& b) {
   a = load16(w);
   b = load16(w + kVecFloats);
 }
-// A pair of bfloat16 is one 32-bit lane: the even ones by a shift, the odd ones by a mask.
+// A pair of bfloat16 values is one 32-bit lane. A shift extracts the even values, and a mask the odd ones.
 TESSERA_INLINE void load32(const BFloat16* w, Vec16& even, Vec16& odd) {
   VecU16 pairs;
   std::memcpy(&pairs, w, sizeof(pairs));
@@ -32,7 +34,7 @@ TESSERA_INLINE void load32(const BFloat16* w, Vec16& even, Vec16& odd) {
   odd = reinterpret_cast<Vec16>(pairs & 0xffff0000u);
 }
 
-// 32 products are added to 16 sums: as floats, in two steps.
+// Adds 32 products to 16 sums, as floats in two steps.
 struct AsFloats {
   static constexpr int kSteps = 2;
   struct Values {
@@ -49,8 +51,8 @@ struct AsFloats {
   }
 };
 
-// AVX-512's products of bfloat16, two to a lane: twice as fast. The instruction by name, because its intrinsic does not
-// go into functions that every machine compiles.
+// Uses AVX-512's bfloat16 dot product with two products in each lane, which is twice as fast. The instruction is
+// written by name, because its intrinsic cannot be used in functions that are compiled for every machine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_BFLOAT16_PAIRS
 struct AsPairs {
@@ -62,14 +64,14 @@ struct AsPairs {
     return v;
   }
   static TESSERA_INLINE void add(Values const& x, Values const& w, int, Vec16& sum) {
-    Vec16 held = sum;  // a variable of its own: an array's element would stay in memory
+    Vec16 held = sum;  // a variable of its own, because an array element would stay in memory
     asm("vdpbf16ps %1, %2, %0" : "+v"(held) : "v"(Vec16(w)), "v"(Vec16(x)));
     sum = held;
   }
 };
 #endif
 
-// Both are cheap to convert while they are read. float16 is not: its rows are converted beforehand.
+// float32 and bfloat16 are cheap to convert while they are read. float16 is not, so its rows are converted beforehand.
 template <class T>
 constexpr bool kConvertsFirst = std::is_same_v<T, Float16>;
 template <class T>
@@ -82,11 +84,12 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 
 constexpr std::int64_t kLineBytes = 64;
 
-// One or two rows take columns as fast as memory has them, and in an order that the processor foresees.
+// With one or two rows, columns are processed as fast as memory delivers them, in an order that the hardware prefetcher
+// predicts. So only more rows fetch ahead.
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
-// What the next columns read, on its way into the cache: `lines` at each step of k. Evenly, because more than a core
-// can wait for would hold up what it computes meanwhile.
+// Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,
+// because more of them than a core can have in flight would delay its computation.
 struct Ahead {
   const std::byte* next;
   const std::byte* end;
@@ -97,8 +100,9 @@ struct Ahead {
   }
 };
 
-// Adds k = [begin, end), a multiple of 32 long, of kColumns neighbouring columns to `partial` [kColumns, kRows], a
-// vector of partial sums for each element of y. Meanwhile all sums are in registers: the loops over them are unrolled.
+// Adds k = [begin, end), a multiple of 32 long, of kColumns neighbouring columns to `partial` [kColumns, kRows], which
+// has a vector of partial sums for each element of y. All sums are in registers meanwhile, because the loops over them
+// are unrolled.
 template <class Products, int kRows, int kColumns, class T>
 TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int64_t begin, std::int64_t end,
                                 Ahead& ahead, Vec16* partial) {
@@ -129,7 +133,7 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
   ahead.next = own.next;
 }
 
-// One element of y, from its row `x` and its column's weights `w`.
+// Stores one element of y, from its row `x` and its column's weights `w`.
 template <class T>
 TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, const Read<T>* w, std::int64_t row,
                                   std::int64_t column, const Vec16& partial) {
@@ -141,13 +145,14 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, cons
   reinterpret_cast<T*>(p.y)[at] = from_float<T>(value);
 }
 
-// Columns whose weights stay in the cache while one group of rows after another is multiplied by them.
+// The number of columns with weights that stay in the cache while one group of rows after another is multiplied by
+// them.
 constexpr std::int64_t kBlockColumns = 24;
 
 constexpr int kGroupRows = 8;
 
-// A block of neighbouring columns, at most kBlockColumns, their weights, and how many columns the next block has, whose
-// weights lie behind them; 0 where they are not read from there.
+// A block of at most kBlockColumns neighbouring columns with their weights. `next` is the number of columns in the next
+// block, with weights behind this block's; 0 where they are not read from there.
 template <class T>
 struct Columns {
   std::int64_t first;
@@ -156,20 +161,20 @@ struct Columns {
   std::int64_t next;
 };
 
-// Columns whose sums, weights and one row of x are in 31 of 32 registers together.
+// The greatest number of columns for which the sums, the weights and one row of x fit in 31 of the 32 registers.
 constexpr int columns_at_once(int rows, int steps) {
   int columns = 4;
   while (rows * columns + steps * (columns + 1) > 31) --columns;
   return columns;
 }
 
-// The rows [row, row + kRows) of a block of columns, one of `groups` of rows that are multiplied with it. `x`: of all
-// rows.
+// Adds the rows [row, row + kRows) of a block of columns. They are one of `groups` row groups that are multiplied with
+// the block. `x` holds all rows.
 template <class Products, int kRows, class T>
 TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int64_t row, const Columns<T>& columns,
                               std::int64_t groups, Ahead& ahead) {
   constexpr int kColumns = columns_at_once(kRows, Products::kSteps);
-  // The depth of k at which the rows' part of x stays in the first-level cache for a block of columns.
+  // The depth of k at which the rows' part of x stays in the L1 cache for a block of columns.
   constexpr auto kDepth = static_cast<std::int64_t>(24576 / sizeof(Read<T>) / kRows / kStep * kStep);
   constexpr auto kStepBytes = static_cast<std::int64_t>(kColumns * kStep * sizeof(Read<T>));
   ahead.lines = (kStepBytes + groups * kLineBytes - 1) / (groups * kLineBytes);
@@ -190,10 +195,10 @@ TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int
       store_element<T>(p, x + r * p.k, columns.w + c * p.k, row + r, columns.first + c, partial[c * kRows + r]);
 }
 
-// All rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights come from memory.
+// Adds all rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights arrive from memory.
 template <class Products, class T>
 TESSERA_INLINE void add_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
-  // Those that fetch ahead.
+  // The number of row groups that fetch ahead.
   const std::int64_t groups = std::max<std::int64_t>(1, p.m / kGroupRows + (fetches_ahead(p.m % kGroupRows) ? 1 : 0));
   const auto* next = reinterpret_cast<const std::byte*>(columns.w + columns.count * p.k);
   Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(Read<T>)), 0};
@@ -280,7 +285,7 @@ template <class T>
 void run(const LinearProblem& p) {
   float* blocks = reinterpret_cast<float*>(p.workspace);
   const Read<T>* x = read_x<T>(p, blocks + p.workers * block_floats(p));
-  // Waking a thread costs as much as about 32 Ki products, so each gets at least that many.
+  // Waking a thread costs as much as about 32 Ki products, so each thread gets at least that many.
   const std::int64_t grain = std::max<std::int64_t>(4, 32768 / std::max<std::int64_t>(p.m * p.k, 1));
   const std::int64_t ranges = std::min(p.workers, (p.n + grain - 1) / grain);
   parallel_for(ranges, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -288,6 +293,11 @@ void run(const LinearProblem& p) {
   });
 }
 
+// Measured on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights: bfloat16 with 8, 16 and 32 rows
+// reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24, and oneDNN 25 and 19.
+// Without AVX-512 there are half as many registers, and without bfloat16 products twice the work; oneDNN was then
+// faster from five rows on. A second group of rows reads a block again, so the block must still be in the core's cache
+// beside the next one: [4096, 14336] with 32 rows reaches 15, and oneDNN 17.
 }  // namespace
 
 // Two cores of a Zen 5 EPYC, 6144 x 1024, GB/s of weights: bfloat16 of 8, 16 and 32 rows 36, 28 and 16 against oneDNN's

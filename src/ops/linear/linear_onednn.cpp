@@ -1,4 +1,4 @@
-// linear by oneDNN's matmul primitive, created once when the operator is bound.
+// linear by oneDNN's matmul primitive, which is created once when the operator is bound.
 #include <fmt/format.h>
 
 #include <array>
@@ -66,7 +66,7 @@ class OneDnnLinear final : public BoundOp {
 
  private:
   void add(int argument, const dnnl::memory::desc& description, const std::byte* data) {
-    // oneDNN reads operands through pointers to non-const.
+    // oneDNN reads operands through non-const pointers.
     memories_[num_arguments_] = dnnl::memory(description, engine_, const_cast<std::byte*>(data));
     arguments_[num_arguments_] = {argument, memories_[num_arguments_].get()};
     ++num_arguments_;
@@ -75,7 +75,7 @@ class OneDnnLinear final : public BoundOp {
   std::uint64_t choice() const override { return choice_; }
 
   Status run() const {
-    // The C function: no map of arguments is built, nothing throws.
+    // Calls the C function, which builds no map of arguments and does not throw.
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(num_arguments_), arguments_.data());
     if (status == dnnl_success) return ok_status();
@@ -91,7 +91,7 @@ class OneDnnLinear final : public BoundOp {
   std::array<dnnl::memory, 6> memories_;
   std::array<dnnl_exec_arg_t, 6> arguments_{};
   std::size_t num_arguments_ = 0;
-  std::uint64_t choice_;  // the library's implementation
+  std::uint64_t choice_;  // identifies the library's implementation
 };
 
 Status dnnl_failure(const LinearProblem& p, const dnnl::error& error) {
@@ -103,7 +103,7 @@ Status dnnl_failure(const LinearProblem& p, const dnnl::error& error) {
 
 bool onednn_takes(ir::DType dtype) {
   if (dtype == ir::DType::kFloat32) return true;
-  // Below AVX-512 its bfloat16 is a reference loop.
+  // Below AVX-512 the library's bfloat16 matmul is a reference loop.
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
   return dtype == ir::DType::kBFloat16 &&
          (static_cast<unsigned>(isa) & static_cast<unsigned>(dnnl_cpu_isa_avx512_core)) ==
@@ -113,7 +113,8 @@ bool onednn_takes(ir::DType dtype) {
 Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual) {
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    // Addresses are not known yet, so the scratch memory serves a residual in y's memory and one elsewhere.
+    // Addresses are not known yet, so the scratch memory is large enough for a residual in y's memory and for one
+    // elsewhere.
     if (!has_residual) return describe(engine, problem, has_bias, Residual::kNone).scratchpad_desc().get_size();
     return std::max(describe(engine, problem, has_bias, Residual::kInPlace).scratchpad_desc().get_size(),
                     describe(engine, problem, has_bias, Residual::kSeparate).scratchpad_desc().get_size());

@@ -11,12 +11,13 @@
 namespace tessera {
 namespace {
 
-// A residual costs the matmul's tiles a load each, which long sums hide, and saves what grows with the tensor.
+// A residual costs each tile of the matmul one load, which long sums hide. The saving grows with the size of the
+// tensor.
 constexpr std::int64_t kFewestRows = 512;
-constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;  // 50 µs of an H200 (docs/benchmarks.md)
+constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;  // 50 µs on an H200 (docs/benchmarks.md)
 bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
 
-// rms_norm of the sum, with the attributes of the add_rms_norm whose place it takes.
+// Binds the rms_norm of the sum, with the attributes of the add_rms_norm that it replaces.
 Result<std::unique_ptr<BoundOp>> bind_norm_of_sum(const BindArgs& call) {
   ir::Node node = call.node;
   node.op = "rms_norm";

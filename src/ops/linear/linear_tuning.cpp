@@ -29,19 +29,19 @@ using namespace cublaslt;
 constexpr int kMostRounds = 4;
 constexpr double kRoundMs = 0.5;
 constexpr double kMostMs = 80;     // of all rounds
-constexpr int kMostLaunches = 50;  // of a round
+constexpr int kMostLaunches = 50;  // in a round
 constexpr int kMostAlgorithms = 16;
-constexpr double kSmallestGain = 0.01;  // less is scatter
+constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
-// Of weights: each launch reads others, and the L2 cache holds fewer.
+// Bytes of weights. Each launch reads other weights than the one before, and the L2 cache holds less than this.
 constexpr std::size_t kColdBytes = std::size_t{128} << 20;
-constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // of the device's memory, for others
+constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that is left to others
 
 std::size_t bytes_of(const LinearShape& s, std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows * columns) * ir::dtype_size(s.dtype);
 }
 
-// Operands as large as a forward's. Values decide how much power products draw, so they are random.
+// Operands of a forward's size. Their values are random, because values influence how much power products draw.
 class Operands {
  public:
   static Result<Operands> create(const LinearShape& s, Device& device, Stream& stream) {
@@ -97,7 +97,7 @@ class Operands {
   std::unique_ptr<Allocation> w_, x_, y_, workspace_;
 };
 
-// Milliseconds of a launch of each algorithm, in turn, the median of rounds; none where the library refuses it.
+// Times an algorithm, in milliseconds per launch. The result is empty where the library refuses the algorithm.
 class Stopwatch {
  public:
   static Result<Stopwatch> create(Device& device, Stream& stream) {
@@ -115,7 +115,7 @@ class Stopwatch {
           handle, choice.matmul.get(), &one, p.w, choice.w.get(), p.x, choice.x.get(), &none, p.y, choice.y.get(), p.y,
           choice.y.get(), &choice.algorithm, p.workspace, kCublasLtWorkspaceBytes, as_cuda(stream_).handle());
       if (status != CUBLAS_STATUS_SUCCESS) {
-        static_cast<void>(cudaGetLastError());  // the next launch would report it as its own
+        static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
         return std::optional<double>();
       }
     }
@@ -140,7 +140,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The fastest algorithm, or the one at hand where no other gains enough.
+// Returns the fastest algorithm, or `at_hand` where no other one is enough faster.
 Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm& at_hand, Device& device) {
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("measured linears"));
   const Operands operands = TRY(Operands::create(shape, device, *stream));
@@ -163,7 +163,7 @@ Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm&
     choice.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(algorithms[i]);
     return stopwatch.time(handle, choice, shape, operands, launches);
   };
-  // The first launch loads code; the second one says what fits into the time.
+  // The first launch loads code. The second shows how many rounds fit in the time.
   std::vector<std::size_t> served;
   double round_ms = 0;
   double first_ms = 0;

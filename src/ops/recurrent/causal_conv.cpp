@@ -48,7 +48,7 @@ struct Problem {
   T* slot(std::int64_t request) const { return state + metadata.slots[request] * (taps - 1) * channels; }
 };
 
-// y = silu(Σ_j w[:, j] · inputs[j]); an absent input stands for zeros.
+// Computes y = silu(Σ_j w[:, j] · inputs[j]). An absent input counts as zeros.
 template <class T>
 TESSERA_CPU_CLONES void convolve_row(const T* const* inputs, const T* w, T* y, std::int64_t channels,
                                      std::int64_t taps) {
@@ -78,7 +78,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
     const T* inputs[kMaxConvTaps];
     for (std::int64_t j = 0; j < p.taps; ++j) {
       const std::int64_t row = t - (p.taps - 1) + j;
-      const std::int64_t before = row - starts[request];  // below 0: in the slot, the newest row last
+      const std::int64_t before = row - starts[request];  // below 0: a row of the slot, which has its newest row last
       if (before >= 0)
         inputs[j] = p.x + row * p.width;
       else
@@ -88,7 +88,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// The slot's rows move up by the request's new ones.
+// Moves the slot's rows up by the number of the request's new rows.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
@@ -97,7 +97,7 @@ void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   T* const slot = p.slot(request);
   for (std::int64_t i = 0; i < p.taps - 1; ++i) {
     T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // rows before the request's end
+    const std::int64_t back = p.taps - 1 - i;  // rows from here to the request's end
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))

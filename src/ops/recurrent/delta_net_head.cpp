@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The columns from `col` on of one row of a head: the state's part stays in the first cache between its two passes.
+// The columns from `col` on of one row of a head. This part of the state stays in the L1 cache between its two passes.
 struct Columns {
   const float* query;
   const float* key;
@@ -74,14 +74,14 @@ TESSERA_CPU_CLONES void scale_floats(float* x, std::int64_t n, float factor) {
   for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// y -= factor · x
+// Computes y -= factor · x.
 TESSERA_CPU_CLONES void subtract_floats(float* y, const float* x, std::int64_t n, float factor) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
 }
 
-// keys_keys becomes -beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, query_keys exp(G_i - G_j) · (q_i·k_j) for j <= i;
-// both are zero above. `sums`: G.
+// Sets keys_keys to -beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, and query_keys to exp(G_i - G_j) · (q_i·k_j) for j
+// <= i. Both are zero above. `sums` holds G.
 TESSERA_CPU_CLONES void apply_decay(float* keys_keys, float* query_keys, const float* sums, const float* betas,
                                     std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -98,7 +98,8 @@ TESSERA_CPU_CLONES void apply_decay(float* keys_keys, float* query_keys, const f
 
 constexpr std::int64_t kSolveRows = 16;
 
-// u_i = rhs_i + Σ_{j<i} matrix[i, j] · u_j, in place: block by block of rows, what is above a block by a product.
+// Solves u_i = rhs_i + Σ_{j<i} matrix[i, j] · u_j in place, one block of rows after the other. A matrix product handles
+// the part above each block.
 void solve_lower(const float* matrix, float* u, std::int64_t count, std::int64_t cols) {
   for (std::int64_t first = 0; first < count; first += kSolveRows) {
     const std::int64_t end = std::min(count, first + kSolveRows);
@@ -161,7 +162,7 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   for (std::int64_t i = 0; i < count; ++i) sums[i] = sum += rows.gates[i];
   apply_decay(scratch.keys_keys, scratch.query_keys, sums, rows.betas, count);
 
-  // What the state gives for each key, then the right-hand sides, then u, all in `values`.
+  // `values` becomes the right-hand sides, v minus the state's prediction for each key, and then the solution u.
   GemmBlock by_state{.a = rows.keys,
                      .a_stride = dk,
                      .b = state,
@@ -195,7 +196,7 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   gemm_block(by_changes);
 
   scale_floats(state, dk * dv, fast_exp(sum));
-  float left[kDeltaChunk] = {};  // what is left at the chunk's end of row j's change
+  float left[kDeltaChunk] = {};  // the decay of row j's change until the chunk's end
   for (std::int64_t j = 0; j < count; ++j) left[j] = fast_exp(sum - sums[j]);
   for (std::int64_t i = 0; i < dk; ++i)
     for (std::int64_t j = 0; j < count; ++j) scratch.keys_t[i * kDeltaChunk + j] *= left[j];

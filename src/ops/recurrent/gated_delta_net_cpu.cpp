@@ -1,4 +1,4 @@
-// The gated delta net on the CPU: each thread takes the next head of a request that is left.
+// The gated delta net on the CPU. Each thread takes the next free head of a request.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Rows of a request from which on the chunked form is the faster one.
+// The chunked form is faster from this number of rows of a request on.
 constexpr std::int64_t kLeastChunkRows = 8;
 
 template <class T>
@@ -31,7 +31,7 @@ struct Problem {
   std::int64_t heads;
   DeltaSizes sizes;
   StateMetadata metadata;
-  std::byte* workspace;  // [workers]: scratch_floats() each
+  std::byte* workspace;  // [workers]; scratch_floats() for each
   std::int64_t workers;
   bool deterministic;
 
@@ -50,7 +50,7 @@ std::int64_t scratch_bytes(const DeltaSizes& sizes) {
 struct Buffers {
   DeltaRows rows;
   DeltaScratch scratch;
-  float* no_state;  // [key_dim, value_dim]: of requests that keep none
+  float* no_state;  // [key_dim, value_dim]: for requests that keep no state
 };
 
 Buffers make_buffers(float* at, const DeltaSizes& sizes) {
@@ -73,7 +73,7 @@ Buffers make_buffers(float* at, const DeltaSizes& sizes) {
   return buffers;
 }
 
-// y = x · scale / √(Σx² + eps)
+// Computes y = x · scale / √(Σx² + eps).
 template <class T>
 TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale) {
   const float factor = scale / std::sqrt(sum_of_squares(x, n) + kDeltaNormEps);
@@ -81,7 +81,7 @@ TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale)
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]) * factor;
 }
 
-// Rows first … first + count - 1 of the forward, of one head.
+// Loads the rows first … first + count - 1 of the forward, for one head.
 template <class T>
 TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t head,
                                   const DeltaRows& rows) {
@@ -99,7 +99,7 @@ TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, std::int64_t first, std::
   }
 }
 
-// In double: there is one a row and head, and sums of g stand in exponents.
+// Computes in double, because there is only one gate for each row and head, and sums of g are exponents.
 template <class T>
 void load_gates(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t head, const DeltaRows& rows) {
   const double rate = std::exp(static_cast<double>(p.a_log[head]));
