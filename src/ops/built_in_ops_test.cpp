@@ -1,5 +1,5 @@
-// Catches: an operator that was declared and not listed, or listed without its kernel; declarations that
-// contradict themselves; operators that can neither be captured nor cut out.
+// Catches: an operator that was declared but not listed, or listed without its kernel; contradictory declarations; and
+// operators that can neither be captured nor cut out.
 #include "tessera/ops/built_in_ops.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-// The names are a contract with models and passes: whoever adds or removes an operator changes this list.
+// The names are a contract with models and passes. A change that adds or removes an operator also changes this list.
 TEST(BuiltInOps, Names) {
   std::vector<std::string_view> names;
   for (const ir::OpDecl* decl : built_in_ops().all()) {
@@ -126,7 +126,7 @@ TEST(BuiltInOps, SplitOpsMixTokensOrRanks) {
   }
 }
 
-// A view has one operand whose memory its result is.
+// A view has one operand, and its result shares that operand's memory.
 TEST(BuiltInOps, ViewsAndAllocationsMutateNothing) {
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     if (decl->execution == ir::Execution::kKernel) continue;

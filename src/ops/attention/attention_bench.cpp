@@ -2,11 +2,11 @@
 //
 //   attention_bench [DEVICE]      cuda by default
 //
-// A line for each case, a column of microseconds for each kernel ("-": does not serve the shape), and the host's time
-// for one plan and for binding the first layer. Launches of several layers follow one another, with enough layers that
-// their keys and values do not stay in the cache of the device: those of decode are recorded as one graph, those of
-// extend are not, as an engine runs them between pieces. The figure is the shortest of several runs, divided by the
-// number of layers.
+// It prints a line for each case, with a column of microseconds for each kernel ("-" where the kernel does not serve
+// the shape), and the host's time for one plan and for binding the first layer. Launches of several layers follow one
+// another, with enough layers that their keys and values do not stay in the device's cache. Decode launches are
+// recorded as one graph. Extend launches are not, because an engine runs them between pieces. The figure is the
+// shortest of several runs, divided by the number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Case {
   std::int64_t requests;
   std::int32_t query_len;
   std::int32_t cached;
-  // Requests of one row before those.
+  // Requests of one row, which precede the others.
   std::int64_t decodes = 0;
   std::int32_t decode_kv_len = 0;
 
@@ -65,7 +65,8 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
     batch.query_lens.push_back(decodes ? 1 : c.query_len);
     batch.kv_lens.push_back(decodes ? c.decode_kv_len : c.kv_len());
     std::vector<PageId>& table = tables.emplace_back();
-    // Consecutive pages of a request are not adjacent in memory: the step shares no factor with the number of pages.
+    // Consecutive pages of a request are not adjacent in memory, because the step shares no factor with the number of
+    // pages.
     for (std::int64_t filled = 0; filled < batch.kv_lens.back(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
   }
@@ -91,12 +92,12 @@ TensorView view(const Allocation& memory, ir::DType dtype, std::vector<std::int6
 }
 
 struct Figures {
-  double device_us = 0;  // of one layer
-  double plan_us = 0;    // of the host
-  double bind_us = 0;    // of the host, for the first layer
+  double device_us = 0;  // device time of one layer
+  double plan_us = 0;    // host time of one plan
+  double bind_us = 0;    // host time of binding the first layer
 };
 
-// One case on one kernel, with enough layers that their data exceeds the device's cache.
+// Measures one case on one kernel, with enough layers that their data exceeds the device's cache.
 class Measurement {
  public:
   static Result<Figures> run(Device& device, const KernelTable& kernels, const Model& model, const Case& c,
@@ -112,7 +113,7 @@ class Measurement {
 
   Result<DeviceAddress> allocate(std::int64_t elements) {
     memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * 2, "bench")));
-    // A small number in bfloat16.
+    // These bytes are a small number in bfloat16.
     TRY(stream_->fill(memory_.back()->data(), 0x3c, memory_.back()->size()));
     return memory_.back()->data();
   }
@@ -143,7 +144,7 @@ class Measurement {
   }
 
   Status bind_layers() {
-    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // bytes, several times the device's cache
+    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes, several times the device's cache
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
     const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (4 * cache_elements), 2, 28);
     const std::int64_t width = model_.heads * model_.head_dim;
@@ -209,7 +210,7 @@ class Measurement {
   const Case& case_;
   std::int64_t pages_ = 0;
   double bind_us_ = 0;
-  // Destroyed in reverse: graph, operators, plan, memory, stream.
+  // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, then keys and values of each layer
   std::unique_ptr<Allocation> workspace_;

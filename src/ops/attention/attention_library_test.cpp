@@ -1,6 +1,6 @@
-// Attention as engines run it: with the device's planner, on each kernel that the device has. Catches: lists that leave
-// out or repeat work, launches that contain lengths, chunks that are merged wrongly, padding that reaches real rows or
-// rows that are written past the real ones, and plans of one cache group read by another.
+// Tests attention as engines run it, with the device's planner, on each kernel that the device has. Catches: lists that
+// leave out or repeat work, launches that contain lengths, chunks that are merged wrongly, padding that reaches real
+// rows, rows written past the real ones, and plans of one cache group read by another.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -12,7 +12,7 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-// The kernels to try; the CPU has a single one.
+// The kernels to test. The CPU has a single one.
 std::vector<std::string> kernels(BatchKind kind) {
   if (!on_cuda()) return {""};
   return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "tessera"}
@@ -34,7 +34,7 @@ std::string describe(const Config& c, const std::string& kernel) {
          (c.softcap > 0 ? " softcap" : "") + (c.sinks ? " sinks" : "");
 }
 
-// One operator with plans, recorded for one batch and replayed for others.
+// One operator with plans, which is recorded for one batch and replayed for others.
 struct Recorded {
   static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
                          std::int64_t rows) {
@@ -63,7 +63,7 @@ struct Recorded {
   std::unique_ptr<OpCase> op;
 };
 
-// On every kernel: recorded with one prompt, replayed with `requests`; rows past the real ones stay as they were.
+// On every kernel, records with one prompt and replays with `requests`. Rows past the real ones must stay unchanged.
 void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::int64_t rows = count_rows(requests) + c.padded_rows;
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);
@@ -71,7 +71,9 @@ void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::vector<double> expected = reference(c, batch, operands);
   for (const std::string& kernel : kernels(BatchKind::kExtend)) {
     Recorded recorded = Recorded::create(c, BatchKind::kExtend, kernel, make_batch({{3, 3}}, c.page_size, 1), rows);
-    if (recorded.bench.kernel(c) != kernel) continue;  // does not serve the shape: another one was chosen
+    if (recorded.bench.kernel(c) != kernel)
+      continue;  // the kernel does not serve the shape, and another one was
+                 // chosen
     const HostTensor out = recorded.replay(batch, operands, rows);
     const std::string what = "extend " + describe(c, kernel);
     expect_rows_close(out, expected, count_rows(requests), c.head_dim, what);
@@ -94,13 +96,13 @@ TEST_P(AttentionLibrary, ExtendGroups) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
 }
 
-// As many heads as give even a short prompt tiles for the whole device: tiles are the large ones.
+// There are enough heads to give even a short prompt tiles for the whole device, so tiles are the large ones.
 TEST_P(AttentionLibrary, ExtendManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(make_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// More tiles than run at once, each of a few rows: a block takes several.
+// There are more tiles than run at once, each of a few rows, so a block processes several.
 TEST_P(AttentionLibrary, ExtendManyRequests) {
   std::vector<Request> requests;
   for (std::int32_t i = 0; i < 40; ++i) {
@@ -149,7 +151,8 @@ TEST_P(AttentionLibrary, ExtendPageSizes) {
   }
 }
 
-// Recorded as a part of a prefill's full graph, which serves requests of several rows, it has no launch for others.
+// An extend operator that is recorded in a prefill's full graph has no launch for single-row requests, because such a
+// graph only serves requests of several rows.
 TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
   const Config c = make_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
@@ -186,14 +189,14 @@ TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
   }
 }
 
-// One operator, enqueued without a recording for one batch after the other. Catches launches that are left out although
-// the step has work for them.
+// Runs one operator for one batch after the other, without recording. Catches launches that are left out although the
+// step has work for them.
 TEST_P(AttentionLibrary, ExtendStepAfterStep) {
   const Config c = make_config(GetParam(), 128, 2, 4);
   const std::vector<std::vector<Request>> steps = {
-      {{5, 5}, {70, 90}},                        // no request of a single row
-      {{1, 1500}, {1, 7}, {1, 300}},             // no other
-      {{1, 900}, {40, 40}, {1, 33}, {9, 1000}},  // both, in any order
+      {{5, 5}, {70, 90}},                        // no single-row request
+      {{1, 1500}, {1, 7}, {1, 300}},             // single-row requests only
+      {{1, 900}, {40, 40}, {1, 33}, {9, 1000}},  // both kinds, mixed
       {{130, 130}},
       {{1, 1}},
   };
@@ -228,7 +231,7 @@ TEST_P(AttentionLibrary, ExtendOfNoRowAndOfOneRow) {
   check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
 }
 
-// On every kernel: a graph of `rows` requests recorded with a short one, replayed with those of each batch.
+// On every kernel, records a graph of `rows` requests with a short one, and replays it with the requests of each batch.
 void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
   struct Step {
     ForwardBatch batch;
@@ -270,7 +273,7 @@ TEST_P(AttentionLibrary, DecodePageSizes) {
   }
 }
 
-// With 64 KV heads these are so many requests that none is cut into chunks and nothing is merged.
+// With 64 KV heads there are enough requests that none is cut into chunks and nothing is merged.
 TEST_P(AttentionLibrary, DecodeOfManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
@@ -291,7 +294,7 @@ TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
     }
 }
 
-// Of few requests, whose keys are cut into chunks, and of many, whose keys are not.
+// The first has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
 TEST_P(AttentionLibrary, DecodeSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = make_config(GetParam(), 64, 2, 8);
@@ -313,7 +316,7 @@ TEST_P(AttentionLibrary, DecodeSinks) {
 INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-// Two shapes in one group and two groups with page tables and windows of their own.
+// There are two shapes in one group, and two groups with page tables and windows of their own.
 TEST(AttentionGroups, ReadTheirOwnPlans) {
   Config narrow = make_config(DType::kBFloat16, 64, 2, 2);
   Config wide = make_config(DType::kBFloat16, 128, 2, 4);
@@ -331,7 +334,7 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
   }
 }
 
-// A shape that the planner does not know, and a cache of another type, run without its lists.
+// A shape that the planner does not know, and a cache of another type, both run without the planner's lists.
 TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
   Config c = make_config(DType::kBFloat16, 64, 2, 2);
   Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2)}});

@@ -1,5 +1,5 @@
-// Catches: a tile or chunk that is left out, given twice or past its request, one worker with far more than another,
-// grids that depend on lengths, chunks that do not fit the grid, and blocks of padding that would compute.
+// Catches: a tile or chunk that is left out, assigned twice or lies past its request, one worker with far more work
+// than another, grids that depend on lengths, chunks that do not fit the grid, and padding blocks that compute.
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(TileSchedule, LeavesOutRequestsOfFewRows) {
   EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
 }
 
-// Tiles before a request's first row are left out, and no other: also where that row is a tile's first or last.
+// Only tiles before a request's first row are left out, also where that row is the first or last of a tile.
 TEST(TileSchedule, LeavesOutTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =
@@ -91,7 +91,7 @@ TEST(TileSchedule, NothingToDo) {
   EXPECT_THAT(a.starts, ::testing::Each(0));
 }
 
-// The largest tile first, to the least loaded worker: no worker has more than the mean and one tile.
+// The largest tile goes first, to the worker with the least work, so no worker has more than the mean plus one tile.
 TEST(TileSchedule, BalancesKeys) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};
@@ -118,7 +118,7 @@ TEST(TileSchedule, BalancesKeys) {
   EXPECT_LE(*std::max_element(loads.begin(), loads.end()), total / 132 + greatest);
 }
 
-// Lists for a launch, filled with values that show which entries were not written.
+// Lists for a launch. They are filled with values that show which entries were not written.
 struct Blocks {
   explicit Blocks(std::int64_t blocks, std::int64_t rows)
       : requests(static_cast<std::size_t>(blocks), -1),
@@ -149,7 +149,7 @@ TEST(PlanTiles, LeavesOutRequestsOfFewRows) {
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
 }
 
-// The first row is counted in tokens, tiles in their query heads.
+// The first row is counted in tokens, and tiles in the query heads of tokens.
 TEST(PlanTiles, LeavesOutTilesBeforeTheFirstRow) {
   Blocks blocks(6, 0);
   const std::vector<std::int32_t> lens = {40, 33, 16, 20};
@@ -192,7 +192,7 @@ TEST(ChunkGrid, SplitsWhereRequestsAreFew) {
   EXPECT_FALSE(chunk_grid(99, kLimits).split);
 }
 
-// A launch that was recorded for more requests has blocks for fewer.
+// A launch that was recorded for more requests has enough blocks for fewer.
 TEST(SingleRowGrid, GrowsWithTheRequests) {
   for (std::int64_t requests = 1; requests < 200; ++requests) {
     EXPECT_LE(single_row_grid(requests - 1, kLimits).blocks, single_row_grid(requests, kLimits).blocks);
@@ -200,7 +200,7 @@ TEST(SingleRowGrid, GrowsWithTheRequests) {
   }
 }
 
-// Requests of several rows among those of one have no block.
+// Checks a plan in which requests of several rows, mixed with single-row requests, have no block.
 void check_chunks(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
                   std::int64_t rows, const ChunkGrid& grid, std::int64_t window) {
   Blocks blocks(grid.blocks, rows);
@@ -246,7 +246,7 @@ TEST(PlanChunks, TakesRequestsOfASingleRow) {
     }
 }
 
-// A row of many keys beside many of few is cut, however many rows there are.
+// A row of many keys is cut beside many rows of few keys, whatever the number of rows.
 TEST(PlanChunks, CutsTheLongestRows) {
   std::vector<std::int32_t> kv_lens(200, 500);
   kv_lens[150] = 8000;
@@ -256,7 +256,7 @@ TEST(PlanChunks, CutsTheLongestRows) {
   EXPECT_EQ(blocks.chunk_size, 500);
 }
 
-// Also where padding leaves blocks to spare.
+// Block b is request b, also where padding leaves blocks unused.
 TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
   const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
   const ChunkGrid grid = chunk_grid(120, kLimits);
@@ -276,8 +276,8 @@ TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
   EXPECT_EQ(blocks.chunk_size, kLeastChunk);
 }
 
-// What a launch that was recorded for many requests finds for a step of one prompt: a slot that no request has is in no
-// list, whichever of the kernels reads it.
+// A launch that was recorded for many requests runs a step of one prompt. Request slots that no request has must be in
+// no list, whichever kernel reads it.
 TEST(UnusedRequestSlots, HaveNoWork) {
   constexpr std::int64_t kMostRequests = 512;
   constexpr std::int64_t kMostTokens = 2048;

@@ -55,8 +55,7 @@ TEST_P(Attention, WindowsAndSoftcap) {
             "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
 }
 
-// Heads of a group have sinks of their own. Splits over blocks of keys, windows and soft caps change nothing about
-// them.
+// The heads of a group have sinks of their own. Cuts into blocks of keys, windows and softcaps do not change them.
 TEST_P(Attention, Sinks) {
   for (const std::int64_t window : {0, 1, 24, 65})
     for (const double softcap : {0.0, 3.0})
@@ -67,7 +66,7 @@ TEST_P(Attention, Sinks) {
              .softcap = softcap,
              .sinks = true},
             kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
-  // Heads of 512 elements that are stored in 16 bits run on tensor cores (attention_library_test.cpp).
+  // Heads of 512 elements in 16-bit types run on tensor cores (attention_library_test.cpp).
   for (const std::int64_t head_dim : {20, 64, 128, GetParam() == DType::kFloat32 ? 512 : 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),
@@ -100,10 +99,11 @@ TEST(AttentionBatches, CacheOfAnotherType) {
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
-// Scores of hundreds: exp of them is far outside float32. A float32 score of 1000 is off by 1e-4, and so are weights.
+// Scores are in the hundreds, so their exponentials are far outside float32's range. A float32 score of 1000 is off by
+// 1e-4, and so are the weights.
 TEST(AttentionBatches, LargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
-// A captured graph holds addresses and bucket sizes only: later replays have other lengths, pages and requests.
+// A captured graph holds only addresses and bucket sizes, so later replays may have other lengths, pages and requests.
 TEST(AttentionReplay, ServesOtherLengths) {
   const Config c{.head_dim = 64};
   Bench bench = Bench::create(c.page_size);
@@ -134,7 +134,7 @@ TEST(AttentionReplay, ServesOtherLengths) {
   }
 }
 
-// Rows that do not fit the bucket are a defect elsewhere; here nothing is written out of bounds.
+// Rows that do not fit the bucket are a defect elsewhere. The kernel must not write out of bounds for them.
 TEST(AttentionReplay, LeavesOutRequestsBeyondTheBucket) {
   const Config c{};
   Bench bench = Bench::create(c.page_size);
@@ -150,7 +150,7 @@ TEST(AttentionReplay, LeavesOutRequestsBeyondTheBucket) {
 
 TEST(AttentionPlan, WritesLengthsAndPages) {
   Bench bench = Bench::create(16);
-  // Planned twice: the second plan must replace the first one's entries.
+  // Plans twice: the second plan must replace the entries of the first.
   bench.plan(make_batch({{4, 100}, {1, 7}, {1, 3}}, 16, 1));
   const ForwardBatch batch = make_batch({{1, 50}, {2, 20}}, 16, 2);
   bench.plan(batch);

@@ -1,5 +1,5 @@
-// For attention's tests: ragged batches over a shuffled paged cache, a double-precision reference, and buffers with
-// plans on the device under test.
+// Utilities for attention's tests: ragged batches over a shuffled paged cache, a double-precision reference, and
+// buffers with plans on the device under test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct Config {
   double softcap = 0;
   double scale = 0.25;
   std::int64_t padded_rows = 3;
-  std::int64_t group = 0;  // of the cache
+  std::int64_t group = 0;  // cache group
   bool sinks = false;
   bool wanted_rows_only = false;
 
@@ -79,8 +79,8 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// The batch with every page that no row sees replaced by an unowned page of NaN, because an engine frees pages that
-// have left a window.
+// Returns the batch with every page that no row sees replaced by an unowned page of NaN, because an engine frees pages
+// that have left a window.
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
@@ -109,8 +109,8 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
-// q, k_cache, v_cache, out, and sinks where there are any. Slots that no request owns are NaN, and so are padded query
-// rows.
+// Makes q, k_cache, v_cache, out, and sinks where the config has them. Slots that no request owns are NaN, and so are
+// padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
   HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
@@ -130,12 +130,12 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
         v_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
       }
   std::vector<HostTensor> operands{q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
-  // As great as the scores that they stand beside, and the same for every batch.
+  // Sinks have the magnitude of the scores, and are the same for every batch.
   if (c.sinks) operands.push_back(random_tensor(ir::DType::kFloat32, {c.heads}, 17, -3, 6));
   return operands;
 }
 
-// A request's keys or values in order of position: [kv_len, kv_heads, head_dim].
+// Returns a request's keys or values in order of position: [kv_len, kv_heads, head_dim].
 inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, const HostTensor& cache, std::size_t b) {
   const std::int64_t token = c.kv_heads * c.head_dim;
   std::vector<double> out;
@@ -145,7 +145,8 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
   return out;
 }
 
-// One query head of one row: out[head_dim]. `keys` and `values` start at its KV head. `sink`: its sink, -inf for none.
+// Computes one query head of one row: out[head_dim]. `keys` and `values` start at its KV head. `sink` is -inf for no
+// sink.
 inline void reference_row(const Config& c, std::int64_t position, double sink, const double* q, const double* keys,
                           const double* values, double* out) {
   const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
@@ -166,7 +167,7 @@ inline void reference_row(const Config& c, std::int64_t position, double sink, c
       out[d] += scores[static_cast<std::size_t>(p - first)] / total * values[p * stride + d];
 }
 
-// Padded rows keep their old content.
+// Returns the expected output. Padded rows keep their old content.
 inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
                                      const std::vector<HostTensor>& operands) {
   const std::vector<double> q = operands[0].values();
@@ -188,11 +189,11 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
   return out;
 }
 
-// Kernels on tensor cores round weights and parts of sums to the storage type: errors are relative to the row's largest
+// Tensor-core kernels round weights and partial sums to the storage type. So errors are relative to the row's largest
 // element, not to each element.
 inline constexpr double kLibraryTolerance = 2e-2;
 
-// The first `rows` rows, head by head.
+// Compares the first `rows` rows, head by head.
 inline void expect_rows_close(const HostTensor& actual, const std::vector<double>& expected, std::int64_t rows,
                               std::int64_t head_dim, const std::string& what) {
   double worst = 0;
@@ -216,7 +217,7 @@ inline void expect_rows_close(const HostTensor& actual, const std::vector<double
               std::string(ir::dtype_name(actual.dtype)).c_str(), worst);
 }
 
-// The layers of one cache group, and what a plan for them is made with on the device under test.
+// The layers of one cache group, and the arguments of a plan for them on the device under test.
 struct PlannedLayers {
   explicit PlannedLayers(const std::vector<Config>& configs) {
     for (const Config& c : configs) {
@@ -241,10 +242,10 @@ struct PlannedLayers {
   std::vector<PlannedNode> planned;
 };
 
-// The device under test with a plan for each cache group, and a context that shows them to operators.
+// The device under test with a plan for each cache group, and a context that passes them to operators.
 struct Bench {
-  // `layers`: those of each group; without any, our own kernel runs on a GPU. `kernel` and `deterministic` as in
-  // PlanLimits.
+  // `layers` are the layers of each group; without layers, our own kernel runs on a GPU. `kernel` and `deterministic`
+  // have the meaning as in PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;
@@ -278,7 +279,7 @@ struct Bench {
     EXPECT_TRUE(step->upload(*stream).ok());
     EXPECT_TRUE(stream->synchronize().ok());  // operators run on a stream of their own
   }
-  // `count` integers of a group's metadata as the device has them.
+  // Returns `count` integers of a group's metadata from device memory.
   std::vector<std::int32_t> read(const std::int32_t* device, std::size_t count) {
     std::vector<std::int32_t> out(count);
     const DeviceAddress from{reinterpret_cast<std::byte*>(const_cast<std::int32_t*>(device))};
@@ -289,7 +290,7 @@ struct Bench {
   const AttentionPlan& attention(std::size_t group = 0) const {
     return static_cast<const AttentionPlan&>(*plans[group]);
   }
-  // The kernel that a layer runs on; "" without a planner.
+  // The kernel that a layer runs on, or "" without a planner.
   std::string kernel(const Config& c) const {
     const AttentionPlanner* planner = attention(static_cast<std::size_t>(c.group)).planner();
     return planner == nullptr ? "" : std::string(planner->kernel(c.shape(), context.batch_kind));

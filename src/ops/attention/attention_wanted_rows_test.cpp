@@ -1,6 +1,6 @@
-// Attention of wanted rows alone, on each kernel that the device has. Catches: a wanted row that is left out or comes
-// to other bits than among all rows, a row of one list that reads another's work, launches that are left out although
-// the step has work for them, and unwanted rows that are computed all the same.
+// Tests attention of wanted rows only, on each kernel that the device has. Catches: a wanted row that is left out or
+// gets other bits than among all rows, a row of one list that reads another list's work, launches that are left out
+// although the step has work for them, and unwanted rows that are computed anyway.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -32,7 +32,8 @@ Config of_wanted_rows(Config c) {
 enum class Wanted : std::uint8_t { kNone, kLast, kSome, kAll };
 constexpr std::array kAnyWanted{Wanted::kLast, Wanted::kNone, Wanted::kSome, Wanted::kAll};
 
-// Of kSome every third request has none, the next its last quarter, the third its first and its last.
+// With kSome every third request has no wanted row, the next one its last quarter, and the third its first and its last
+// row.
 std::vector<std::int32_t> rows_of(const std::vector<Request>& requests, Wanted wanted) {
   std::vector<std::int32_t> rows;
   std::int32_t begin = 0;
@@ -61,7 +62,7 @@ HostTensor run(const Config& c, const Bench& bench, const std::vector<HostTensor
 const std::vector<Request> kRequests = {{1, 1},     {300, 300}, {5, 5},      {1, 130},
                                         {193, 400}, {2, 65},    {129, 1000}, {1, 1500}};
 
-// Greatest difference of the row's elements, relative to each head's greatest.
+// Returns the greatest difference of the row's elements, relative to each head's greatest element.
 double difference(const Config& c, const HostTensor& out, const std::vector<double>& expected, std::int64_t row) {
   double worst = 0;
   for (std::int64_t head = 0; head < c.heads; ++head) {
@@ -79,7 +80,8 @@ double difference(const Config& c, const HostTensor& out, const std::vector<doub
   return worst;
 }
 
-// Rows in tiles come to the same bits. The only wanted row of a prompt may run on another kernel ("hopper").
+// Wanted rows in tiles must have the same bits as among all rows. A prompt's only wanted row may run on another kernel
+// ("hopper").
 void expect_wanted_rows(const Config& c, const std::vector<Request>& requests, const std::vector<std::int32_t>& rows,
                         const HostTensor& all, const HostTensor& wanted, const std::vector<double>& expected,
                         bool same_bits, const std::string& what) {
@@ -118,7 +120,7 @@ void check(const Config& c, bool deterministic) {
       const HostTensor wanted = run(hinted, bench, operands);
       expect_wanted_rows(c, kRequests, batch.wanted_rows, all, wanted, expected, !separates, what);
       EXPECT_FALSE(std::isnan(all.at(all.dims[1]))) << what << ": the other node computes every row";
-      // Row 1 is the first of a prompt of several tiles.
+      // Row 1 is the first row of a prompt of several tiles.
       const bool computed = !std::isnan(wanted.at(wanted.dims[1]));
       EXPECT_EQ(computed, which == Wanted::kAll) << what;
     }
@@ -149,7 +151,7 @@ TEST(AttentionOfWantedRows, KeepsDeterministicBits) {
   check(c, true);
 }
 
-// So few rows that all short tiles run at once, and that our own kernel cuts keys.
+// There are so few rows that all short tiles run at once, and that our own kernel cuts the keys.
 TEST(AttentionOfWantedRows, ServesShortPrompts) {
   const Config c = config_of(128, 2);
   const std::vector<Request> requests = {{70, 90}, {1, 300}, {40, 40}};
@@ -167,8 +169,8 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
   }
 }
 
-// One operator, enqueued for one step after the other, then recorded as a part of a prefill's full graph, which serves
-// requests of several rows, and replayed for others.
+// Runs one operator for one step after the other. Then records it in a prefill's full graph, which serves requests of
+// several rows, and replays it for other steps.
 TEST(AttentionOfWantedRows, FollowsWhatIsWanted) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

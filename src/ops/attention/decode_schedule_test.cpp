@@ -1,4 +1,4 @@
-// Catches: keys that no worker has or that two have, keys outside a window, one worker with far more than another,
+// Catches: keys that no worker has or that two have, keys outside a window, one worker with far more work than another,
 // parts that share a slot or lie past the last one, and work for requests of several rows.
 #include "tessera/ops/attention/decode_schedule.h"
 
@@ -85,7 +85,7 @@ TEST(PlanSegments, NothingToDo) {
   EXPECT_TRUE(plan({3, 2}, {700, 2}, limits).segments.empty());
 }
 
-// Requests of several rows whose last one is wanted, of two rows that are, of none, and one of a single row.
+// The requests have several rows with only the last wanted, two wanted rows, no wanted row, and a single row.
 TEST(PlanSegments, TakesTheLastRowOfARequest) {
   const SegmentLimits limits{.workers = 4, .tile_keys = 128, .window = 200};
   const Planned p = plan({5, 3, 2, 1, 1}, {600, 3, 700, 40, 50}, limits, {4, 1, 2, 0, 1});
@@ -103,7 +103,8 @@ TEST(PlanSegments, TakesTheLastRowOfARequest) {
   EXPECT_EQ(p.segments[2].newest, 39);
 }
 
-// One long request among short ones, many equal ones, one alone: no worker has more tiles than its share.
+// The cases are one long request among short ones, many equal requests, and a single one. No worker may have more tiles
+// than its share.
 TEST(PlanSegments, SharesKeysEqually) {
   constexpr SegmentLimits kLimits{.workers = 16, .tile_keys = 128};
   for (const auto& kv_lens : {std::vector<std::int32_t>{100'000, 300, 1, 900}, std::vector<std::int32_t>(200, 1000),
@@ -123,7 +124,7 @@ TEST(PlanSegments, SharesKeysEqually) {
   }
 }
 
-// Requests are cut only where one worker's share ends.
+// Requests are cut only where a worker's share ends.
 TEST(PlanSegments, EqualRequestsOfAWorkerEachAreWhole) {
   const Planned p = plan(std::vector<std::int32_t>(16, 1), std::vector<std::int32_t>(16, 1024), {16, 128, 0});
   EXPECT_EQ(p.segments.size(), 16U);

@@ -2,9 +2,9 @@
 //
 //   collective_bench [RANKS] [LIBNCCL]      2 ranks and libnccl.so.2 by default
 //
-// A line for each size of an all-reduce of bfloat16: microseconds a call of both our ways and of NCCL (0: there is
-// none), within a graph of many calls that is launched on all GPUs at once. The GPU that began last counts, which
-// waited for nobody, and of several launches the median.
+// It prints a line for each size of a bfloat16 all-reduce: microseconds per call of our two methods and of NCCL (0
+// where NCCL is missing), within a graph of many calls that is launched on all GPUs at once. The time is that of the
+// GPU that began last, because it waited for no other, and is the median of several launches.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -28,12 +28,12 @@ constexpr int kLaunches = 15;
 constexpr std::int64_t kLeastBytes = 4 << 10;
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
-// The part of NCCL's interface that is used (nccl.h).
+// The part of NCCL's interface that this program uses (nccl.h).
 class Nccl {
  public:
-  // False where `library` cannot be opened.
+  // Returns false where `library` cannot be opened.
   bool open(const char* library, int ranks) {
-    // Its multicast over NVSwitch would change the switch's state.
+    // NCCL's multicast over NVSwitch is off, because it would change the switch's state.
     setenv("NCCL_NVLS_ENABLE", "0", 1);
     void* handle = dlopen(library, RTLD_NOW);
     if (handle == nullptr) return false;
@@ -61,7 +61,7 @@ class Nccl {
   std::vector<void*> comms_;
 };
 
-// The ranks, one a GPU. Each is recorded by a thread of its own, as NCCL wants it, and launched by this one.
+// The ranks, one for each GPU. A thread of its own records each rank, as NCCL requires, and this thread launches all.
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(int ranks) {
@@ -69,7 +69,7 @@ class Bench {
     bench->group_ = Communicator::create_group(ranks);
     const auto count = static_cast<std::size_t>(ranks);
     bench->ranks_.resize(count);
-    // A mailbox is opened by all ranks at once.
+    // All ranks open a mailbox at the same time.
     TRY(bench->on_each([&](std::size_t r) { return bench->ranks_[r].open(*bench->group_[r], static_cast<int>(r)); }));
     return bench;
   }
@@ -110,7 +110,7 @@ class Bench {
     }
   };
 
-  // On a thread for each rank; the first error.
+  // Runs the function on a thread for each rank and returns the first error.
   Status on_each(const std::function<Status(std::size_t rank)>& run) {
     std::vector<Status> done(ranks_.size(), ok_status());
     std::vector<std::thread> threads;
@@ -120,11 +120,11 @@ class Bench {
     return ok_status();
   }
 
-  // Microseconds of what enqueue() puts on the rank's stream.
+  // Returns the microseconds of the work that enqueue() puts on the rank's stream.
   Result<double> time(const std::function<Status(std::size_t rank)>& enqueue) {
     std::vector<std::unique_ptr<RecordedGraph>> graphs(ranks_.size());
     TRY(on_each([&](std::size_t r) -> Status {
-      TRY(enqueue(r));  // NCCL connects the GPUs at a size's first call, which cannot be recorded
+      TRY(enqueue(r));  // NCCL connects the GPUs at the first call of a size, which cannot be recorded
       TRY(ranks_[r].stream->synchronize());
       TRY(ranks_[r].stream->begin_recording("all-reduces"));
       for (int call = 0; call < kCalls; ++call) TRY(enqueue(r));

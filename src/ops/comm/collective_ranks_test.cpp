@@ -1,6 +1,6 @@
-// Catches, on the device under test: ranks that get other bits than the sum in rank order, values of an earlier call
-// that are taken for those of this one (also by replays), calls of other sizes in between, and ranks that wait for ever
-// for one that has gone. On GPUs each rank needs one of its own.
+// Tests the device under test. Catches: ranks with other bits than the sum in rank order, values of an earlier call
+// that are taken for values of this one (also in replays), errors after calls of other sizes in between, and ranks that
+// wait forever for a rank that has gone. On GPUs each rank needs a GPU of its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using ir::DType;
 
-// One rank: its device, stream, and what it has bound, in the order in which members end.
+// One rank: its device, its stream and its bound operators. Members are declared in the order that destruction needs.
 class Rank {
  public:
   static Result<std::unique_ptr<Rank>> create(Communicator& communicator) {
@@ -57,7 +57,7 @@ class Rank {
     TRY(bind(decl, operands, results, std::move(attributes)));
     return bound_.back()->enqueue(*stream_);
   }
-  // all_reduce(x), then add_rms_norm.
+  // Binds all_reduce(x) followed by add_rms_norm.
   Result<std::unique_ptr<BoundOp>> bind_joined(const JoinedKernelDef& joined, const TensorView& x,
                                                const std::vector<TensorView>& operands,
                                                const std::vector<TensorView>& results, ir::Attributes attributes) {
@@ -91,7 +91,7 @@ class Rank {
   std::vector<std::unique_ptr<BoundOp>> bound_;
 };
 
-// body(rank number, rank) → Status on a thread for each rank. No rank ends before all have run.
+// Runs body(rank number, rank) → Status on a thread for each rank. No rank is destroyed before all have run.
 template <class Body>
 void run_ranks(int ranks, const Body& body) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
@@ -116,7 +116,7 @@ HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int ro
   return t;
 }
 
-// In rank order in float32, rounded once; zeros without a sign.
+// Returns the sum in rank order, in float32 and rounded once. Zeros have no sign.
 std::vector<double> sum_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
   std::vector<float> sum;
   for (int r = 0; r < ranks; ++r) {
@@ -149,7 +149,7 @@ class CollectiveRanks : public ::testing::TestWithParam<Group> {
   }
 };
 
-// Rows of 4 bytes' and of 16 bytes' multiples, of one block and of many, and more than a mailbox holds.
+// The rows are multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
 TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
@@ -166,7 +166,7 @@ TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
       TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
-    // Once at least eagerly and once as a graph; more often where a size takes the host little time.
+    // Each size runs at least once eagerly and once as a graph, and more often where it takes the host little time.
     const auto is_done = [&](std::size_t i, int round) { return round >= (sizes[i][0] >= 1024 ? 2 : 5); };
     for (int round = 0; round < 5; ++round) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -187,7 +187,7 @@ TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
   });
 }
 
-// Nobody waits on the host in between, so that ranks run ahead of one another as far as the calls let them.
+// No rank waits on the host in between, so ranks run ahead of one another as far as the calls let them.
 TEST_P(CollectiveRanks, ManyCallsInARow) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<std::int64_t> dims = {2, 256};
@@ -195,8 +195,8 @@ TEST_P(CollectiveRanks, ManyCallsInARow) {
     const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
     TRY(rank.bind(kAllReduce, {x}, {}));
     TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
-    // ranks · (ranks · (… 0)) stays 0, and one wrong word would grow.
-    const int calls = on_cuda() ? 2000 : 100;  // a CPU's ranks take turns on its cores
+    // The value 0 stays 0 through ranks · (ranks · (… 0)), and one wrong word would grow.
+    const int calls = on_cuda() ? 2000 : 100;  // the CPU's ranks take turns on its cores
     for (int call = 0; call < calls; ++call) TRY(rank.enqueue());
     EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, 0.0).values());
     TRY(rank.upload(x, filled_tensor(dtype, dims, 1.0)));
@@ -206,14 +206,14 @@ TEST_P(CollectiveRanks, ManyCallsInARow) {
   });
 }
 
-// What ranks add up from slices of an embedding is the row that one table gives, given ones among them.
+// The sum over ranks of slices of an embedding equals the row from the whole table, also for given rows.
 TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   const auto [ranks, dtype] = GetParam();
   const std::int64_t rows = 6;
   const std::int64_t all = rows * ranks;
   const std::vector<std::int64_t> dims = {all + 1, 64};
   std::vector<std::int32_t> ids(static_cast<std::size_t>(all + 1));
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);  // the last is no row
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);  // the last id has no row
   std::vector<std::int32_t> from(ids.size(), -1);
   from[2] = 1;
   run_ranks(ranks, [&](int r, Rank& rank) -> Status {
@@ -240,7 +240,7 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   });
 }
 
-// Rows of one and of two units a thread, and a tail.
+// The rows have one and two units for each thread, and a tail.
 TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
   const auto [ranks, dtype] = GetParam();
   const KernelTable& kernels = **test_devices().kernels(test_device().properties().type);
@@ -298,7 +298,7 @@ TEST(CollectiveRanksThatEnd, ReleaseAKernelThatWaitsForThem) {
     bound.arrive_and_wait();
     if (r == 0) {
       TRY(rank->enqueue());
-      TRY(rank->stream().synchronize());  // returns, for rank 1 ends the group
+      TRY(rank->stream().synchronize());  // returns, because rank 1 ends the group
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       own.abort("it was told to");

@@ -1,4 +1,4 @@
-// Catches: ranks that get different bits, sums out of order or rounded twice, data races between ranks (run under
+// Catches: ranks with different bits, sums out of order or rounded twice, data races between ranks (under
 // ThreadSanitizer), a failing rank that leaves the others waiting, and ranks that disagree on the call or its size.
 #include "tessera/ops/comm/collective.h"
 
@@ -112,7 +112,7 @@ TEST(Collective, AbortReleasesTheOthers) {
     const Status status = own.all_reduce(view);
     EXPECT_EQ(status.code(), StatusCode::kCancelled);
     EXPECT_THAT(status.message(), HasSubstr("rank 2 of 3 left the group: out of memory"));
-    // The group stays aborted, with the first reason.
+    // The group stays aborted with the first reason.
     own.abort("another reason");
     EXPECT_THAT(own.all_reduce(view).message(), HasSubstr("out of memory"));
     EXPECT_THAT(own.status().message(), HasSubstr("out of memory"));
@@ -169,7 +169,7 @@ TEST(Collective, DestroyingACommunicatorAborts) {
   });
 }
 
-// Whenever an abort comes, all ranks return, and none before the others have stopped using its memory.
+// Whenever an abort comes, all ranks return, and no rank returns before the others have stopped using its memory.
 TEST(Collective, AbortAtAnyTime) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);

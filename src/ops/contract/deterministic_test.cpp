@@ -1,6 +1,6 @@
-// Catches: kernels of deterministic forwards whose result for a row depends on how many rows there are, on their
-// addresses, on the other requests of the batch, on padding, on how a prompt is cut into chunks, or on whether a token
-// is an extend or a decode step. Everything is compared to the bit.
+// Catches: kernels of deterministic forwards with row results that depend on the number of rows, on addresses, on the
+// batch's other requests, on padding, on how a prompt is cut into chunks, or on whether a token is an extend or a
+// decode step. All comparisons are bitwise.
 #include <gtest/gtest.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -91,7 +91,7 @@ History make_history(const Config& c, std::int64_t length) {
           random_tensor(c.cache_dtype, {length, c.kv_heads * c.head_dim}, 13, -2, 2)};
 }
 
-// A forward in which the request takes the positions [begin, end) beside others.
+// A forward in which the request has the positions [begin, end), beside other requests.
 struct Forward {
   std::int64_t begin;
   std::int64_t end;
@@ -106,7 +106,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// The request's rows of attention's output. Its pages lie elsewhere for every `seed`.
+// Returns the request's rows of attention's output. Its pages lie elsewhere for every `seed`.
 HostTensor attend(const Config& c, Bench& bench, const History& history, const Forward& forward, std::uint32_t seed) {
   std::vector<Request> requests = forward.before;
   requests.push_back({static_cast<std::int32_t>(forward.end - forward.begin), static_cast<std::int32_t>(forward.end)});

@@ -1,6 +1,6 @@
-// Catches: a device whose tables are not the batch's, after any history of rows: grown, given to another request, left
-// by the window, come back, or come back shorter; work that follows the tables' size instead of what changed; entries
-// that reach the device unchecked; and an upload that failed and is not made up for.
+// Catches: a device with other tables than the batch's, after any history of rows: grown, given to another request,
+// left by the window, returned, or returned shorter. Also catches work that grows with the tables' size instead of with
+// the changes, unchecked entries that reach the device, and a failed upload that is not repeated.
 #include "tessera/ops/contract/device_page_tables.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kPages = 1000;
 
-// An engine's side: it owns the pages.
+// A request on the engine's side, which owns the pages.
 struct Owner {
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
@@ -34,7 +34,7 @@ class DevicePageTablesTest : public ::testing::Test {
   Status update(const std::vector<PageTable>& batch) {
     return tables_.update(batch, std::vector<std::int32_t>(batch.size(), 1), *stream_);
   }
-  // Of the CPU device's memory.
+  // Reads a row from the CPU device's memory.
   std::vector<PageId> row(std::size_t b, std::size_t count) const {
     const std::int32_t* begin = tables_.data() + b * static_cast<std::size_t>(limits_.max_pages_per_request);
     std::vector<PageId> made;
@@ -52,19 +52,19 @@ class DevicePageTablesTest : public ::testing::Test {
 };
 
 TEST_F(DevicePageTablesTest, AreTheBatchesAfterAnyHistory) {
-  limits_.check_page_tables = true;  // what the test does keeps the contract
+  limits_.check_page_tables = true;  // checks that the test itself keeps the contract
   DevicePageTables checked = DevicePageTables::create(*device_, limits_, kPages).value();
   std::vector<Owner> owners;
   for (int step = 0; step < 20000; ++step) {
     for (std::size_t i = owners.size(); i-- > 0;) {
       Owner& owner = owners[i];
       switch (below(12)) {
-        case 0:  // its window moves on
+        case 0:  // the request's window moves on
           owner.first_held = std::min<std::int64_t>(owner.first_held + static_cast<std::int64_t>(below(4)),
                                                     std::ssize(owner.pages) - 1);
           std::fill_n(owner.pages.begin(), owner.first_held, PageId(0));
           break;
-        case 1:  // preempted and admitted again, at times with the same pages
+        case 1:  // the request is preempted and admitted again, sometimes with the same pages
           owner.number = new_page_table_number();
           if (below(2) == 0) std::ranges::generate(owner.pages, [&] { return draw(); }), owner.first_held = 0;
           break;
@@ -75,7 +75,7 @@ TEST_F(DevicePageTablesTest, AreTheBatchesAfterAnyHistory) {
       }
     }
     while (owners.size() < below(9)) owners.push_back({.pages = {draw()}});
-    // Not all are in every batch, and some with less than they have.
+    // Not all requests are in every batch, and some have fewer pages in it than they own.
     std::vector<PageTable> batch;
     for (const Owner& owner : owners) {
       if (below(8) == 0) continue;
@@ -115,12 +115,12 @@ class LargePageTablesTest : public DevicePageTablesTest {
   std::vector<Owner> owners_;
 };
 
-// 8192 entries of a row are as many bytes as a copy of their own is worth.
+// A row has 8192 entries, whose size is worth a copy of its own.
 TEST_F(LargePageTablesTest, AStepsWorkIsWhatChanged) {
   EXPECT_EQ(uploads(batch()), 1);
   EXPECT_EQ(uploads(batch()), 0) << "nothing changed";
   for (const std::size_t b : {3u, 4u, 200u}) owners_[b].pages.push_back(draw());
-  // What is there already is not looked at: it could be anything.
+  // Entries that the device already has are not read, so they could be anything.
   std::vector<Owner> spoilt = owners_;
   for (Owner& owner : spoilt) std::fill_n(owner.pages.begin(), kEntries, PageId(-7));
   std::vector<PageTable> step;

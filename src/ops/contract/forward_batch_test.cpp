@@ -1,5 +1,5 @@
-// Catches: a batch whose lengths, rows or slots contradict each other getting as far as a kernel, and messages that
-// do not say which entry is wrong.
+// Catches: a batch with contradictory lengths, rows or slots that reaches a kernel, and messages that do not name the
+// wrong entry.
 #include "tessera/ops/contract/forward_batch.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Request 0 extends by two tokens onto one in the cache; request 1 decodes its fifth.
+// Request 0 extends by two tokens, with one token in the cache. Request 1 decodes its fifth token.
 ForwardBatch good_batch() {
   ForwardBatch batch{.input_ids = {TokenId{7}, TokenId{8}, TokenId{9}},
                      .input_rows = {-1, -1, 0},
@@ -30,7 +30,7 @@ TEST(ForwardBatch, AcceptsAMixedBatchAndAnEmptyOne) {
 
 TEST(ForwardBatch, TakesEmbeddingsInPlaceOfIds) {
   ForwardBatch batch = good_batch();
-  batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last one's is row 0's
+  batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last token's id comes from row 0
   batch.embedding_rows = {5, 3, -1};
   EXPECT_EQ(batch.check().message(), "");
 }

@@ -1,4 +1,4 @@
-// Catches: a state that an inner scope ends for the outer one, or that an error leaves open.
+// Catches: an inner scope that ends a state for the outer one, and an error that leaves a state open.
 #include "tessera/ops/contract/forward_states.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: packs that no address is a multiple of, units that a warp or block does not hold, and arguments in another
-// order than the generated kernel reads them.
+// Catches: packs that are larger than an address's alignment, units that do not fit a warp or block, and arguments in
+// another order than the generated kernel reads.
 #include "tessera/ops/fused/cuda_schedule.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST(CudaSchedule, PacksAreAsLargeAsAllPositionsAllow) {
   EXPECT_EQ(only_task(norm(1028, DType::kBFloat16)).pack, 4);
   EXPECT_EQ(only_task(norm(257, DType::kBFloat16)).pack, 1);
   RowKernel part = norm(64, DType::kBFloat16);
-  part.values[0].width = 66;  // the rows of what is sliced begin at multiples of 66 elements
+  part.values[0].width = 66;  // rows of the sliced operand begin at multiples of 66 elements
   part.values.insert(part.values.begin() + 1,
                      {.op = RowOp::kSlice, .dtype = DType::kBFloat16, .width = 64, .inputs = {0}});
   part.values[3].inputs = {1, 2};
@@ -39,7 +39,8 @@ TEST(CudaSchedule, PacksAreAsLargeAsAllPositionsAllow) {
   EXPECT_EQ(only_task(part).pack, 2);
 }
 
-// Up to a warp's worth of items: some lanes of a warp; more: a block, whose threads hold several.
+// Up to a warp's number of items, some lanes of a warp hold a unit. Beyond it a block does, and its threads hold
+// several items.
 TEST(CudaSchedule, UnitsFitTheirThreads) {
   struct Case {
     std::int64_t width, lanes, held, block_units, threads;
@@ -62,7 +63,7 @@ TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
   const std::uint64_t addresses[] = {100, 200, 300};
   const std::int64_t rows[] = {1, 2, 3};
   const CudaRowLaunch launch = cuda_launch(kernel, *cuda_schedule(kernel), 33, addresses, rows);
-  EXPECT_EQ(launch.blocks, 3);  // of 16 rows
+  EXPECT_EQ(launch.blocks, 3);  // blocks of 16 rows
   EXPECT_EQ(launch.threads, 128);
   EXPECT_THAT(launch.arguments, ElementsAre(33, 3, 100, 200, 300, 1, 2, 3));
   const std::string source = *cuda_source(kernel);
@@ -70,7 +71,8 @@ TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
   EXPECT_THAT(source, HasSubstr("void* operands[3];\n  i64 stored_rows[3];"));
 }
 
-// Blocks of other sizes compute the same: units keep their lanes. Where a whole block adds up there is one size.
+// Blocks of other sizes compute the same, because units keep their lanes. Where a whole block adds up a unit there is
+// only one size.
 TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
   const CudaSchedule own = *cuda_schedule(norm(64, DType::kBFloat16));
   EXPECT_THAT(block_sizes(own), ElementsAre(128, 64, 256, 512));
@@ -86,7 +88,7 @@ TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
   EXPECT_THAT(*cuda_source(norm(64, DType::kBFloat16)), HasSubstr("__launch_bounds__(512)"));
 }
 
-// Weights are asked for before the wait for the kernel ahead, everything else behind it.
+// Weights are read before the wait for the kernel ahead, and everything else after it.
 TEST(CudaSource, OnlyWeightsAreReadBeforeTheWait) {
   const std::string source = *cuda_source(norm(64, DType::kBFloat16));
   const std::string task = source.substr(source.find("void task0"));

@@ -1,6 +1,6 @@
-// Catches: row kernels that compute something else than their formulas in double, write rows that are not theirs, give
-// a row other bits in another batch or by another schedule, or differ between eager run and graph. On the device that
-// TESSERA_TEST_DEVICE names.
+// Catches: row kernels that differ from their formulas in double, write rows that are not theirs, give a row other bits
+// in another batch or with another schedule, or differ between an eager run and a graph. TESSERA_TEST_DEVICE names the
+// device.
 #include "tessera/ops/fused/row_kernel.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using testing::int_tensor;
 using testing::poisoned_tensor;
 using testing::random_tensor;
 
-// Builds a kernel by values.
+// Builds a kernel value by value.
 class Draft {
  public:
   explicit Draft(DType dtype) : dtype_(dtype) { kernel_.rows = ir::Dim(ir::Symbol::kTokens); }
@@ -67,14 +67,14 @@ double rounded_to(DType dtype, double x) {
   return static_cast<double>(value);
 }
 
-// A row's values in double, rounded where the kernel rounds.
+// Returns a row's values in double, rounded where the kernel rounds.
 std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const std::vector<HostTensor>& operands,
                                                std::int64_t row) {
   std::vector<std::vector<double>> values;
   for (const RowValue& v : kernel.values) {
     const auto n = static_cast<std::size_t>(v.width);
     std::vector<double> y(n);
-    double squares = 0;  // of the run at hand
+    double squares = 0;  // of the current run
     const auto in = [&](std::size_t k) -> const std::vector<double>& {
       return values[static_cast<std::size_t>(v.inputs[k])];
     };
@@ -135,7 +135,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return found;
   }
 
-  // The operands after the kernel, eagerly; a graph of it must leave the same bits.
+  // Runs the kernel eagerly and returns the operands afterwards. A graph of the kernel must leave the same bits.
   static Result<std::vector<HostTensor>> run(const RowKernel& kernel, const std::vector<HostTensor>& operands) {
     Device& device = testing::test_device();
     const RowKernelBuilder& made = *TRY(builder());
@@ -187,7 +187,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return eager;
   }
 
-  // Rows of random contents; slots are 3, -1, 5 … in a cache of as many rows and eight more.
+  // Makes rows of random contents. Slots are 3, -1, 5 … in a cache that has eight rows more than the operands.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));
     for (const RowValue& v : kernel.values) {
@@ -197,7 +197,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
         std::vector<std::int32_t> slots;
         for (std::int64_t r = 0; r < rows; ++r)
           slots.push_back(r % 3 == 1 ? -1 : static_cast<std::int32_t>(rows + 7 - r));
-        if (rows > 4) slots[4] = 1 << 20;  // no row of the cache
+        if (rows > 4) slots[4] = 1 << 20;  // not a row of the cache
         operands[i] = int_tensor({rows}, slots);
       } else {
         operands[i] = random_tensor(v.dtype, {v.op == RowOp::kLoad ? rows : 1, v.width},
@@ -235,7 +235,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           for (std::int64_t i = 0; i < width; ++i) {
             const double want = wanted[static_cast<std::size_t>(i)];
             const double got = out.at(to * width + i);
-            // A value in between may round to its neighbour: two units of the last place, and what a sum amplifies.
+            // An intermediate value may round to its neighbour. The tolerance is two units in the last place, and what
+            // a sum amplifies.
             const double unit = out.dtype == DType::kFloat32 ? 2e-6 : out.dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
             greatest = std::max(greatest, std::abs(got - want));
             ASSERT_NEAR(got, want, unit * std::max(1.0, std::abs(want)) * 2) << what << ", row " << r << ", " << i;
@@ -245,7 +246,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           ASSERT_TRUE(written[static_cast<std::size_t>(i / width)] || std::isnan(out.at(i)))
               << what << " wrote row " << i / width << " of another";
       }
-      // The contents of operands do not depend on the number of rows: row 0 must have the same bits.
+      // The contents of operands do not depend on the number of rows, so row 0 must have the same bits.
       const RowStore& first = kernel.stores[0];
       if (first.slots >= 0) continue;
       HostTensor row = (*after)[static_cast<std::size_t>(first.operand)];
@@ -257,7 +258,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Widths of whole packs, of single elements, of one warp, of a block, and of several packs to a thread.
+// The widths cover whole packs, single elements, one warp, a block, and several packs for each thread.
 TEST_P(RowKernels, ResidualAndNorm) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());
@@ -332,7 +333,7 @@ TEST_P(RowKernels, HeadsOfQueriesKeysAndValues) {
     }
 }
 
-// One norm over all heads, then the rotation of each.
+// One norm covers all heads, and then each head is rotated.
 TEST_P(RowKernels, NormOfAllHeads) {
   Draft d(GetParam());
   const int x = d.make(RowOp::kRmsNorm, {d.load(1536), d.weight(1536)}, 1e-5);

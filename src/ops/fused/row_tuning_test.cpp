@@ -1,5 +1,5 @@
-// Catches: a slower schedule that is kept or a faster one that is not taken, one with other bits that is, choices that
-// do not reach what is bound later, and a measurement that was disturbed and is kept.
+// Catches: a slower schedule that is kept, a faster one that is not used, one with other bits that is used, choices
+// that do not reach later binds, and a disturbed measurement that is kept.
 #include "tessera/ops/fused/row_tuning.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Doubles its operand; a schedule is how many tenths of a millisecond it takes, and schedule 9 is wrong.
+// Doubles its operand. A schedule's number is its time in tenths of a millisecond, and schedule 9 gives wrong results.
 class SlowCode final : public RowKernelCode {
  public:
   explicit SlowCode(std::vector<std::int64_t> schedules) : schedules_(std::move(schedules)) {}
@@ -49,7 +49,7 @@ class RowTuning : public ::testing::Test {
   static TensorView tensor(Allocation& memory, std::int64_t rows) {
     return {.data = memory.data(), .dtype = ir::DType::kFloat32, .rank = 2, .dims = {rows, 16}};
   }
-  // Binds at so many rows and returns the milliseconds that it takes, which tell the schedule.
+  // Binds with `rows` rows and returns the milliseconds of a run, which identify the schedule.
   double bind_and_run(const std::shared_ptr<const RowKernelCode>& code, std::int64_t rows) {
     const auto stream = device_->create_stream("test").value();
     const auto x = device_->allocate(static_cast<std::size_t>(rows) * 64, "x").value();
@@ -114,7 +114,7 @@ TEST_F(RowTuning, OneWithOtherBitsIsNotTaken) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 4}), 5);
 }
 
-// A schedule cannot be so much faster: another process had the core while the first one was timed.
+// No schedule can be so much faster: another process had the core while the first schedule was timed.
 TEST_F(RowTuning, ADisturbedMeasurementIsNotKept) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{8, 18});  // waits 800 and 0 µs
   bind_and_run(code, 4);

@@ -1,7 +1,7 @@
-// Catches: a causal edge off by one, values that are not the first columns of a row, heads or tokens of a tile mixed
-// up, pages read out of order or past a request's length, sizes that are no multiple of a vector, requests of one form
-// that are computed in the other's memory or by both, lengths that a recorded graph contains, and rows whose bits
-// depend on others in a deterministic forward.
+// Catches: a causal edge off by one, values that are not the first columns of a row, mixed-up heads or tokens of a
+// tile, pages read out of order or past a request's length, sizes that are no multiple of a vector, requests of one
+// form that are computed in the other form's memory or by both forms, lengths that a recorded graph contains, and rows
+// with bits that depend on others in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>
@@ -74,8 +74,8 @@ TEST(LatentAttentionBatches, CacheOfAnotherType) {
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
-// The published sizes, at which a GPU takes the direct form where requests have many rows: beside others of few rows,
-// after cached tokens, at the border of both, and where there is no room for all keys (the last ones).
+// At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests beside others of
+// few rows, after cached tokens, at the border of both forms, and without room for all keys (the last ones).
 TEST_P(LatentAttention, RequestsOfManyRows) {
   LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
   c.key = c.value = 128;
@@ -92,7 +92,8 @@ TEST_P(LatentAttention, RequestsOfManyRows) {
         std::to_string(requests.size()) + " requests, the first of " + std::to_string(requests[0].query_len) + " rows");
 }
 
-// The published sizes in steps of one row a request, with values that divide among blocks and others.
+// The published sizes in steps of one row for each request, with value sizes that divide among blocks and others that
+// do not.
 TEST_P(LatentAttention, DecodesOfThePublishedSizes) {
   for (const auto& [heads, value, rows] :
        {std::tuple{3, 40, 5}, {16, 128, 1}, {16, 128, 6}, {16, 128, 20}, {128, 128, 1}}) {
@@ -106,7 +107,7 @@ TEST_P(LatentAttention, DecodesOfThePublishedSizes) {
   }
 }
 
-// A captured graph holds addresses and bucket sizes only: later replays have other lengths, pages and requests.
+// A captured graph holds only addresses and bucket sizes, so later replays may have other lengths, pages and requests.
 void serve_other_lengths(const LatentConfig& c, std::int64_t rows, const std::vector<std::vector<Request>>& batches) {
   LatentBench bench(c);
   const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);
@@ -140,7 +141,7 @@ TEST(LatentAttentionReplay, ServesBothForms) {
   serve_other_lengths(c, 300, {{{1, 1}}, {{300, 300}}, {{100, 500}, {1, 9}}, {{1, 70}, {200, 270}, {30, 31}}});
 }
 
-// One request's queries, angles and rows at every position.
+// One request's queries, angles and cache rows at every position.
 struct History {
   HostTensor q;
   HostTensor table;
@@ -152,7 +153,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// The request's rows of the output for the positions [begin, end), beside `others`.
+// Returns the request's output rows for the positions [begin, end), computed beside `others`.
 HostTensor attend(const LatentConfig& c, const History& history, std::int64_t begin, std::int64_t end,
                   const std::vector<Request>& others, BatchKind kind, std::uint32_t seed) {
   std::vector<Request> requests = others;
@@ -207,7 +208,7 @@ TEST(LatentAttentionShapes, RefusesWhatDoesNotFit) {
   const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 48}};
   const ir::Type table{DType::kFloat32, {ir::Symbol::kTokens, 16}};
   const ir::Attributes attributes{{"group", std::int64_t{0}}, {"scale", 0.5}};
-  // Four heads of 24 + 16, rows of 32 + 16, values of 20.
+  // There are four heads of 24 + 16, cache rows of 32 + 16, and values of 20.
   const std::vector<ir::Type> good = {x(160), table, cache, w(4, 24, 32), w(4, 20, 32), x(80)};
   EXPECT_EQ(infer_error(kLatentAttention, good, attributes), "");
   const auto with = [&](std::size_t operand, const ir::Type& type) {

@@ -1,5 +1,5 @@
-// For latent attention's tests: operands over a shuffled paged cache, a plan on the device under test, and a reference
-// in double precision.
+// Utilities for latent attention's tests: operands over a shuffled paged cache, a plan on the device under test, and a
+// reference in double precision.
 #pragma once
 
 #include <cmath>
@@ -21,8 +21,8 @@ struct LatentConfig {
   std::int64_t heads = 4;
   std::int64_t latent = 32;
   std::int64_t rotated = 16;
-  std::int64_t key = 24;    // made from a latent
-  std::int64_t value = 16;  // of a head of the output
+  std::int64_t key = 24;    // size of a head's key made from a latent
+  std::int64_t value = 16;  // size of a head of the output
   std::int64_t page_size = 16;
   double scale = 0.1;
   std::int64_t padded_rows = 3;
@@ -34,7 +34,7 @@ struct LatentConfig {
   ir::Attributes attributes() const {
     return {{"group", std::int64_t{0}}, {"scale", scale}, {"interleaved", interleaved}};
   }
-  // Attention whose one KV head has the cache's rows as keys and values.
+  // The equivalent attention, with one KV head that has the cache's rows as keys and values.
   Config attention() const {
     return {.dtype = dtype,
             .cache_dtype = cache_dtype,
@@ -47,7 +47,7 @@ struct LatentConfig {
   }
 };
 
-// The device under test with a plan of the operator.
+// The device under test with the operator's plan.
 class LatentBench {
  public:
   explicit LatentBench(const LatentConfig& c, bool deterministic = false, BatchKind kind = BatchKind::kExtend) {
@@ -98,8 +98,8 @@ inline std::int64_t real_rows(const ForwardBatch& batch) {
   return std::accumulate(batch.query_lens.begin(), batch.query_lens.end(), std::int64_t{0});
 }
 
-// q, table, cache, keys, values, out. Slots that no request owns are NaN, and so are padded rows of q and what stands
-// behind its heads. The matrices are the same for every seed.
+// Makes q, table, cache, keys, values and out. Slots that no request owns are NaN, and so are padded rows of q and the
+// values behind its heads. The matrices are the same for every seed.
 inline std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const ForwardBatch& batch, std::int64_t rows,
                                                     std::uint32_t seed) {
   HostTensor cache = make_operands(c.attention(), batch, rows, seed)[1];
@@ -124,7 +124,7 @@ inline std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const
           poisoned_tensor(c.dtype, {rows, c.heads * c.value})};
 }
 
-// The queries of the absorbed form, [rows, heads · width].
+// Returns the queries of the absorbed form, [rows, heads · width].
 inline HostTensor reference_queries(const LatentConfig& c, const std::vector<HostTensor>& operands) {
   const HostTensor& q = operands[0];
   const HostTensor& table = operands[1];
@@ -154,7 +154,8 @@ inline HostTensor reference_queries(const LatentConfig& c, const std::vector<Hos
   return query;
 }
 
-// Of the real rows: the first columns of each head of attention's output, multiplied with the values' matrix.
+// Returns the result of the real rows: the first columns of each head of attention's output, multiplied by the matrix
+// of values.
 inline std::vector<double> latent_reference(const LatentConfig& c, const ForwardBatch& batch,
                                             const std::vector<HostTensor>& operands) {
   const HostTensor query = reference_queries(c, operands);
@@ -173,7 +174,7 @@ inline std::vector<double> latent_reference(const LatentConfig& c, const Forward
 inline void expect_real_rows(const LatentConfig& c, const HostTensor& actual, const std::vector<double>& expected,
                              const std::string& what) {
   const std::int64_t rows = static_cast<std::int64_t>(expected.size()) / (c.heads * c.value);
-  // Latents are rounded before they meet the matrices of values.
+  // Latents are rounded before they are multiplied by the matrices of values.
   if (c.dtype != ir::DType::kFloat32) return expect_rows_close(actual, expected, rows, c.value, what);
   Tolerance allowed = tolerance(c.dtype);
   allowed.absolute += 1e-5;

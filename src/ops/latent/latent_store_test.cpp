@@ -1,5 +1,5 @@
-// Catches: a latent that is not normalised or a key that is not rotated, pairs of the wrong order, columns of a joint
-// projection that are mixed up, rows in the wrong slot, slots out of range, and padded rows that reach real ones.
+// Catches: a latent that is not normalised or a key that is not rotated, pairs in the wrong order, mixed-up columns of
+// a joint projection, rows in the wrong slot, slots out of range, and padded rows that reach real ones.
 #include "tessera/ops/latent/latent_store.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 struct StoreSizes {
   DType x = DType::kFloat32;
   DType cache = DType::kFloat32;
-  std::int64_t q_latent = 24;  // 0: none
+  std::int64_t q_latent = 24;  // 0: no query latent
   std::int64_t between = 5;    // values that are not read
   std::int64_t latent = 32;
   std::int64_t rotated = 8;
@@ -29,7 +29,7 @@ struct StoreSizes {
 constexpr double kEps = 1e-3;
 constexpr std::int64_t kSlots = 32;
 
-// `pairs` values from x[at] on, rotated by the table's row t.
+// Returns the values from x[at] on, rotated in pairs by the table's row t.
 std::vector<double> turned(const StoreSizes& c, const HostTensor& x, std::int64_t at, const HostTensor& table,
                            std::int64_t t) {
   std::vector<double> y(static_cast<std::size_t>(c.rotated));
@@ -45,7 +45,7 @@ std::vector<double> turned(const StoreSizes& c, const HostTensor& x, std::int64_
   return y;
 }
 
-// rms_norm of `size` values from x[at] on.
+// Returns the rms_norm of `size` values from x[at] on.
 std::vector<double> normalised(const HostTensor& x, std::int64_t at, const HostTensor& weight, std::int64_t size) {
   double squares = 0;
   for (std::int64_t i = 0; i < size; ++i) squares += std::pow(x.at(at + i), 2);
@@ -59,7 +59,7 @@ void check(const StoreSizes& c) {
   const std::vector<std::int32_t> slots = {31, -1, 7, 0, 32, 1'000'000'000, 5};
   const auto tokens = static_cast<std::int64_t>(slots.size());
   HostTensor x = random_tensor(c.x, {tokens, c.columns()}, 2);
-  const std::int64_t padding = 3;  // a row of NaN, as padding may be
+  const std::int64_t padding = 3;  // rows of NaN, like padding
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t i = 0; i < c.columns(); ++i)
       if (t == padding || (i >= c.q_latent && i < c.q_latent + c.between)) x.set(t * c.columns() + i, std::nan(""));
@@ -89,7 +89,7 @@ void check(const StoreSizes& c) {
     row.insert(row.end(), y.begin(), y.end());
     std::copy(row.begin(), row.end(), expected_cache.begin() + slot * c.width());
   }
-  // A value is rounded to X twice (norm.h), then to the cache's type.
+  // A value is rounded to X twice (norm.h), and then to the cache's type.
   const bool exact = c.x == DType::kFloat32 && c.cache == DType::kFloat32;
   const Tolerance allowed = exact ? Tolerance{1e-6, 2e-6} : Tolerance{2e-3, 1.2e-2};
   expect_close(out.operands[4], expected_cache, allowed, "cache");

@@ -1,5 +1,5 @@
-// Catches: a joined kernel that computes something else than its operators do one by one, at any number of rows, tail
-// of columns, type or attribute; results that change from run to run; and kernels that begin before the one ahead has
+// Catches: a joined kernel that computes something else than its operators one by one, at any number of rows, tail of
+// columns, type or attribute; results that change from run to run; and kernels that begin before the kernel ahead has
 // ended and do not wait for it.
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ const KernelTable& kernels() { return **test_devices().kernels(test_device().pro
 
 struct Size {
   std::int64_t rows;
-  std::int64_t in;   // of the linear
-  std::int64_t out;  // of the linear
+  std::int64_t in;   // inputs of the linear
+  std::int64_t out;  // outputs of the linear
 };
 
 // A chain of operators on the device, each with memory of its own.
@@ -60,7 +60,8 @@ class Chain {
     }
   }
 
-  // The last operator's results, of all by their own kernels, or of the joined one; nothing where that does not serve.
+  // Return the last operator's results, from each operator's own kernel or from the joined kernel; empty where the
+  // joined kernel does not serve.
   Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
       std::unique_ptr<Allocation> workspace;
@@ -90,7 +91,7 @@ class Chain {
     BindArgs args(const ForwardContext& context) const { return {node, operands, results, {}, test_device(), context}; }
   };
 
-  // What the call's own kernel asks for.
+  // Adds the workspace that the call's own kernel needs.
   Result<BindArgs> with_workspace(const Call& call, std::unique_ptr<Allocation>& workspace) const {
     BindArgs args = call.args(context_);
     const KernelDef* kernel = TRY(kernels().get(call.node.op));
@@ -155,8 +156,8 @@ std::string name_of(const JoinedKernelDef& joined) {
 TEST(JoinedKernels, EqualTheirOperators) {
   if (kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
   for (const JoinedKernelDef& joined : kernels().joined()) {
-    if (joined.ops[0] == kDecoderLayers) continue;  // runner/decoder_layers_test.cpp
-    if (joined.ops[0] == "all_reduce") continue;    // collective_ranks_test.cpp
+    if (joined.ops[0] == kDecoderLayers) continue;  // tested in runner/decoder_layers_test.cpp
+    if (joined.ops[0] == "all_reduce") continue;    // tested in collective_ranks_test.cpp
     int served = 0;
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       for (const Size size :
@@ -177,7 +178,7 @@ TEST(JoinedKernels, EqualTheirOperators) {
         const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
         const Result<std::vector<HostTensor>> expected = chain.run_each();
         ASSERT_TRUE(expected.ok()) << expected.status().to_string();
-        // Sums in another order may round a gate the other way.
+        // Sums in another order may round a gate to its other neighbour.
         testing::Tolerance allowed = testing::tolerance(dtype, 4);
         allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
         for (std::size_t i = 0; i < expected->size(); ++i) {
@@ -189,15 +190,15 @@ TEST(JoinedKernels, EqualTheirOperators) {
       }
     }
     EXPECT_GT(served, 4) << name_of(joined);
-    // The library has the tanh form alone, which this test gives to odd numbers of rows.
+    // The library only has the tanh form, which this test uses for odd numbers of rows.
     if (joined.ops[1] == "gelu") {
       EXPECT_EQ(served, 8);
     }
   }
 }
 
-// Each product reads what the one ahead wrote, and the products are short: without the wait they would overlap. The
-// sizes are those of kernels that take no workspace.
+// Each product reads the result of the one before, and products are short: without the wait they would overlap. The
+// sizes are those of kernels without a workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **kernels().get("linear");
@@ -209,7 +210,7 @@ void check_dependent_launches(std::int64_t rows, std::int64_t width) {
     EXPECT_TRUE(stream->upload(memory.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
     return tensor.view(memory.back()->data());
   };
-  const double most = 2 / std::sqrt(static_cast<double>(width));  // keeps the values' magnitude
+  const double most = 2 / std::sqrt(static_cast<double>(width));  // keeps the magnitude of the values
   TensorView w = place(random_tensor(DType::kBFloat16, {width, width}, 1, -most, most));
   w.is_weight = true;
   const HostTensor x = random_tensor(DType::kBFloat16, {rows, width}, 2);

@@ -1,5 +1,5 @@
-// Catches: an algorithm that is remembered for another problem than it was chosen for, a digit that is lost on the way
-// to a file and back, and a file of another form that is half taken.
+// Catches: an algorithm that is remembered for another problem than its own, a digit that is lost on the way to a file
+// and back, and a malformed file that is accepted in part.
 #include "tessera/ops/linear/linear_algorithms.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ TEST(LinearAlgorithms, ComeBackFromJsonByShape) {
   EXPECT_EQ(after.chosen(base), algorithm_of(77)) << "a newer choice counts";
 }
 
-// What one process measures another one uses, once; its own problems keep what they began with.
+// A process uses the measurement of another one, once. Its own problems keep the algorithms that they began with.
 TEST(LinearAlgorithms, AreMeasuredForLaterProcesses) {
   const LinearShape shape{.m = 8, .n = 16, .k = 32, .dtype = ir::DType::kBFloat16};
   LinearShape of_any_rows = shape;
@@ -66,12 +66,12 @@ TEST(LinearAlgorithms, AreMeasuredForLaterProcesses) {
   EXPECT_EQ(second.take_unmeasured(), std::nullopt) << "measured before";
   EXPECT_EQ(second.to_json(), first.to_json());
 
-  LinearAlgorithms third;  // whose library refuses what was measured
+  LinearAlgorithms third;  // this process's library refuses the measured algorithm
   ASSERT_TRUE(third.remember(first.to_json()).ok());
   third.note(shape, algorithm_of(3));
   EXPECT_EQ(third.take_unmeasured(), std::pair(shape, algorithm_of(3)));
 
-  LinearAlgorithms beside;  // began before the first one had measured
+  LinearAlgorithms beside;  // this process began before the first one had measured
   beside.note(shape, algorithm_of(1));
   ASSERT_TRUE(beside.learn(first.to_json()).ok());
   EXPECT_EQ(beside.chosen(shape), algorithm_of(1));
@@ -121,7 +121,7 @@ TEST(LinearAlgorithms, MalformedJsonIsRefusedAsAWhole) {
   EXPECT_FALSE(algorithms.chosen(refused));
 }
 
-// The entry of the product of [m, 256] and [128, 256] in bfloat16.
+// Returns the entry of the product of [m, 256] and [128, 256] in bfloat16.
 Json entry_of(std::int64_t m, const Json& algorithms) {
   for (const Json& entry : algorithms.as_array()) {
     const Json::Array& e = entry.as_array();
@@ -144,7 +144,7 @@ void check_product(std::int64_t m) {
   testing::expect_close(out.results[0], y, testing::tolerance(ir::DType::kBFloat16), "product");
 }
 
-// An algorithm that the library chose for other rows is taken up for these; a made-up one is found out.
+// The library accepts an algorithm that it chose for another number of rows, and detects an invented one.
 TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";
@@ -165,7 +165,7 @@ TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
   EXPECT_EQ(backend.import_algorithms(Json::object()).code(), StatusCode::kDataLoss);
 }
 
-// A process that has nothing else to do measures all that it has bound, and what it finds computes the same products.
+// An idle process measures all linears that it has bound, and the algorithms that it finds compute the same products.
 TEST(LinearAlgorithms, TheLibraryIsMeasured) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.measure_algorithms == nullptr) GTEST_SKIP() << "this device's libraries are not measured";
@@ -176,7 +176,7 @@ TEST(LinearAlgorithms, TheLibraryIsMeasured) {
   Json later = entry_of(96, backend.export_algorithms());
   ASSERT_TRUE(later.is_array());
   EXPECT_EQ(later.as_array()[7], Json(true));
-  later.as_array()[1] = 112;  // rows that this process has not bound
+  later.as_array()[1] = 112;  // a number of rows that this process has not bound
   ASSERT_TRUE(backend.import_algorithms(Json::Array{later}).ok());
   check_product(112);
   EXPECT_EQ(entry_of(112, backend.export_algorithms()), later);

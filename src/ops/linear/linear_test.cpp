@@ -1,5 +1,6 @@
 // Catches: a wrong operand order, transposition or stride, a lost bias or residual, rounding more than once, sizes that
-// are no multiple of a vector or block, scratch memory that is too small, and y in the residual's place.
+// are no multiple of a vector or block, scratch memory that is too small, and errors where y is in the residual's
+// place.
 #include "tessera/ops/linear/linear.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +44,7 @@ std::vector<double> reference(const std::vector<HostTensor>& operands, MatmulSiz
   return y;
 }
 
-// float32 sums of k products of numbers below 1, then one rounding to the dtype.
+// The tolerance covers float32 sums of k products of numbers below 1, followed by one rounding to the dtype.
 Tolerance sum_tolerance(DType dtype, std::int64_t k) {
   Tolerance allowed = tolerance(dtype);
   allowed.absolute += 3e-7 * std::sqrt(static_cast<double>(k)) * 4;
@@ -72,7 +73,7 @@ TEST_P(Linear, MatchesTheReference) {
     }
 }
 
-// Binds one way of computing directly, whatever sizes linear would take it for.
+// Binds one kernel directly, whatever sizes linear would use it for.
 void check_way(const std::string& name, DType dtype, MatmulSizes sizes, Terms terms,
                Result<std::unique_ptr<BoundOp>> (*bind)(const LinearProblem&), std::size_t workspace_bytes,
                bool in_place) {
@@ -136,7 +137,7 @@ TEST_P(Linear, TakesEmptySizesAndLeadingDimensions) {
   const DType dtype = GetParam();
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {0, 8, 16}, {})).results[0].size(), 0);
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {3, 0, 16}, {})).results[0].size(), 0);
-  // A sum of nothing is the bias and the residual.
+  // A sum of no products gives the bias plus the residual.
   for (const MatmulSizes sizes : {MatmulSizes{2, 5, 0}, MatmulSizes{40, 70, 0}}) {
     const Terms terms{true, true};
     const std::vector<HostTensor> operands = make_operands(dtype, sizes, terms);
@@ -151,7 +152,7 @@ TEST_P(Linear, TakesEmptySizesAndLeadingDimensions) {
   expect_close(out.results[0], expected, sum_tolerance(dtype, 24), "linear [3, 4, 24]");
 }
 
-// A padded row may hold anything.
+// A padded row may contain anything.
 TEST_P(Linear, NanInOneRowStaysThere) {
   for (const MatmulSizes sizes : {MatmulSizes{5, 40, 64}, MatmulSizes{33, 40, 64}}) {
     std::vector<HostTensor> operands = make_operands(GetParam(), sizes, {});

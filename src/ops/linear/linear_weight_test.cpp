@@ -1,6 +1,6 @@
-// Catches: kernels that read weights before those ahead have ended and compute something else than the kernel for any
-// matrix, at any number of rows, shape, type or term; rows past the last that change others or are written; results
-// that change from run to run; and rows that change with their number.
+// Catches: kernels that read weights before the preceding kernels have ended and compute something else than the kernel
+// for any matrix, at any number of rows, shape, type or term; rows past the last one that change others or are written;
+// results that change from run to run; and rows that change with the number of rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class WeightLinear {
     result_.dims[0] = size.rows;
   }
 
-  // The rows of y, and one more behind them that stays NaN.
+  // Returns the rows of y, and one more row behind them that stays NaN.
   Result<HostTensor> run(bool is_weight) {
     operands_[1].is_weight = is_weight;
     const ir::Node node =
@@ -104,7 +104,7 @@ TEST(WeightLinears, EqualThoseOfAnyMatrix) {
       }
 }
 
-// Of matrices that one kernel serves at any of these numbers of rows, whichever of its forms that takes.
+// Tests matrices that one kernel serves at any of these numbers of rows, whichever form of the kernel is used.
 TEST(WeightLinears, RowsDoNotDependOnTheirNumber) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -1,5 +1,5 @@
-// Catches: a convolution that sees another request's rows, forgets what stood before a forward, reads a slot that
-// belongs to nobody, or keeps the wrong rows in it.
+// Catches: a convolution that sees another request's rows, forgets the rows before a forward, reads a slot that no
+// request owns, or keeps the wrong rows in a slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <gtest/gtest.h>
@@ -14,22 +14,22 @@ namespace {
 
 using ir::DType;
 
-constexpr std::int64_t kWidth = 80;  // of a row of x, of which the first channels are convolved
+constexpr std::int64_t kWidth = 80;  // width of a row of x; its first channels are convolved
 
-// All rows of a request, those of earlier forwards first.
+// Returns all rows of a request, with those of earlier forwards first.
 std::vector<double> sequence(DType dtype, const StateRequest& request, std::int64_t channels) {
   return random_tensor(dtype, {request.before + request.rows, channels}, static_cast<std::uint32_t>(100 + request.slot))
       .values();
 }
 
-// The row's inputs, before position 0 zeros.
+// Returns the row's inputs. Inputs before position 0 are zeros.
 double input(const std::vector<double>& rows, std::int64_t row, std::int64_t channels, std::int64_t c) {
   return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
 }
 
 void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t channels, std::int64_t taps,
            BatchKind kind = BatchKind::kExtend) {
-  const std::int64_t rows = rows_of(requests) + 3;  // the last ones are padding
+  const std::int64_t rows = rows_of(requests) + 3;  // the last three rows are padding
   HostTensor x = poisoned_tensor(dtype, {rows, kWidth});
   const HostTensor w = random_tensor(dtype, {channels, taps}, 1);
   HostTensor state = poisoned_tensor(dtype, {kNumSlots, taps - 1, channels});
@@ -79,7 +79,7 @@ TEST_P(CausalConv, EqualsTheReference) {
   check(GetParam(), {}, 16, 4);
 }
 
-// One row of each request, in the graphs of decode steps.
+// Each request has one row, as in the graphs of decode steps.
 TEST_P(CausalConv, OfDecodesEqualsTheReference) {
   for (const std::int64_t taps : {4, 2, 8})
     for (const std::int64_t channels : {80, 33})
@@ -108,7 +108,7 @@ TEST(CausalConvSlots, SlotZeroIsNobodys) {
   EXPECT_FALSE(std::isnan(out.results[0].at(0)));
 }
 
-// However a request is cut into forwards, its rows have the same bits.
+// A request's rows have the same bits however the request is cut into forwards.
 TEST(CausalConvCuts, ChangeNoBits) {
   constexpr std::int64_t kRows = 24;
   const HostTensor x = random_tensor(DType::kFloat32, {kRows, kWidth}, 5);
@@ -133,7 +133,7 @@ TEST(CausalConvCuts, ChangeNoBits) {
   }
 }
 
-// One recorded graph serves any batch of its rows.
+// One recorded graph serves any batch of its number of rows.
 TEST(CausalConvGraph, ReplaysWithOtherRequests) {
   const HostTensor x = random_tensor(DType::kFloat32, {12, kWidth}, 5);
   const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);

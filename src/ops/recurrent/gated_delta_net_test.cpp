@@ -1,5 +1,5 @@
-// Catches: a recurrence whose state is lost, mixed or read where it does not exist; the chunked form apart from the
-// recurrent one; bits that depend on where a request was cut although the forward is deterministic.
+// Catches: a recurrence that loses or mixes its state, or reads a state that does not exist; a chunked form that
+// differs from the recurrent one; and deterministic forwards with bits that depend on where a request was cut.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ struct Sizes {
   ir::Attributes attributes() const { return {{"group", std::int64_t{0}}, {"key_heads", key_heads}}; }
 };
 
-// One row of all heads: `state` [heads, key_dim, value_dim] is updated, out [heads, value_dim] written.
+// Computes one row of all heads: updates `state` [heads, key_dim, value_dim] and writes out [heads, value_dim].
 void reference_row(const Sizes& s, const double* qkv, const double* ba, const std::vector<double>& a_log,
                    const std::vector<double>& dt_bias, double* state, double* out) {
   const auto unit = [&](const double* x, double scale) {
@@ -64,7 +64,7 @@ struct Inputs {
   std::vector<HostTensor> operands() const { return {qkv, ba, a_log, dt_bias, state}; }
 };
 
-// Slots of requests that start are NaN, as are those of nobody and the padded rows. Gates go from 1 to almost 0.
+// Slots of requests that start are NaN, and so are unowned slots and padded rows. Gates range from 1 to almost 0.
 Inputs make_inputs(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, std::int64_t padding,
                    std::uint32_t seed) {
   const std::int64_t rows = rows_of(requests);
@@ -102,7 +102,7 @@ void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& request
   bench.plan_requests(requests);
   const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
   const std::string what = "gated_delta_net " + std::to_string(s.key_dim) + "x" + std::to_string(s.value_dim);
-  // Matrix products may take the storage type's operands on a GPU.
+  // On a GPU matrix products may take operands in the storage type.
   const bool rounds = on_cuda() && dtype != DType::kFloat32 && !deterministic;
   const Tolerance allowed = rounds ? Tolerance{1e-2, 2e-2} : Tolerance{2e-6, tolerance(dtype, 1.5).relative};
   expect_close(got.results[0], out, allowed, what);
@@ -124,7 +124,8 @@ TEST_P(GatedDeltaNet, EqualsTheReference) {
     check(GetParam(), sizes, kMixed);
 }
 
-// Chunks that follow each other, end at a multiple of 16 rows or one past it, and requests that have none between them.
+// Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests without
+// chunks between them.
 TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
   std::vector<StateRequest> requests;
   for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
@@ -139,8 +140,8 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceOverManyChunks) {
   check(GetParam(), {2, 2, 128, 128}, {{.rows = 3, .slot = 1}, {.rows = 1000, .before = 2048, .slot = 3}});
 }
 
-// So many heads that a GPU takes the chunks of one request in several windows, of which one ends inside another
-// request.
+// There are so many heads that a GPU processes one request's chunks in several windows, and one window ends inside
+// another request.
 TEST_P(GatedDeltaNet, EqualsTheReferenceOverSeveralWindows) {
   check(GetParam(), {8, 192, 8, 8},
         {{.rows = 300, .slot = 2}, {.rows = 5, .before = 9, .slot = 4}, {.rows = 900, .before = 70, .slot = 1}});
@@ -167,7 +168,7 @@ TEST_P(GatedDeltaNet, OfNoRequestsAndOfDecodes) {
 INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-// The request's rows and its state at the end, computed in forwards of so many rows.
+// The request's rows and its final state, computed in forwards of the given numbers of rows.
 struct InForwards {
   std::vector<std::byte> rows;
   std::vector<double> values;
@@ -183,7 +184,7 @@ InForwards run_cut(const Sizes& s, const Inputs& in, const std::vector<std::int3
     std::vector<StateRequest> requests{{.rows = rows, .before = done, .slot = 2}};
     std::vector<HostTensor> operands = in.operands();
     for (const std::size_t i : {0, 1}) operands[i] = slice_rows(operands[i], done, done + rows);
-    if (with_company) {  // another request, whose rows come first
+    if (with_company) {  // another request, with rows before this one's
       requests.insert(requests.begin(), {.rows = 70, .slot = 6});
       const Inputs other = make_inputs(in.qkv.dtype, s, {requests[0]}, 0, 77);
       for (const std::size_t i : {0, 1}) {
@@ -230,7 +231,7 @@ TEST(GatedDeltaNetSlots, SlotZeroIsNobodys) {
     const std::vector<StateRequest> requests{{.rows = 30, .slot = 0}, {.rows = 30, .before = 9, .slot = 0}};
     Inputs in = make_inputs(DType::kFloat32, s, requests, 0, 8);
     std::fill(in.state.bytes.begin(), in.state.bytes.end(), std::byte{0xff});
-    for (const std::size_t i : {0, 1}) {  // the second request's rows are the first's
+    for (const std::size_t i : {0, 1}) {  // the second request's rows equal the first's
       HostTensor& t = i == 0 ? in.qkv : in.ba;
       std::copy_n(t.bytes.begin(), t.bytes.size() / 2,
                   t.bytes.begin() + static_cast<std::ptrdiff_t>(t.bytes.size() / 2));
@@ -255,7 +256,7 @@ TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
   }
 }
 
-// One recorded graph serves any batch of its rows.
+// One recorded graph serves any batch of its number of rows.
 TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
   const Sizes s{1, 2, 16, 16};
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);

@@ -1,5 +1,5 @@
-// Catches: gate and up exchanged, lost tails, an approximation that fails for large, small or negative
-// arguments, overflow to NaN where the limit is 0 or x, rows that touch each other.
+// Catches: gate and up exchanged, lost tails, an approximation that fails for large, small or negative arguments,
+// overflow to NaN where the limit is 0 or x, and rows that influence each other.
 #include "tessera/ops/rows/activation.h"
 
 #include <gmock/gmock.h>
@@ -24,12 +24,12 @@ using testing::tolerance;
 double silu(double x) { return x / (1 + std::exp(-x)); }
 double gelu_erf(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
 double gelu_tanh(double x) {
-  // erfc's counterpart: 1 + tanh(a) = 2 / (1 + e^-2a) keeps its digits for negative a.
+  // Uses 1 + tanh(a) = 2 / (1 + e^-2a), which keeps its digits for negative a.
   const double a = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
   return x / (1 + std::exp(-2 * a));
 }
 
-// Every decade of both signs, the limits, and a dense run around 0.
+// Values in every decade of both signs, the limits, and a dense run around 0.
 HostTensor hard_arguments(DType dtype) {
   std::vector<double> values{0, -0.0, 100, -100, 3e4, -3e4};
   for (double decade = 1e-7; decade < 2e2; decade *= 1.7) {
@@ -40,7 +40,7 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// 1e-6 relative, or absolute 1e-30: the gates' tails must be right, not just small.
+// The tolerance is 1e-6 relative, or 1e-30 absolute. The tails of the gates must be right, not just small.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

@@ -1,5 +1,5 @@
 // Catches: a row used as a whole operand or the other way round, double rounding, casts that lose subnormals,
-// infinities or ties, copies that miss their last bytes.
+// infinities or ties, and copies that miss their last bytes.
 #include "tessera/ops/rows/elementwise.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(Elementwise, CopyTakesAnyDType) {
   }
 }
 
-// All 65536 halves and bfloats come through float32 unchanged; NaN stays NaN.
+// All 65536 values of f16 and of bf16 pass through float32 unchanged; NaN stays NaN.
 TEST(Elementwise, CastToFloat32AndBackIsExact) {
   for (const auto& [dtype, name] : {std::pair{DType::kFloat16, "f16"}, {DType::kBFloat16, "bf16"}}) {
     HostTensor x = testing::poisoned_tensor(dtype, {65536});
@@ -79,7 +79,8 @@ TEST(Elementwise, CastToFloat32AndBackIsExact) {
   }
 }
 
-// Halfway between two neighbours goes to the even one, the next float on either side to the nearer.
+// A value halfway between two neighbours rounds to the even one. The next float on either side rounds to the nearer
+// neighbour.
 TEST(Elementwise, CastRoundsToNearestEven) {
   for (const auto& [dtype, name, ulp] :
        {std::tuple{DType::kFloat16, "f16", 0x1p-10}, {DType::kBFloat16, "bf16", 0x1p-7}}) {

@@ -1,4 +1,4 @@
-// Catches: reads outside the table for ids that padding or a defect brings, rows from the wrong step's ids.
+// Catches: reads outside the table for ids from padding or a defect, and rows from the wrong step's ids.
 #include "tessera/ops/rows/embedding.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
   }
 }
 
-// Given rows are not scaled; the scale is rounded to the storage type, so 0.3 is another number in each.
+// Given rows are not scaled. The scale is rounded to the storage type, so 0.3 is another number in each type.
 TEST(Embedding, ScalesTheRowsOfIdsAlone) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
@@ -76,7 +76,8 @@ TEST(Embedding, ScalesTheRowsOfIdsAlone) {
   }
 }
 
-// Slices of a table, as ranks have them: one of them gives each row, scaled or not, and the first one what is given.
+// Slices of a table are spread over ranks. Exactly one slice gives each row, scaled or not, and the first slice gives
+// the given rows.
 TEST(Embedding, SlicesAddUpToTheTable) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const double scale : {1.0, 0.3}) {
@@ -114,7 +115,7 @@ TEST(Embedding, NoTokens) {
             0);
 }
 
-// The check that the engine runs on padding: the unused id's row is NaN, and only its rows see it.
+// The engine runs this check on padding: the unused id's row is NaN, and only its own rows see it.
 TEST(Embedding, RowsAreIndependent) {
   HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
   std::vector<std::int32_t> ids(64);

@@ -1,4 +1,4 @@
-// Catches: parts in another order, rows of other lengths, a part that overwrites its neighbour.
+// Catches: parts in another order, rows of other lengths, and a part that overwrites its neighbour.
 #include "tessera/ops/rows/join.h"
 
 #include <gmock/gmock.h>

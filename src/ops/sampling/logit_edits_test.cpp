@@ -1,5 +1,5 @@
 // Catches: penalties on the wrong side of zero or in the wrong order, edits of another row's tokens, masks read from
-// the wrong bit or row, a masked token that stays, and reads outside the lists for what padding or a defect brings.
+// the wrong bit or row, a masked token that stays, and reads outside the lists for entries from padding or a defect.
 #include "tessera/ops/sampling/logit_edits.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ struct RowEdits {
   std::vector<bool> allowed;  // [vocab]; empty: no mask
 };
 
-// The operands; lists have room for a few more than are used.
+// Makes the operands. Lists have room for a few more entries than are used.
 std::vector<HostTensor> operands(const HostTensor& logits, const std::vector<RowEdits>& rows) {
   const std::int64_t vocab = logits.dims[1];
   const std::int64_t words = (vocab + 31) / 32;
@@ -92,7 +92,7 @@ std::vector<double> reference(const HostTensor& logits, const std::vector<RowEdi
   return out;
 }
 
-// Some rows have many edits, some none; every third has a mask.
+// Some rows have many edits, some none; every third row has a mask.
 std::vector<RowEdits> various_edits(std::size_t count, std::int32_t vocab, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> penalty(0.5F, 2.0F);
@@ -147,7 +147,7 @@ TEST(LogitEdits, EntriesOutsideTheListsAreLeftOut) {
     in[6].set(row, mask);
   }
   EXPECT_EQ(testing::run_op(kLogitEdits, kLogitEditsCpu, in).operands[0].bytes, logits.bytes);
-  // Ids outside the vocabulary, in a list that runs past its end.
+  // The list contains ids outside the vocabulary and extends past its end.
   in[1].set(0, 0), in[2].set(0, kMax);
   in[3].set(0, -1), in[3].set(1, 40), in[3].set(2, 7);
   for (const std::int64_t e : {0, 1, 2}) in[4].set(e, 1), in[5].set(e, 2);
@@ -156,7 +156,7 @@ TEST(LogitEdits, EntriesOutsideTheListsAreLeftOut) {
     EXPECT_EQ(out.raw<float>(i), logits.raw<float>(i) + (i == 7 ? 2.0F : 0.0F)) << i;
 }
 
-// The bits of a row are the same alone, and whatever stands in the last one.
+// A row has the same bits alone and among other rows, whatever the last row contains.
 TEST(LogitEdits, RowsAreIndependent) {
   const HostTensor logits = testing::random_tensor(DType::kFloat32, {6, 3000}, 1, -20, 20);
   const std::vector<HostTensor> in = operands(logits, various_edits(6, 3000, 9));

@@ -1,5 +1,5 @@
-// A libnccl.so.2 that moves no data: it records what is called, and does what a test tells it. Its ranks are threads of
-// the test's process. The test reaches it by the symbol of kFakeNccl in the library that it names.
+// A libnccl.so.2 that moves no data. It records the calls, and behaves as a test asks it to. Its ranks are threads of
+// the test's process. The test reaches it through the symbol kFakeNccl of the library that it names.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +15,14 @@ namespace tessera::testing {
 struct FakeNccl {
   std::mutex mutex;
   std::condition_variable moved;
-  // Guarded by the mutex.
+  // The mutex guards all members below.
   int version = 22809;
-  std::map<int, int> init_errors{};   // ncclResult_t by rank, of ncclCommInitRank
-  bool init_hangs = false;            // until it is false again
-  std::set<int> reduce_hangs{};       // ranks whose ncclAllReduce ends by their ncclCommAbort alone
-  std::map<int, int> async_errors{};  // by rank, of ncclCommGetAsyncError
+  std::map<int, int> init_errors{};   // by rank: the ncclResult_t that ncclCommInitRank returns
+  bool init_hangs = false;            // ncclCommInitRank waits until it is false again
+  std::set<int> reduce_hangs{};       // ranks with an ncclAllReduce that only their ncclCommAbort ends
+  std::map<int, int> async_errors{};  // by rank: what ncclCommGetAsyncError reports
   std::vector<std::string> calls{};   // "init 1 of 2 id 7", "all_reduce 1: 16 of type 9", "abort 1", …
-  int ids = 6;                        // made so far
+  int ids = 6;                        // number of ids made so far, plus 6
 };
 
 inline constexpr const char* kFakeNccl = "fake_nccl";  // extern "C" FakeNccl& fake_nccl()

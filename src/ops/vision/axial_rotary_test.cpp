@@ -1,4 +1,4 @@
-// Catches: rows and columns of the image exchanged, heads past those to rotate changed, pairs taken as neighbours.
+// Catches: image rows and columns exchanged, changes to heads that must not rotate, and pairs taken as neighbours.
 #include "tessera/ops/vision/axial_rotary.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Catches: a mean taken over another row or left out of the variance, a forgotten bias, rows that touch each other.
+// Catches: a mean taken over another row or left out of the variance, a missing bias, and rows that influence each
+// other.
 #include "tessera/ops/vision/layer_norm.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +37,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& w, const Ho
 TEST(LayerNorm, AgreesWithTheReference) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const std::int64_t n : {1, 5, 64, 1152, 4608, 9001}) {
-      // Far from zero, where a variance without the mean taken off would be wrong.
+      // The values are far from zero, where a variance computed without subtracting the mean would be wrong.
       const HostTensor x = random_tensor(dtype, {3, n}, 1, 2, 6);
       const HostTensor w = random_tensor(dtype, {n}, 2);
       const HostTensor b = random_tensor(dtype, {n}, 3);
