@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAreArray;
 
 // The names are a contract with models and passes. A change that adds or removes an operator also changes this list.
-TEST(BuiltInOps, Names) {
+TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
   std::vector<std::string_view> names;
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     names.push_back(decl->name);

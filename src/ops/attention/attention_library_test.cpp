@@ -87,23 +87,23 @@ const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},   
 
 class AttentionLibrary : public ::testing::TestWithParam<DType> {};
 
-TEST_P(AttentionLibrary, ExtendHeadSizes) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryHeadSize) {
   for (const std::int64_t head_dim : {64, 128, 256, 512})
     check_extend(make_config(GetParam(), head_dim, 2, 2), kRagged);
 }
 
-TEST_P(AttentionLibrary, ExtendGroups) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
 }
 
 // There are enough heads to give even a short prompt tiles for the whole device, so tiles are the large ones.
-TEST_P(AttentionLibrary, ExtendManyHeads) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(make_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
 // There are more tiles than run at once, each of a few rows, so a block processes several.
-TEST_P(AttentionLibrary, ExtendManyRequests) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyRequests) {
   std::vector<Request> requests;
   for (std::int32_t i = 0; i < 40; ++i) {
     const std::int32_t rows = 2 + i % 7;
@@ -112,7 +112,7 @@ TEST_P(AttentionLibrary, ExtendManyRequests) {
   check_extend(make_config(GetParam(), 128, 2, 4), requests);
 }
 
-TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 64, 100, 2000})
     for (const double softcap : {0.0, 3.0}) {
       Config c = make_config(GetParam(), window == 100 ? 128 : 64, 2, 4);
@@ -129,7 +129,7 @@ TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
   }
 }
 
-TEST_P(AttentionLibrary, ExtendSinks) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = make_config(GetParam(), 64, 2, 8);
     c.window = window;
@@ -143,7 +143,7 @@ TEST_P(AttentionLibrary, ExtendSinks) {
   }
 }
 
-TEST_P(AttentionLibrary, ExtendPageSizes) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
   for (const std::int64_t page_size : {1, 64}) {
     Config c = make_config(GetParam(), 128, 2, 2);
     c.page_size = page_size;
@@ -153,7 +153,7 @@ TEST_P(AttentionLibrary, ExtendPageSizes) {
 
 // An extend operator that is recorded in a prefill's full graph has no launch for single-row requests, because such a
 // graph only serves requests of several rows.
-TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
+TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = make_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
   constexpr std::int64_t kRows = 96;
@@ -191,7 +191,7 @@ TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
 
 // Runs one operator for one batch after the other, without recording. Catches launches that are left out although the
 // step has work for them.
-TEST_P(AttentionLibrary, ExtendStepAfterStep) {
+TEST_P(AttentionLibrary, ConsecutiveExtendStepsMatchTheReference) {
   const Config c = make_config(GetParam(), 128, 2, 4);
   const std::vector<std::vector<Request>> steps = {
       {{5, 5}, {70, 90}},                        // no single-row request
@@ -226,7 +226,7 @@ TEST_P(AttentionLibrary, ExtendStepAfterStep) {
   }
 }
 
-TEST_P(AttentionLibrary, ExtendOfNoRowAndOfOneRow) {
+TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithZeroOrOneRow) {
   check_extend(make_config(GetParam(), 128, 2, 2), {});
   check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
 }
@@ -259,13 +259,13 @@ void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vec
   }
 }
 
-TEST_P(AttentionLibrary, DecodeHeadSizesAndGroups) {
+TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForHeadAndGroupSizes) {
   for (const std::int64_t head_dim : {64, 128, 256, 512})
     for (const std::int64_t group : {1, 2, 4, 8, 5, 12})
       check_decode(make_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
 }
 
-TEST_P(AttentionLibrary, DecodePageSizes) {
+TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
   for (const std::int64_t page_size : {8, 32, 64}) {
     Config c = make_config(GetParam(), 128, 2, 2);
     c.page_size = page_size;
@@ -274,14 +274,14 @@ TEST_P(AttentionLibrary, DecodePageSizes) {
 }
 
 // With 64 KV heads there are enough requests that none is cut into chunks and nothing is merged.
-TEST_P(AttentionLibrary, DecodeOfManyRequests) {
+TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
   check_decode(make_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
   check_decode(make_config(GetParam(), 64, 2, 4), 40, {kv_lens, {130, 4}});
 }
 
-TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
+TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 100, 600})
     for (const double softcap : {0.0, 3.0}) {
       Config c = make_config(GetParam(), 128, 2, 4);
@@ -295,7 +295,7 @@ TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
 }
 
 // The first has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
-TEST_P(AttentionLibrary, DecodeSinks) {
+TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = make_config(GetParam(), 64, 2, 8);
     c.window = window;
@@ -348,7 +348,7 @@ TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
   }
 }
 
-TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
+TEST(AttentionPlanner, RefusesBatchesBeyondItsLimits) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has no planner";
   const Config c = make_config(DType::kBFloat16, 128, 2, 2);
   Bench bench = Bench::create(16, {{c}});

@@ -43,7 +43,7 @@ Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector
   return out;
 }
 
-TEST(TileSchedule, GivesEveryTileAndHeadOnce) {
+TEST(TileSchedule, AssignsEveryTileAndHeadOnce) {
   for (const std::int64_t workers : {1, 3, 132}) {
     const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 5};
     const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 6};
@@ -63,7 +63,7 @@ TEST(TileSchedule, GivesEveryTileAndHeadOnce) {
   }
 }
 
-TEST(TileSchedule, LeavesOutRequestsOfFewRows) {
+TEST(TileSchedule, SkipsRequestsWithFewRows) {
   const Assignment a = assign({1, 128, 1, 2}, {700, 128, 2000, 6}, 4, 3, /*least_rows=*/2);
   std::set<int> requests;
   for (const TileWork& work : a.works) requests.insert(work.request);
@@ -73,7 +73,7 @@ TEST(TileSchedule, LeavesOutRequestsOfFewRows) {
 }
 
 // Only tiles before a request's first row are left out, also where that row is the first or last of a tile.
-TEST(TileSchedule, LeavesOutTilesBeforeTheFirstRow) {
+TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =
       assign(query_lens, {1000, 700, 256, 300, 5, 90}, 4, 3, /*least_rows=*/1, {999, 128, 127, 300, 0, 0});
@@ -85,14 +85,14 @@ TEST(TileSchedule, LeavesOutTilesBeforeTheFirstRow) {
   EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
-TEST(TileSchedule, NothingToDo) {
+TEST(TileSchedule, AssignsNothingWithoutRequests) {
   const Assignment a = assign({}, {}, 4, 5);
   EXPECT_TRUE(a.works.empty());
   EXPECT_THAT(a.starts, ::testing::Each(0));
 }
 
 // The largest tile goes first, to the worker with the least work, so no worker has more than the mean plus one tile.
-TEST(TileSchedule, BalancesKeys) {
+TEST(TileSchedule, BalancesKeysOverWorkers) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};
   const Assignment a = assign(query_lens, kv_lens, 16, 132);
@@ -141,7 +141,7 @@ TEST(PlanTiles, PacksTheHeadsOfAToken) {
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
 }
 
-TEST(PlanTiles, LeavesOutRequestsOfFewRows) {
+TEST(PlanTiles, SkipsRequestsWithFewRows) {
   Blocks blocks(4, 0);
   const std::vector<std::int32_t> lens = {1, 3, 1};
   EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens, .least_rows = 2}, 4, 64, 4, blocks.plan()), 1);
@@ -150,7 +150,7 @@ TEST(PlanTiles, LeavesOutRequestsOfFewRows) {
 }
 
 // The first row is counted in tokens, and tiles in the query heads of tokens.
-TEST(PlanTiles, LeavesOutTilesBeforeTheFirstRow) {
+TEST(PlanTiles, SkipsTilesBeforeTheFirstRow) {
   Blocks blocks(6, 0);
   const std::vector<std::int32_t> lens = {40, 33, 16, 20};
   const std::vector<std::int32_t> first = {39, 16, 16, 15};
@@ -235,7 +235,7 @@ TEST(PlanChunks, CoversEveryKeyOnce) {
   check_chunks({}, {}, 4, chunk_grid(4, kLimits), 0);
 }
 
-TEST(PlanChunks, TakesRequestsOfASingleRow) {
+TEST(PlanChunks, PlansOnlySingleRowRequests) {
   for (const std::int64_t window : {0, 500})
     for (std::uint32_t seed = 0; seed < 40; ++seed) {
       const std::vector<std::int32_t> kv_lens = random_lens(1 + seed * 3, 4096, seed);

@@ -33,7 +33,7 @@ void check(const Config& c, const std::vector<Request>& requests, const std::str
 
 class Attention : public ::testing::TestWithParam<DType> {};
 
-TEST_P(Attention, AnyHeadSize) {
+TEST_P(Attention, MatchesTheReferenceForAnyHeadSize) {
   for (const std::int64_t head_dim : {1, 8, 16, 20, 64, 80, 128, 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),
@@ -42,13 +42,13 @@ TEST_P(Attention, AnyHeadSize) {
           kMixed, "head size " + std::to_string(head_dim));
 }
 
-TEST_P(Attention, AnyGroup) {
+TEST_P(Attention, MatchesTheReferenceForAnyGroupSize) {
   for (const std::int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 71})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 2 * group, .head_dim = 20}, kMixed,
           "query heads per KV head " + std::to_string(group));
 }
 
-TEST_P(Attention, WindowsAndSoftcap) {
+TEST_P(Attention, MatchesTheReferenceWithWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 2, 16, 63, 64, 65, 100, 1000})
     for (const double softcap : {0.0, 3.0})
       check({.dtype = GetParam(), .cache_dtype = GetParam(), .window = window, .softcap = softcap}, kMixed,
@@ -56,7 +56,7 @@ TEST_P(Attention, WindowsAndSoftcap) {
 }
 
 // The heads of a group have sinks of their own. Cuts into blocks of keys, windows and softcaps do not change them.
-TEST_P(Attention, Sinks) {
+TEST_P(Attention, MatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 1, 24, 65})
     for (const double softcap : {0.0, 3.0})
       check({.dtype = GetParam(),
@@ -76,7 +76,7 @@ TEST_P(Attention, Sinks) {
           kMixed, "sinks, head size " + std::to_string(head_dim));
 }
 
-TEST_P(Attention, PageSizes) {
+TEST_P(Attention, MatchesTheReferenceForAnyPageSize) {
   for (const std::int64_t page_size : {1, 3, 16, 64})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
           "page size " + std::to_string(page_size));
@@ -85,7 +85,7 @@ TEST_P(Attention, PageSizes) {
 INSTANTIATE_TEST_SUITE_P(Types, Attention, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-TEST(AttentionBatches, EmptyOneAndMany) {
+TEST(AttentionBatches, MatchTheReferenceForZeroOneAndManyRequests) {
   check({}, {}, "no request");
   check({}, {{1, 1}}, "one token");
   check({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
@@ -94,14 +94,14 @@ TEST(AttentionBatches, EmptyOneAndMany) {
   check({}, std::vector<Request>(40, {1, 37}), "decode of 40");
 }
 
-TEST(AttentionBatches, CacheOfAnotherType) {
+TEST(AttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
   check({.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16}, kMixed, "f32 over a bf16 cache");
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
 // Scores are in the hundreds, so their exponentials are far outside float32's range. A float32 score of 1000 is off by
 // 1e-4, and so are the weights.
-TEST(AttentionBatches, LargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
+TEST(AttentionBatches, MatchTheReferenceWithLargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
 // A captured graph holds only addresses and bucket sizes, so later replays may have other lengths, pages and requests.
 TEST(AttentionReplay, ServesOtherLengths) {
@@ -135,7 +135,7 @@ TEST(AttentionReplay, ServesOtherLengths) {
 }
 
 // Rows that do not fit the bucket are a defect elsewhere. The kernel must not write out of bounds for them.
-TEST(AttentionReplay, LeavesOutRequestsBeyondTheBucket) {
+TEST(AttentionReplay, SkipsRequestsBeyondTheBucket) {
   const Config c{};
   Bench bench = Bench::create(c.page_size);
   const ForwardBatch batch = make_batch({{2, 2}, {3, 3}}, c.page_size, 1);
@@ -175,7 +175,7 @@ TEST(AttentionPlan, WritesWhereWantedRowsStart) {
   EXPECT_THAT(bench.read(bench.attention().metadata().wanted_starts, 3), ::testing::ElementsAre(3, 1, 0));
 }
 
-TEST(AttentionPlan, RefusesWhatDoesNotFit) {
+TEST(AttentionPlan, RefusesBatchesBeyondItsLimits) {
   Bench bench = Bench::create(16);
   const auto error = [&](const ForwardBatch& batch) {
     return bench.plans[0]->plan(batch, BatchKind::kExtend, 0, *bench.stream).to_string();
@@ -205,7 +205,7 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(PlannedLayers({}).make({.max_requests = 0}, kNumPages, step).ok());
 }
 
-TEST(AttentionShapes, RefusesWhatDoesNotFit) {
+TEST(AttentionShapes, RefusesOperandsThatDoNotFit) {
   const ir::Type q{DType::kBFloat16, {ir::Symbol::kTokens, 256}};
   const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 2, 32}};
   const ir::Attributes good = {{"group", std::int64_t{0}}, {"scale", 1.0}};

@@ -127,7 +127,7 @@ void check(const Config& c, bool deterministic) {
   }
 }
 
-TEST(AttentionOfWantedRows, IsThatOfAllRows) {
+TEST(AttentionOfWantedRows, EqualsAttentionOfAllRows) {
   check(config_of(64, 3), /*deterministic=*/false);
   if (!on_cuda()) return;  // the CPU has one kernel for all sizes
   for (const std::int64_t head_dim : {128, 256}) check(config_of(head_dim, 2), false);
@@ -135,7 +135,7 @@ TEST(AttentionOfWantedRows, IsThatOfAllRows) {
   check(config_of(512, 4), false);
 }
 
-TEST(AttentionOfWantedRows, SeesWindowsSoftcapAndSinks) {
+TEST(AttentionOfWantedRows, MatchesTheReferenceWithWindowsSoftcapAndSinks) {
   Config c = config_of(128, 2);
   c.window = 100;
   check(c, /*deterministic=*/false);
@@ -171,7 +171,7 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
 
 // Runs one operator for one step after the other. Then records it in a prefill's full graph, which serves requests of
 // several rows, and replays it for other steps.
-TEST(AttentionOfWantedRows, FollowsWhatIsWanted) {
+TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {
       {{1, 900}, {140, 140}, {1, 33}, {9, 1000}}, {{5, 5}, {170, 190}}, {{2, 300}, {150, 400}}};

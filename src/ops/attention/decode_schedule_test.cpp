@@ -62,7 +62,7 @@ void expect_every_key_once(const std::vector<std::int32_t>& query_lens, const st
   EXPECT_EQ(next, p.segments.end());
 }
 
-TEST(PlanSegments, GivesEveryKeyOnce) {
+TEST(PlanSegments, AssignsEveryKeyOnce) {
   std::mt19937 generator(4);
   for (int i = 0; i < 300; ++i) {
     const auto requests = static_cast<std::size_t>(1 + generator() % 70);
@@ -79,14 +79,14 @@ TEST(PlanSegments, GivesEveryKeyOnce) {
   }
 }
 
-TEST(PlanSegments, NothingToDo) {
+TEST(PlanSegments, PlansNothingWithoutSingleRows) {
   const SegmentLimits limits{.workers = 5, .tile_keys = 128};
   EXPECT_TRUE(plan({}, {}, limits).segments.empty());
   EXPECT_TRUE(plan({3, 2}, {700, 2}, limits).segments.empty());
 }
 
 // The requests have several rows with only the last wanted, two wanted rows, no wanted row, and a single row.
-TEST(PlanSegments, TakesTheLastRowOfARequest) {
+TEST(PlanSegments, PlansALastRowThatAloneIsWanted) {
   const SegmentLimits limits{.workers = 4, .tile_keys = 128, .window = 200};
   const Planned p = plan({5, 3, 2, 1, 1}, {600, 3, 700, 40, 50}, limits, {4, 1, 2, 0, 1});
   ASSERT_EQ(p.segments.size(), 3U);
@@ -105,7 +105,7 @@ TEST(PlanSegments, TakesTheLastRowOfARequest) {
 
 // The cases are one long request among short ones, many equal requests, and a single one. No worker may have more tiles
 // than its share.
-TEST(PlanSegments, SharesKeysEqually) {
+TEST(PlanSegments, SharesKeysEquallyAmongWorkers) {
   constexpr SegmentLimits kLimits{.workers = 16, .tile_keys = 128};
   for (const auto& kv_lens : {std::vector<std::int32_t>{100'000, 300, 1, 900}, std::vector<std::int32_t>(200, 1000),
                               std::vector<std::int32_t>{1024}, std::vector<std::int32_t>{1}}) {
@@ -125,7 +125,7 @@ TEST(PlanSegments, SharesKeysEqually) {
 }
 
 // Requests are cut only where a worker's share ends.
-TEST(PlanSegments, EqualRequestsOfAWorkerEachAreWhole) {
+TEST(PlanSegments, DoesNotCutOneEqualRequestPerWorker) {
   const Planned p = plan(std::vector<std::int32_t>(16, 1), std::vector<std::int32_t>(16, 1024), {16, 128, 0});
   EXPECT_EQ(p.segments.size(), 16U);
   for (const KeySegment& s : p.segments) EXPECT_EQ(s.parts, 1);

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Types, KvStore,
                                            StoreCase{DType::kBFloat16, DType::kFloat32, 1, 2, 64},
                                            StoreCase{DType::kFloat32, DType::kFloat16, 4, 2, 16}));
 
-TEST(KvStoreShapes, RefusesWhatDoesNotFit) {
+TEST(KvStoreShapes, RefusesOperandsThatDoNotFit) {
   const ir::Type k{DType::kBFloat16, {ir::Symbol::kTokens, 64}};
   const ir::Type slots{DType::kInt32, {ir::Symbol::kTokens}};
   const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 2, 32}};

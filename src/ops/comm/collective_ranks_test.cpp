@@ -150,7 +150,7 @@ class CollectiveRanks : public ::testing::TestWithParam<Group> {
 };
 
 // The rows are multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
-TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
+TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
   if (on_cuda()) sizes.insert(sizes.end(), {{64, 4096}, {2048, 6144}, {1, 8}});
@@ -188,7 +188,7 @@ TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
 }
 
 // No rank waits on the host in between, so ranks run ahead of one another as far as the calls let them.
-TEST_P(CollectiveRanks, ManyCallsInARow) {
+TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<std::int64_t> dims = {2, 256};
   run_ranks(ranks, [&](int, Rank& rank) -> Status {

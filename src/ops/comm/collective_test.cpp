@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, Collectives,
                            return std::to_string(test.param.ranks) + std::string(ir::dtype_name(test.param.dtype));
                          });
 
-TEST(Collective, ManyCallsInARow) {
+TEST(Collective, ManyCallsInARowGiveTheSum) {
   constexpr int kRanks = 3;
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(kRanks);
   run_on_threads(kRanks, [&](int r) {
@@ -119,7 +119,7 @@ TEST(Collective, AbortReleasesTheOthers) {
   });
 }
 
-TEST(Collective, ARestartedGroupGoesOn) {
+TEST(Collective, ARestartedGroupWorksAgain) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
   for (int round = 0; round < 20; ++round) {
     run_on_threads(3, [&](int r) {
@@ -142,7 +142,7 @@ TEST(Collective, ARestartedGroupGoesOn) {
   }
 }
 
-TEST(Collective, ARankThatDoesNotComeIsNamed) {
+TEST(Collective, TheErrorNamesARankThatDoesNotArrive) {
   const std::vector<std::unique_ptr<Communicator>> group =
       Communicator::create_group(3, std::chrono::milliseconds(1500));
   run_on_threads(3, [&](int r) {
@@ -170,7 +170,7 @@ TEST(Collective, DestroyingACommunicatorAborts) {
 }
 
 // Whenever an abort comes, all ranks return, and no rank returns before the others have stopped using its memory.
-TEST(Collective, AbortAtAnyTime) {
+TEST(Collective, AbortAtAnyTimeReleasesAllRanks) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
     std::thread outside([&] { group[1]->abort("from outside"); });
@@ -218,7 +218,7 @@ TEST(CollectiveOps, RecordedGraphsExchangeData) {
   EXPECT_TRUE(group[0]->status().ok());
 }
 
-TEST(CollectiveOps, RefuseWhatDoesNotFit) {
+TEST(CollectiveOps, RefuseOperandsThatDoNotFit) {
   const ir::Type x{DType::kFloat32, {ir::Symbol::kRows, 8}};
   const Result<std::vector<ir::Type>> types = infer_types(kAllGather, {x}, {{"ranks", std::int64_t{4}}});
   ASSERT_TRUE(types.ok());

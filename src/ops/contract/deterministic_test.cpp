@@ -47,9 +47,9 @@ void check_linear(DType dtype, std::int64_t n, std::int64_t k, bool terms, const
                        context);
 }
 
-TEST_P(Deterministic, LinearOfAnyNumberOfRows) { check_linear(GetParam(), 40, 96, true, up_to(300)); }
+TEST_P(Deterministic, LinearBitsDoNotDependOnTheRowCount) { check_linear(GetParam(), 40, 96, true, up_to(300)); }
 
-TEST_P(Deterministic, LinearOfAnySize) {
+TEST_P(Deterministic, RowCountNeverChangesLinearBitsOfAnySize) {
   const std::vector<std::int64_t> counts = {1, 2, 4, 5, 7, 8, 9, 16, 33, 64, 128, 129, 200};
   for (const bool terms : {false, true})
     for (const auto& [n, k] : {std::pair{1, 31}, {67, 131}, {64, 1024}, {384, 300}, {130, 2080}})
@@ -57,7 +57,7 @@ TEST_P(Deterministic, LinearOfAnySize) {
 }
 
 // Rows of odd lengths start at every alignment.
-TEST_P(Deterministic, RowWiseOperators) {
+TEST_P(Deterministic, RowWiseOperatorsIgnoreTheRowCount) {
   const DType dtype = GetParam();
   const std::vector<std::int64_t> counts = {1, 2, 3, 8, 31, 64};
   const ir::Attributes eps = {{"eps", 1e-6}};

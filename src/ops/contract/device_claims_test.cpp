@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-TEST(DeviceClaims, OneOwnerHasADeviceAsLongAsItHoldsAClaim) {
+TEST(DeviceClaims, ADeviceBelongsToItsOwnerWhileClaimed) {
   DeviceClaims claims;
   const int one = 1;
   const int other = 2;
@@ -30,7 +30,7 @@ TEST(DeviceClaims, OneOwnerHasADeviceAsLongAsItHoldsAClaim) {
   EXPECT_EQ(claims.take(0, &one, "layers"), nullptr);
 }
 
-TEST(DeviceClaims, OfOwnersThatAskAtOnceOneIsGivenTheDevice) {
+TEST(DeviceClaims, OneOfSeveralConcurrentOwnersGetsTheDevice) {
   DeviceClaims claims;
   constexpr std::size_t kOwners = 8;
   std::vector<int> owners(kOwners);

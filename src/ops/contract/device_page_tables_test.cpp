@@ -51,7 +51,7 @@ class DevicePageTablesTest : public ::testing::Test {
   std::mt19937 random_{1};
 };
 
-TEST_F(DevicePageTablesTest, AreTheBatchesAfterAnyHistory) {
+TEST_F(DevicePageTablesTest, MatchTheBatchAfterAnyHistory) {
   limits_.check_page_tables = true;  // checks that the test itself keeps the contract
   DevicePageTables checked = DevicePageTables::create(*device_, limits_, kPages).value();
   std::vector<Owner> owners;
@@ -116,7 +116,7 @@ class LargePageTablesTest : public DevicePageTablesTest {
 };
 
 // A row has 8192 entries, whose size is worth a copy of its own.
-TEST_F(LargePageTablesTest, AStepsWorkIsWhatChanged) {
+TEST_F(LargePageTablesTest, UploadsOnlyWhatChanged) {
   EXPECT_EQ(uploads(batch()), 1);
   EXPECT_EQ(uploads(batch()), 0) << "nothing changed";
   for (const std::size_t b : {3u, 4u, 200u}) owners_[b].pages.push_back(draw());
@@ -133,7 +133,7 @@ TEST_F(LargePageTablesTest, AStepsWorkIsWhatChanged) {
   EXPECT_EQ(row(254, kEntries), owners_[254].pages);
 }
 
-TEST_F(LargePageTablesTest, TakesTimeForWhatChangedAlone) {
+TEST_F(LargePageTablesTest, TakesTimeOnlyForWhatChanged) {
   ASSERT_EQ(uploads(batch()), 1);
   const auto seconds = [&](const std::vector<PageTable>& step) {
     double best = 1;
@@ -166,7 +166,7 @@ TEST_F(DevicePageTablesTest, NewEntriesAreChecked) {
   EXPECT_EQ(row(0, 3), owner.pages);
 }
 
-TEST_F(DevicePageTablesTest, WhereAllIsCheckedATableKeepsItsPromise) {
+TEST_F(DevicePageTablesTest, TheFullCheckRefusesAChangedTable) {
   limits_.check_page_tables = true;
   tables_ = DevicePageTables::create(*device_, limits_, kPages).value();
   const Owner owner{.pages = {PageId(0), PageId(2), PageId(3)}, .first_held = 1};
@@ -181,7 +181,7 @@ TEST_F(DevicePageTablesTest, WhereAllIsCheckedATableKeepsItsPromise) {
   EXPECT_THAT(update({changed.table()}).message(), HasSubstr("the first 1 entries were page 0, and now 0 are"));
 }
 
-TEST_F(DevicePageTablesTest, AFailedUploadIsMadeUpForByTheNext) {
+TEST_F(DevicePageTablesTest, TheNextUpdateRepeatsAFailedUpload) {
   Owner first{.pages = {PageId(1), PageId(2)}};
   Owner second{.pages = {PageId(3)}};
   ASSERT_EQ(update({first.table(), second.table()}).message(), "");

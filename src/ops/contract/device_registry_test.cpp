@@ -56,7 +56,7 @@ TEST(DeviceRegistry, NamesChooseTypeOrdinalAndCapability) {
   }
 }
 
-TEST(DeviceRegistry, RanksHaveTheDevicesFromTheNamedOneOn) {
+TEST(DeviceRegistry, RanksGetConsecutiveDevicesFromTheNamedOne) {
   DeviceRegistry devices;
   ASSERT_TRUE(
       devices.add({.name = "cuda", .takes_choice = true, .load = [] { return Result<const Backend*>(&kRemembering); }})
@@ -71,7 +71,7 @@ TEST(DeviceRegistry, RanksHaveTheDevicesFromTheNamedOneOn) {
   EXPECT_EQ((*built_in.open("cpu", {.rank = 1, .ranks = 2}))->properties().threads, std::max(alone / 2, 1));
 }
 
-TEST(DeviceRegistry, ABackendIsLoadedOnceAndWhenItIsAskedFor) {
+TEST(DeviceRegistry, ABackendLoadsOnceAtItsFirstUse) {
   int loads = 0;
   DeviceRegistry devices;
   ASSERT_TRUE(devices
@@ -88,7 +88,7 @@ TEST(DeviceRegistry, ABackendIsLoadedOnceAndWhenItIsAskedFor) {
   EXPECT_EQ(loads, 1);
 }
 
-TEST(DeviceRegistry, AddedKernelsTakeThePlaceOfTheBackendsOwn) {
+TEST(DeviceRegistry, AddedKernelsReplaceTheBackendsOwn) {
   DeviceRegistry devices = built_in_devices();
   const KernelDef mine{.op = "add", .name = "mine", .bind = cpu_kernels().find("add")->bind};
   const KernelDef other{.op = "another", .name = "mine", .bind = mine.bind};

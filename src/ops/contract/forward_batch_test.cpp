@@ -28,7 +28,7 @@ TEST(ForwardBatch, AcceptsAMixedBatchAndAnEmptyOne) {
   EXPECT_FALSE(good_batch().is_decode());
 }
 
-TEST(ForwardBatch, TakesEmbeddingsInPlaceOfIds) {
+TEST(ForwardBatch, AcceptsEmbeddingsInPlaceOfIds) {
   ForwardBatch batch = good_batch();
   batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last token's id comes from row 0
   batch.embedding_rows = {5, 3, -1};

@@ -259,7 +259,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
 };
 
 // The widths cover whole packs, single elements, one warp, a block, and several packs for each thread.
-TEST_P(RowKernels, ResidualAndNorm) {
+TEST_P(RowKernels, ResidualAndNormMatchTheReference) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());
     const int sum = d.make(RowOp::kAdd, {d.load(width), d.load(width)});
@@ -270,7 +270,7 @@ TEST_P(RowKernels, ResidualAndNorm) {
   }
 }
 
-TEST_P(RowKernels, NormOfWeightsAroundZero) {
+TEST_P(RowKernels, NormsOfEveryFormMatchTheReference) {
   for (const std::int64_t width : {24, 1024}) {
     Draft d(GetParam());
     const int x = d.load(width);
@@ -281,7 +281,7 @@ TEST_P(RowKernels, NormOfWeightsAroundZero) {
   }
 }
 
-TEST_P(RowKernels, NormsInARow) {
+TEST_P(RowKernels, ConsecutiveNormsMatchTheReference) {
   for (const std::int64_t width : {64, 2048}) {
     Draft d(GetParam());
     const int first = d.make(RowOp::kRmsNorm, {d.load(width), d.weight(width)}, 1e-5);
@@ -291,7 +291,7 @@ TEST_P(RowKernels, NormsInARow) {
   }
 }
 
-TEST_P(RowKernels, GatedActivations) {
+TEST_P(RowKernels, GatedActivationsMatchTheReference) {
   for (const std::int64_t width : {5, 48, 3072})
     for (const RowOp activation : {RowOp::kSilu, RowOp::kGeluTanh, RowOp::kGeluErf}) {
       Draft d(GetParam());
@@ -302,7 +302,7 @@ TEST_P(RowKernels, GatedActivations) {
     }
 }
 
-TEST_P(RowKernels, PointwiseWithOneRowForAll) {
+TEST_P(RowKernels, ARepeatedRowMatchesTheReference) {
   Draft d(GetParam());
   const int x =
       d.make(RowOp::kScale, {d.make(RowOp::kAdd, {d.load(96), d.source(RowOp::kRepeat, 32, GetParam())})}, -0.5);
@@ -311,7 +311,7 @@ TEST_P(RowKernels, PointwiseWithOneRowForAll) {
   check(d.kernel(), "add, scale, softcap");
 }
 
-TEST_P(RowKernels, HeadsOfQueriesKeysAndValues) {
+TEST_P(RowKernels, QueryKeyAndValueHeadsMatchTheReference) {
   for (const std::int64_t head : {4, 64, 128, 256})
     for (const bool norm : {false, true}) {
       Draft d(GetParam());
@@ -334,7 +334,7 @@ TEST_P(RowKernels, HeadsOfQueriesKeysAndValues) {
 }
 
 // One norm covers all heads, and then each head is rotated.
-TEST_P(RowKernels, NormOfAllHeads) {
+TEST_P(RowKernels, ANormOverAllHeadsMatchesTheReference) {
   Draft d(GetParam());
   const int x = d.make(RowOp::kRmsNorm, {d.load(1536), d.weight(1536)}, 1e-5);
   d.store(d.make(RowOp::kRotary, {x, d.source(RowOp::kLoad, 64, DType::kFloat32)}, 0, 64));
@@ -344,7 +344,7 @@ TEST_P(RowKernels, NormOfAllHeads) {
 INSTANTIATE_TEST_SUITE_P(DTypes, RowKernels, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-TEST(RowTasks, WhatNoDeviceComputesIsRefusedWithItsReason) {
+TEST(RowTasks, UnsupportedKernelsAreRefusedWithTheReason) {
   const auto reason = [](const Draft& d) { return row_tasks(d.kernel()).status().message(); };
   Draft runs(DType::kFloat32);
   const int x = runs.make(RowOp::kRmsNorm, {runs.load(64), runs.weight(64)}, 1e-5);

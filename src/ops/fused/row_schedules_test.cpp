@@ -63,7 +63,7 @@ TEST(RowSchedules, LaterProcessesLearnAndKeepTheirOwn) {
   EXPECT_EQ(later.chosen({.kernel = kFirst.kernel, .rows = 63}), std::nullopt);
 }
 
-TEST(RowSchedules, OtherListsAreRefusedWhole) {
+TEST(RowSchedules, MalformedListsAreRefusedAsAWhole) {
   RowSchedules earlier;
   earlier.improve(kFirst, measured(64));
   const std::string good = earlier.to_json().as_array().front().dump();

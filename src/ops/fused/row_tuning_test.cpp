@@ -77,7 +77,7 @@ class RowTuning : public ::testing::Test {
   RowSchedules known_;
 };
 
-TEST_F(RowTuning, TheFastestServesWhatIsBoundLater) {
+TEST_F(RowTuning, LaterBindsUseTheFastestSchedule) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{4, 2, 3});
   EXPECT_GE(bind_and_run(code, 4), 0.4) << "nothing is measured yet";
   EXPECT_TRUE(measure());
@@ -96,7 +96,7 @@ TEST_F(RowTuning, TheFastestServesWhatIsBoundLater) {
   EXPECT_TRUE(measure()) << "another size is another problem";
 }
 
-TEST_F(RowTuning, OneThatIsNotFasterChangesNothing) {
+TEST_F(RowTuning, AScheduleThatIsNotFasterChangesNothing) {
   bind_and_run(std::make_shared<SlowCode>(std::vector<std::int64_t>{2, 6}), 4);
   EXPECT_FALSE(measure()) << "the code is gone with its engine";
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{2, 6});
@@ -105,7 +105,7 @@ TEST_F(RowTuning, OneThatIsNotFasterChangesNothing) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 7}), 2);
 }
 
-TEST_F(RowTuning, OneWithOtherBitsIsNotTaken) {
+TEST_F(RowTuning, AScheduleWithOtherBitsIsNotUsed) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{5, 9});
   bind_and_run(code, 4);
   ::testing::internal::CaptureStderr();

@@ -27,7 +27,7 @@ void check(const LatentConfig& c, const std::vector<Request>& requests, const st
 
 class LatentAttention : public ::testing::TestWithParam<DType> {};
 
-TEST_P(LatentAttention, AnySize) {
+TEST_P(LatentAttention, MatchesTheReferenceForAnySize) {
   for (const auto& [latent, rotated, key, value] : {std::tuple{32, 16, 24, 16},
                                                     {1, 2, 1, 1},
                                                     {20, 6, 33, 70},
@@ -47,12 +47,12 @@ TEST_P(LatentAttention, AnySize) {
             kMixed, "latent " + std::to_string(latent) + " rotated " + std::to_string(rotated));
 }
 
-TEST_P(LatentAttention, AnyNumberOfHeads) {
+TEST_P(LatentAttention, MatchesTheReferenceForAnyNumberOfHeads) {
   for (const std::int64_t heads : {1, 2, 7, 16, 20, 40, 128})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads}, kMixed, "heads " + std::to_string(heads));
 }
 
-TEST_P(LatentAttention, PageSizes) {
+TEST_P(LatentAttention, MatchesTheReferenceForAnyPageSize) {
   for (const std::int64_t page_size : {1, 3, 64})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
           "page size " + std::to_string(page_size));
@@ -61,7 +61,7 @@ TEST_P(LatentAttention, PageSizes) {
 INSTANTIATE_TEST_SUITE_P(Types, LatentAttention, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-TEST(LatentAttentionBatches, EmptyOneAndMany) {
+TEST(LatentAttentionBatches, MatchTheReferenceForZeroOneAndManyRequests) {
   check({}, {}, "no request");
   check({}, {{1, 1}}, "one token");
   check({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
@@ -69,14 +69,14 @@ TEST(LatentAttentionBatches, EmptyOneAndMany) {
   check({}, std::vector<Request>(40, {1, 37}), "decode of 40");
 }
 
-TEST(LatentAttentionBatches, CacheOfAnotherType) {
+TEST(LatentAttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
   check({.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16}, kMixed, "f32 over a bf16 cache");
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
 // At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests beside others of
 // few rows, after cached tokens, at the border of both forms, and without room for all keys (the last ones).
-TEST_P(LatentAttention, RequestsOfManyRows) {
+TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
   LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
   c.key = c.value = 128;
   c.scale = 0.05;
@@ -94,7 +94,7 @@ TEST_P(LatentAttention, RequestsOfManyRows) {
 
 // The published sizes in steps of one row for each request, with value sizes that divide among blocks and others that
 // do not.
-TEST_P(LatentAttention, DecodesOfThePublishedSizes) {
+TEST_P(LatentAttention, MatchesTheReferenceForDecodesOfPublishedSizes) {
   for (const auto& [heads, value, rows] :
        {std::tuple{3, 40, 5}, {16, 128, 1}, {16, 128, 6}, {16, 128, 20}, {128, 128, 1}}) {
     LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads, .latent = 512, .rotated = 64};
@@ -174,7 +174,7 @@ HostTensor attend(const LatentConfig& c, const History& history, std::int64_t be
   return slice_rows(out.operands[kOut], first, first + end - begin);
 }
 
-TEST_P(LatentAttention, RowsOfADeterministicForwardDependOnTheirRequestAlone) {
+TEST_P(LatentAttention, DeterministicRowsDependOnTheirRequestAlone) {
   for (const std::int64_t heads : {4, 16}) {
     const LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads};
     constexpr std::int64_t kLength = 205;
@@ -200,7 +200,7 @@ TEST_P(LatentAttention, RowsOfADeterministicForwardDependOnTheirRequestAlone) {
   }
 }
 
-TEST(LatentAttentionShapes, RefusesWhatDoesNotFit) {
+TEST(LatentAttentionShapes, RefusesOperandsThatDoNotFit) {
   const auto x = [](std::int64_t cols) { return ir::Type{DType::kBFloat16, {ir::Symbol::kTokens, cols}}; };
   const auto w = [](std::int64_t heads, std::int64_t rows, std::int64_t cols) {
     return ir::Type{DType::kBFloat16, {heads, rows, cols}};

@@ -120,7 +120,7 @@ TEST(LatentStore, NormalisesRotatesAndStores) {
     }
 }
 
-TEST(LatentStoreShapes, RefusesWhatDoesNotFit) {
+TEST(LatentStoreShapes, RefusesOperandsThatDoNotFit) {
   const auto x = [](std::int64_t cols) { return ir::Type{DType::kBFloat16, {ir::Symbol::kTokens, cols}}; };
   const ir::Type weight{DType::kBFloat16, {32}};
   const ir::Type table{DType::kFloat32, {ir::Symbol::kTokens, 8}};

@@ -60,8 +60,8 @@ class Chain {
     }
   }
 
-  // Return the last operator's results, from each operator's own kernel or from the joined kernel; empty where the
-  // joined kernel does not serve.
+  // run_each() returns the last operator's results with each operator's own kernel, and run_joined() with the joined
+  // kernel; the latter is empty where the joined kernel does not serve.
   Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
       std::unique_ptr<Allocation> workspace;

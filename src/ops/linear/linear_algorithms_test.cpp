@@ -145,7 +145,7 @@ void check_product(std::int64_t m) {
 }
 
 // The library accepts an algorithm that it chose for another number of rows, and detects an invented one.
-TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
+TEST(LinearAlgorithms, TheLibraryRefusesAlgorithmsThatDoNotServe) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";
   EXPECT_FALSE(backend.versions().empty());
@@ -166,7 +166,7 @@ TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
 }
 
 // An idle process measures all linears that it has bound, and the algorithms that it finds compute the same products.
-TEST(LinearAlgorithms, TheLibraryIsMeasured) {
+TEST(LinearAlgorithms, MeasuredAlgorithmsServeLaterProcesses) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.measure_algorithms == nullptr) GTEST_SKIP() << "this device's libraries are not measured";
   check_product(96);

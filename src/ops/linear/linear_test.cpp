@@ -116,7 +116,7 @@ LinearProblem sizes_only(DType dtype, MatmulSizes sizes, int workers) {
   return problem;
 }
 
-TEST_P(Linear, EveryWayMatchesTheReference) {
+TEST_P(Linear, EveryKernelMatchesTheReference) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({});
   ASSERT_TRUE(device.ok());
   const int workers = std::max(1, (*device)->properties().threads);
@@ -133,7 +133,7 @@ TEST_P(Linear, EveryWayMatchesTheReference) {
     }
 }
 
-TEST_P(Linear, TakesEmptySizesAndLeadingDimensions) {
+TEST_P(Linear, AcceptsEmptySizesAndLeadingDimensions) {
   const DType dtype = GetParam();
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {0, 8, 16}, {})).results[0].size(), 0);
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {3, 0, 16}, {})).results[0].size(), 0);
@@ -167,7 +167,7 @@ TEST_P(Linear, NanInOneRowStaysThere) {
 INSTANTIATE_TEST_SUITE_P(Types, Linear, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-TEST(LinearShapes, RefusesWhatDoesNotFit) {
+TEST(LinearShapes, RefusesOperandsThatDoNotFit) {
   const ir::Type x{DType::kBFloat16, {ir::Symbol::kTokens, 64}};
   const ir::Type w{DType::kBFloat16, {96, 64}};
   const ir::Type bias{DType::kBFloat16, {96}};

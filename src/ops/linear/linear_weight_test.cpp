@@ -75,7 +75,7 @@ class WeightLinear {
   TensorView result_;
 };
 
-TEST(WeightLinears, EqualThoseOfAnyMatrix) {
+TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes both by one kernel";
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
     for (const WeightSize size : {WeightSize{1, 1024, 64},     WeightSize{8, 2048, 1024},   WeightSize{16, 3072, 1024},
@@ -105,7 +105,7 @@ TEST(WeightLinears, EqualThoseOfAnyMatrix) {
 }
 
 // Tests matrices that one kernel serves at any of these numbers of rows, whichever form of the kernel is used.
-TEST(WeightLinears, RowsDoNotDependOnTheirNumber) {
+TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {
     std::int64_t in;

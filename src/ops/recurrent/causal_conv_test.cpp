@@ -80,7 +80,7 @@ TEST_P(CausalConv, EqualsTheReference) {
 }
 
 // Each request has one row, as in the graphs of decode steps.
-TEST_P(CausalConv, OfDecodesEqualsTheReference) {
+TEST_P(CausalConv, EqualsTheReferenceForDecodes) {
   for (const std::int64_t taps : {4, 2, 8})
     for (const std::int64_t channels : {80, 33})
       check(GetParam(),
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, CausalConv, ::testing::ValuesIn(kFloatingDTypes
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
 // Batches that only warm kernels up have slot 0 for all requests.
-TEST(CausalConvSlots, SlotZeroIsNobodys) {
+TEST(CausalConvSlots, SlotZeroIsNeitherReadNorWritten) {
   const HostTensor half = random_tensor(DType::kFloat32, {5, kWidth}, 5);
   HostTensor x = half;
   x.dims[0] = 10;

@@ -155,7 +155,7 @@ TEST_P(GatedDeltaNet, DeterministicForwardsEqualTheReference) {
   for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 2, 128, 128}}) check(GetParam(), sizes, kMixed, true);
 }
 
-TEST_P(GatedDeltaNet, OfNoRequestsAndOfDecodes) {
+TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
   const std::vector<StateRequest> decodes{
       {.before = 3, .slot = 1}, {.before = 900, .slot = 2}, {.slot = 9}, {.before = 64, .slot = 4}};
   for (const BatchKind kind : {BatchKind::kExtend, BatchKind::kDecode}) {
@@ -225,7 +225,7 @@ TEST_P(GatedDeltaNet, DeterministicBitsDoNotDependOnCutsOrCompany) {
 }
 
 // Batches that only warm kernels up have slot 0 for all requests.
-TEST(GatedDeltaNetSlots, SlotZeroIsNobodys) {
+TEST(GatedDeltaNetSlots, SlotZeroIsNeitherReadNorWritten) {
   const Sizes s{1, 2, 16, 16};
   for (const bool deterministic : {false, true}) {
     const std::vector<StateRequest> requests{{.rows = 30, .slot = 0}, {.rows = 30, .before = 9, .slot = 0}};

@@ -58,7 +58,7 @@ void check_unary(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(do
   }
 }
 
-TEST(Activation, SiluAndGeluOverAllMagnitudes) {
+TEST(Activation, SiluAndGeluMatchTheReferenceAtAllMagnitudes) {
   check_unary(kSilu, kSiluCpu, silu, {}, "silu");
   check_unary(kGelu, kGeluCpu, gelu_tanh, {}, "gelu, tanh");
   check_unary(kGelu, kGeluCpu, gelu_tanh, {{"tanh", true}}, "gelu, tanh");
@@ -81,13 +81,13 @@ void check_gated(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(do
   }
 }
 
-TEST(Activation, Gated) {
+TEST(Activation, GatedFormsMatchTheReference) {
   check_gated(kSiluMul, kSiluMulCpu, silu, {}, "silu_mul");
   check_gated(kGeluMul, kGeluMulCpu, gelu_tanh, {}, "gelu_mul, tanh");
   check_gated(kGeluMul, kGeluMulCpu, gelu_erf, {{"tanh", false}}, "gelu_mul, erf");
 }
 
-TEST(Activation, Softcap) {
+TEST(Activation, SoftcapMatchesTheReference) {
   for (const double cap : {30.0, 50.0, 0.5}) {
     for (const DType dtype : testing::kFloatingDTypes) {
       const HostTensor x = hard_arguments(dtype);
@@ -99,7 +99,7 @@ TEST(Activation, Softcap) {
   }
 }
 
-TEST(Activation, InfinitiesAndNaN) {
+TEST(Activation, InfinitiesReachTheirLimitsAndNaNStays) {
   const double inf = std::numeric_limits<double>::infinity();
   const HostTensor x = testing::make_tensor(DType::kFloat32, {3}, std::vector<double>{inf, -inf, std::nan("")});
   const auto out = testing::run_op(kSoftcap, kSoftcapCpu, {x}, {{"cap", 30.0}});
@@ -122,7 +122,7 @@ TEST(Activation, RowsAreIndependent) {
   }
 }
 
-TEST(Activation, RefusesWhatKernelsCannotTake) {
+TEST(Activation, RefusesUnsupportedOperands) {
   EXPECT_EQ(testing::infer_types(kSiluMul, {{DType::kFloat16, {ir::Symbol::kTokens, 64}}}).value()[0].to_string(),
             "f16[T, 32]");
   EXPECT_THAT(infer_error(kSiluMul, {{DType::kFloat32, {4, 7}}}), HasSubstr("have 7 values"));

@@ -40,7 +40,7 @@ TEST(AddGated, RowsAreIndependent) {
     expect_rows_independent(kAddGated, kAddGatedCpu, make_operands(dtype, 6, 40), {0, 1, 2});
 }
 
-TEST(AddGated, RefusesWhatDoesNotFit) {
+TEST(AddGated, RefusesOperandsThatDoNotFit) {
   const ir::Type a{DType::kBFloat16, {ir::Symbol::kTokens, 64}};
   const ir::Type gate{DType::kBFloat16, {ir::Symbol::kTokens, 1}};
   EXPECT_EQ((*infer_types(kAddGated, {a, a, gate}))[0], a);

@@ -35,14 +35,14 @@ void check_binary(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(d
   }
 }
 
-TEST(Elementwise, Add) {
+TEST(Elementwise, AddMatchesTheReference) {
   check_binary(kAdd, kAddCpu, [](double a, double b) { return a + b; });
 }
-TEST(Elementwise, Mul) {
+TEST(Elementwise, MulMatchesTheReference) {
   check_binary(kMul, kMulCpu, [](double a, double b) { return a * b; });
 }
 
-TEST(Elementwise, Scale) {
+TEST(Elementwise, ScaleMatchesTheReference) {
   for (const DType dtype : testing::kFloatingDTypes) {
     const HostTensor x = random_tensor(dtype, {40, 1031}, 1, -4, 4);
     const auto out = testing::run_op(kScale, kScaleCpu, {x}, {{"factor", -0.37}});
@@ -52,7 +52,7 @@ TEST(Elementwise, Scale) {
   }
 }
 
-TEST(Elementwise, CopyTakesAnyDType) {
+TEST(Elementwise, CopySupportsAnyDType) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt32, DType::kInt64, DType::kUInt8}) {
     for (const std::vector<std::int64_t>& dims :
          std::vector<std::vector<std::int64_t>>{{}, {1}, {3, 7}, {123, 457}, {0, 4}}) {
@@ -118,7 +118,7 @@ TEST(Elementwise, RowsAreIndependent) {
   }
 }
 
-TEST(Elementwise, RefusesWhatKernelsCannotTake) {
+TEST(Elementwise, RefusesUnsupportedOperands) {
   const ir::Type x{DType::kFloat32, {ir::Symbol::kTokens, 64}};
   EXPECT_EQ(infer_error(kAdd, {x, x}), "");
   EXPECT_EQ(infer_error(kAdd, {x, {DType::kFloat32, {64}}}), "");

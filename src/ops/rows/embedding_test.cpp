@@ -46,7 +46,7 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
 }
 
 // Given rows are not scaled. The scale is rounded to the storage type, so 0.3 is another number in each type.
-TEST(Embedding, ScalesTheRowsOfIdsAlone) {
+TEST(Embedding, ScalesOnlyTheTablesRows) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
       const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
@@ -106,7 +106,7 @@ TEST(Embedding, SlicesAddUpToTheTable) {
     }
 }
 
-TEST(Embedding, NoTokens) {
+TEST(Embedding, AcceptsZeroTokens) {
   const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
   const HostTensor given = testing::poisoned_tensor(DType::kFloat32, {3, 8});
   EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({0}, {}), table, int_tensor({0}, {}), given})
@@ -152,7 +152,7 @@ TEST(Embedding, AddsAPartOfGivenRows) {
                                    {{"part", std::int64_t{1}}});
 }
 
-TEST(Embedding, AddGivenRefusesWhatIsNoPart) {
+TEST(Embedding, AddGivenRefusesAnInvalidPart) {
   const ir::Type x{DType::kBFloat16, {Symbol::kTokens, 64}};
   const ir::Type rows{DType::kInt32, {Symbol::kTokens}};
   const auto error = [&](const ir::Type& given, std::int64_t part) {
@@ -165,7 +165,7 @@ TEST(Embedding, AddGivenRefusesWhatIsNoPart) {
   EXPECT_THAT(error({DType::kFloat32, {32, 128}}, 1), HasSubstr("it must be bf16"));
 }
 
-TEST(Embedding, ResolveIds) {
+TEST(Embedding, ResolveIdsReadsTheLastStepsIds) {
   const HostTensor ids = int_tensor({6}, {100, 101, 102, 103, 104, 105});
   const HostTensor rows = int_tensor({6}, {-1, 2, 0, kMin, 3, kGreatestId});
   const HostTensor last = int_tensor({3}, {7, 8, 9});
@@ -174,7 +174,7 @@ TEST(Embedding, ResolveIds) {
   testing::expect_rows_independent(kResolveIds, kResolveIdsCpu, {ids, rows, last}, {0, 1});
 }
 
-TEST(Embedding, ResolveIdsReplacesGivenAndSampledOnes) {
+TEST(Embedding, ResolveIdsReplacesGivenAndSampledIds) {
   const HostTensor ids = int_tensor({6}, {100, 5, 102, 103, 0, 105});
   const HostTensor rows = int_tensor({6}, {-1, -1, 0, 1, -1, kGreatestId});
   const HostTensor last = int_tensor({2}, {100, 8});
@@ -188,7 +188,7 @@ TEST(Embedding, ResolveIdsReplacesGivenAndSampledOnes) {
             (std::vector<double>{100, 0, 100, 0, 0, -2}));
 }
 
-TEST(Embedding, RefusesWhatKernelsCannotTake) {
+TEST(Embedding, RefusesUnsupportedOperands) {
   const ir::Type ids{DType::kInt32, {Symbol::kTokens}};
   const ir::Type table{DType::kBFloat16, {1000, 64}};
   const ir::Type given{DType::kBFloat16, {32, 64}};

@@ -29,7 +29,7 @@ TEST(Gather, CopiesRowsAndZerosForRowsOutside) {
   }
 }
 
-TEST(Gather, FromAndToNothing) {
+TEST(Gather, AcceptsEmptyInputsAndResults) {
   const HostTensor none = testing::random_tensor(DType::kFloat32, {0, 4}, 1);
   const HostTensor some = testing::random_tensor(DType::kFloat32, {3, 4}, 1);
   EXPECT_EQ(testing::run_op(kGatherRows, kGatherRowsCpu, {some, int_tensor({0}, {})}).results[0].size(), 0);
@@ -44,7 +44,7 @@ TEST(Gather, RowsAreIndependent) {
   testing::expect_rows_independent(kGatherRows, kGatherRowsCpu, {x, int_tensor({64}, rows)}, {1});
 }
 
-TEST(Gather, RefusesWhatKernelsCannotTake) {
+TEST(Gather, RefusesUnsupportedOperands) {
   const ir::Type x{DType::kBFloat16, {Symbol::kTokens, 64}};
   EXPECT_EQ(testing::infer_types(kGatherRows, {x, {DType::kInt32, {Symbol::kRows}}}).value()[0].to_string(),
             "bf16[R, 64]");

@@ -37,7 +37,7 @@ TEST(Join, LaysRowsSideBySide) {
     }
 }
 
-TEST(Join, RefusesWhatKernelsCannotTake) {
+TEST(Join, RefusesUnsupportedOperands) {
   const ir::Type x{DType::kBFloat16, {Symbol::kVisionRows, 64}};
   EXPECT_EQ(testing::infer_types(kJoin, {x, x, x}).value()[0].to_string(), "bf16[S, 192]");
   EXPECT_THAT(infer_error(kJoin, {x, {DType::kFloat32, {Symbol::kVisionRows, 64}}}), HasSubstr("x1 is f32[S, 64]"));

@@ -120,7 +120,7 @@ TEST(LogitEdits, AgreesWithTheDefinition) {
   }
 }
 
-TEST(LogitEdits, ZeroIsNotAboveZeroAndAPenaltyOfOneLeavesTheBits) {
+TEST(LogitEdits, MultipliesZeroAndKeepsBitsAtPenaltyOne) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 3}, std::vector<double>{0, 1.1, -1.1});
   const HostTensor out = edit(logits, {{.edits = {{0, 1e30, 0.5}, {1, 1, 0}, {2, 1, 0}}, .allowed = {}}});
   EXPECT_EQ(out.raw<float>(0), 0.5F);
@@ -128,7 +128,7 @@ TEST(LogitEdits, ZeroIsNotAboveZeroAndAPenaltyOfOneLeavesTheBits) {
   EXPECT_EQ(out.raw<float>(2), -1.1F);
 }
 
-TEST(LogitEdits, InfiniteOffsetsMasksAndNaN) {
+TEST(LogitEdits, HandlesInfiniteOffsetsMasksAndNaN) {
   const double nan = std::nan("");
   const HostTensor logits =
       testing::make_tensor(DType::kFloat32, {2, 4}, std::vector<double>{5, -kInf, nan, 2, 1, nan, 3, 4});
@@ -137,7 +137,7 @@ TEST(LogitEdits, InfiniteOffsetsMasksAndNaN) {
   EXPECT_THAT(out.values(), ::testing::ElementsAre(-kInf, -kInf, ::testing::IsNan(), 2, -kInf, -kInf, 3, 2));
 }
 
-TEST(LogitEdits, EntriesOutsideTheListsAreLeftOut) {
+TEST(LogitEdits, IgnoresEntriesOutsideTheLists) {
   const HostTensor logits = testing::random_tensor(DType::kFloat32, {5, 40}, 1);
   std::vector<HostTensor> in = operands(logits, std::vector<RowEdits>(5));
   for (const auto& [row, first, count, mask] :
@@ -174,7 +174,7 @@ TEST(LogitEdits, RowsAreIndependent) {
             testing::slice_rows(all, 0, 5).bytes);
 }
 
-TEST(LogitEdits, RefusesWhatTheKernelCannotTake) {
+TEST(LogitEdits, RefusesUnsupportedOperands) {
   const ir::Type logits{DType::kFloat32, {Symbol::kRows, 100}};
   const ir::Type row{DType::kInt32, {Symbol::kRows}};
   const ir::Type ids{DType::kInt32, {64}};

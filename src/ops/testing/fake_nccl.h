@@ -22,7 +22,7 @@ struct FakeNccl {
   std::set<int> reduce_hangs{};       // ranks with an ncclAllReduce that only their ncclCommAbort ends
   std::map<int, int> async_errors{};  // by rank: what ncclCommGetAsyncError reports
   std::vector<std::string> calls{};   // "init 1 of 2 id 7", "all_reduce 1: 16 of type 9", "abort 1", …
-  int ids = 6;                        // number of ids made so far, plus 6
+  int ids = 6;                        // the last id that was given out; the first is 7
 };
 
 inline constexpr const char* kFakeNccl = "fake_nccl";  // extern "C" FakeNccl& fake_nccl()

@@ -61,7 +61,7 @@ TEST(RotateHeads, TurnsTheFirstHeadsInPlace) {
     }
 }
 
-TEST(AxialRotary, RefusesWhatKernelsCannotTake) {
+TEST(AxialRotary, RefusesUnsupportedOperands) {
   const ir::Type positions{DType::kInt32, {Symbol::kVisionRows, 2}};
   EXPECT_EQ(testing::infer_types(kAxialTable, {positions, {DType::kFloat32, {20}}}).value()[0].to_string(),
             "f32[S, 80]");

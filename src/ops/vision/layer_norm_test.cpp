@@ -56,7 +56,7 @@ TEST(LayerNorm, RowsAreIndependent) {
         {{"eps", kEps}});
 }
 
-TEST(LayerNorm, TakesNoRows) {
+TEST(LayerNorm, AcceptsZeroRows) {
   const auto out = testing::run_op(kLayerNorm, kLayerNormCpu,
                                    {random_tensor(DType::kFloat32, {0, 8}, 1), random_tensor(DType::kFloat32, {8}, 2),
                                     random_tensor(DType::kFloat32, {8}, 3)},
@@ -64,7 +64,7 @@ TEST(LayerNorm, TakesNoRows) {
   EXPECT_EQ(out.results[0].size(), 0);
 }
 
-TEST(LayerNorm, RefusesWhatKernelsCannotTake) {
+TEST(LayerNorm, RefusesUnsupportedOperands) {
   const ir::Type x{DType::kBFloat16, {Symbol::kVisionRows, 64}};
   const ir::Type w{DType::kBFloat16, {64}};
   EXPECT_EQ(testing::infer_types(kLayerNorm, {x, w, w}, {{"eps", 1e-6}}).value()[0].to_string(), "bf16[S, 64]");
