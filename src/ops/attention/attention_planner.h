@@ -21,8 +21,8 @@ struct AttentionShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t window = 0;  // 0: none
-  double softcap = 0;       // 0: none
+  std::int64_t window = 0;  // 0: no window
+  double softcap = 0;       // 0: no softcap
   bool sinks = false;
   bool wanted_rows_only = false;
 

@@ -98,7 +98,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;  // of requests with several rows
+  // the single-row kernel then also takes last rows of longer requests
+  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
 }

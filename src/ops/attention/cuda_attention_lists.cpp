@@ -130,7 +130,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// Lays out segments for as many workers as blocks run at once for each KV head.
+// Lays out segments. There is one worker for each block that runs at once, per KV head.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));

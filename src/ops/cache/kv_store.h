@@ -3,7 +3,8 @@
 //   kv_store(k X[T, Hkv·D], v X[T, Hkv·D], slots i32[T], mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…])
 //   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t], the same for v
 //
-// A row whose slot is negative or past the cache is skipped. Padded rows carry slot 0, which no request owns.
+// A row with a negative slot, or with a slot past the cache, is skipped. Padded rows have slot 0, which no request
+// owns.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -25,7 +25,8 @@ class BatchLengths {
   BatchLengths(const PlanLimits& limits, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
-  // Preconditions: at most limits.max_requests requests, as many kv_lens as query_lens. Allocates nothing.
+  // Preconditions: at most limits.max_requests requests, and equal numbers of kv_lens and query_lens. Allocates
+  // nothing.
   void write(const ForwardBatch& batch);
   RequestLengths lengths() const;
 

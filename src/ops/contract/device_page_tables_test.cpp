@@ -115,7 +115,7 @@ class LargePageTablesTest : public DevicePageTablesTest {
   std::vector<Owner> owners_;
 };
 
-// A row has 8192 entries, whose size is worth a copy of its own.
+// A row has 8192 entries, which is large enough for an upload of its own.
 TEST_F(LargePageTablesTest, UploadsOnlyWhatChanged) {
   EXPECT_EQ(uploads(batch()), 1);
   EXPECT_EQ(uploads(batch()), 0) << "nothing changed";

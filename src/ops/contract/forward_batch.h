@@ -62,7 +62,7 @@ struct ForwardBatch {
   std::vector<std::int32_t> positions;    // [T]: position of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
-  std::vector<std::int32_t> wanted_rows;  // [R]: tokens whose logits are wanted
+  std::vector<std::int32_t> wanted_rows;  // [R]: tokens with wanted logits
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
   // [T], or empty where all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
   // embedding of its id.

@@ -16,7 +16,7 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Copies a box from the tensor. The coordinates are those of the box's first element, fastest dimension first.
+// Copies a box from the tensor. The coordinates are the position of the box's first element, fastest dimension first.
 __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier, int c0, int c1,
                                 int c2, int c3, int c4) {
   asm volatile(

@@ -1,4 +1,4 @@
-// y[i] = To(f(float(x[i]))) over all elements, for operators whose f is a small device functor.
+// The kernel of elementwise operators: y[i] = To(f(float(x[i]))) for all elements, where f is a small device functor.
 #pragma once
 
 #include <algorithm>

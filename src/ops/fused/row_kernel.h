@@ -87,7 +87,7 @@ std::string to_text(const RowKernel& kernel);
 struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // elements in a reduction; 0: the task has no reduction
-  std::int64_t head_dim = 0;     // of a rotation; 0: the task has no rotation
+  std::int64_t head_dim = 0;     // head size of a rotation; 0: the task has no rotation
   std::vector<int> values = {};  // in order; includes values of other tasks that are read through slices
   std::vector<int> stores = {};  // indices into RowKernel::stores
 };

@@ -38,7 +38,7 @@ std::string row_kernel_key(const RowKernelBuilder& builder, const RowKernel& ker
 struct RowInstance {
   std::string name;                         // the group's name, for people
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
-  std::vector<TensorView> operands;         // without addresses
+  std::vector<TensorView> operands;         // views without addresses
   std::vector<TensorView> results;
   const Device* device = nullptr;  // only compared, never used
 };

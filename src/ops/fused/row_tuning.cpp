@@ -14,15 +14,15 @@
 namespace tessera {
 namespace {
 
-constexpr int kTries = 3;  // of a single launch
+constexpr int kTries = 3;  // single launches of each schedule before the rounds
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
-constexpr int kMostLaunches = 100;             // in a round
-constexpr double kMostMs = 10;                 // of one launch
+constexpr int kMostLaunches = 100;             // launches in a round
+constexpr double kMostMs = 10;                 // milliseconds of one launch
 constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
 constexpr double kGreatestGain = 3;            // a greater gain comes from another process on the same cores
-constexpr std::int64_t kMostBytes = 64 << 20;  // of all tensors together
+constexpr std::int64_t kMostBytes = 64 << 20;  // bytes of all tensors together
 
 // A problem's tensors in memory of their own. Row numbers count up; other values are random and finite.
 class Tensors {

@@ -108,7 +108,7 @@ template <int kRowGroups>
 struct Sums {
   static constexpr int kGroupWarps = kWarps / kRowGroups;
   static constexpr int kWarpKeys = kKeys / kGroupWarps;       // keys for which the warp computes scores
-  static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns of which the warp adds values
+  static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns for which the warp adds values
   float out[kWarpColumns / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};  // over the warp's keys

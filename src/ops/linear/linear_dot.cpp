@@ -293,17 +293,13 @@ void run(const LinearProblem& p) {
   });
 }
 
+}  // namespace
+
 // Measured on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights: bfloat16 with 8, 16 and 32 rows
 // reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24, and oneDNN 25 and 19.
 // Without AVX-512 there are half as many registers, and without bfloat16 products twice the work; oneDNN was then
 // faster from five rows on. A second group of rows reads a block again, so the block must still be in the core's cache
 // beside the next one: [4096, 14336] with 32 rows reaches 15, and oneDNN 17.
-}  // namespace
-
-// Two cores of a Zen 5 EPYC, 6144 x 1024, GB/s of weights: bfloat16 of 8, 16 and 32 rows 36, 28 and 16 against oneDNN's
-// 26, 22 and 16, float32 of 8 and 16 rows 36 and 24 against 25 and 19. Without AVX-512 it has half the registers, and
-// without products of bfloat16 twice the work: there oneDNN was faster from five rows on. A second group of rows reads
-// a block again, which has to be in the core's cache still, beside the next one: 4096 x 14336 of 32 rows 15 against 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

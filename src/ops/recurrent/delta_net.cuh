@@ -28,7 +28,7 @@ struct DeltaNet {
   int least_chunk_rows;  // requests with at least this number of rows take the chunked form; INT_MAX: no request does
   StateMetadata metadata;
   // The chunked form processes the forward's chunks in windows, request after request. Each window has two launches.
-  int first_chunk;          // of the window
+  int first_chunk;          // first chunk of the window
   int window_chunks;        // the most chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
   float* decays;            // like `operands`: exp(G_n), written for the first block of each chunk
