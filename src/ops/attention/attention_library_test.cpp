@@ -71,9 +71,7 @@ void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::vector<double> expected = reference(c, batch, operands);
   for (const std::string& kernel : kernels(BatchKind::kExtend)) {
     Recorded recorded = Recorded::create(c, BatchKind::kExtend, kernel, make_batch({{3, 3}}, c.page_size, 1), rows);
-    if (recorded.bench.kernel(c) != kernel)
-      continue;  // the kernel does not serve the shape, and another one was
-                 // chosen
+    if (recorded.bench.kernel(c) != kernel) continue;  // the kernel does not serve the shape
     const HostTensor out = recorded.replay(batch, operands, rows);
     const std::string what = "extend " + describe(c, kernel);
     expect_rows_close(out, expected, count_rows(requests), c.head_dim, what);

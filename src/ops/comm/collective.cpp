@@ -130,7 +130,7 @@ Status Communicator::restart() {
   const bool kernels =
       stages_ == nullptr ? has_kernels(*group_)
                          : std::ranges::any_of(stages_->groups, [&](const auto& g) { return has_kernels(*g.second); });
-  if (kernels) return failed_precondition("kernels on devices have lost count of one another");
+  if (kernels) return failed_precondition("kernels on devices take part in the collectives, and cannot be restarted");
   NodeGroup* const others = nodes();
   const std::uint64_t last = stages_ != nullptr  ? stages_->pipeline.epoch()
                              : others != nullptr ? group_->nodes->epoch()

@@ -59,8 +59,8 @@ Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) 
       return internal_error(fmt::format("entry {} is page {}, and the first {} should be page 0", i, page, first_held));
     const std::int32_t before = mirror_[b * row_entries_ + i];
     if (i >= first_held && i < row.size && page != before)
-      return internal_error(
-          fmt::format("entry {} was page {} and is page {} in a table of the same number", i, before, page));
+      return internal_error(fmt::format("entry {} was page {} and is page {}, although the table's number is unchanged",
+                                        i, before, page));
   }
   return ok_status();
 }

@@ -9,7 +9,9 @@ namespace tessera {
 namespace {
 
 Result<std::pair<RowProblem, MeasuredSchedules>> entry_of(const Json& json) {
-  const auto wrong = [&] { return data_loss("no measured schedules of a row kernel: " + json.dump()); };
+  const auto wrong = [&] {
+    return data_loss("an entry does not hold the measured schedules of a row kernel: " + json.dump());
+  };
   if (!json.is_array() || json.as_array().size() != 5) return wrong();
   const Json::Array& fields = json.as_array();
   if (!fields[0].is_string() || fields[0].as_string().size() != 32 || !fields[1].is_int() || !fields[2].is_string() ||
@@ -95,7 +97,7 @@ Json RowSchedules::to_json() const {
 }
 
 Result<std::map<RowProblem, MeasuredSchedules>> RowSchedules::from_json(const Json& json) {
-  if (!json.is_array()) return data_loss("the schedules of row kernels are no list");
+  if (!json.is_array()) return data_loss("the measured schedules of row kernels must be a JSON array");
   std::map<RowProblem, MeasuredSchedules> all;
   for (const Json& entry : json.as_array()) all.insert(TRY(entry_of(entry)));
   return all;

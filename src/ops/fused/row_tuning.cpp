@@ -167,9 +167,8 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   }
   if (found.chosen != found.us.front().first && best * kGreatestGain < found.us.front().second)
     return resource_exhausted(
-        fmt::format("{:.1f} against {:.1f} µs is no difference of schedules: the measurement was "
-                    "disturbed",
-                    best, found.us.front().second));
+        fmt::format("{:.1f} against {:.1f} µs is more than schedules differ by: the measurement was disturbed", best,
+                    found.us.front().second));
   return found;
 }
 

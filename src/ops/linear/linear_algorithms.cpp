@@ -96,11 +96,11 @@ Json LinearAlgorithms::to_json() const {
 }
 
 Result<std::map<LinearShape, LinearAlgorithms::Kept>> LinearAlgorithms::read(const Json& json) {
-  if (!json.is_array()) return data_loss("algorithms of linears: no list");
+  if (!json.is_array()) return data_loss("the algorithms of linears must be a JSON array");
   std::map<LinearShape, Kept> read;
   for (const Json& item : json.as_array()) {
     auto entry = entry_of(item);
-    if (!entry) return data_loss(fmt::format("algorithms of linears: {} is none", item.dump()));
+    if (!entry) return data_loss(fmt::format("an entry does not hold the algorithm of a linear: {}", item.dump()));
     read.insert(*std::move(entry));
   }
   return read;

@@ -208,9 +208,8 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
     }
     wait_for_products<0>();
     hold(sum);
-    asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup)
-                 : "memory");  // all warps have read the memory that the sums
-                               // overwrite
+    // The sums overwrite memory that all warps must have read before.
+    asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup) : "memory");
     store_sums<kN>(sum, ring);
   } else if (is_copying) {
     let_copies_see_stores();

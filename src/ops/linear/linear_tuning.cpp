@@ -175,7 +175,7 @@ Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm&
     served.push_back(i);
     round_ms += *ms;
   }
-  if (first_ms == 0) return unimplemented("the library no longer takes the algorithm that serves");
+  if (first_ms == 0) return unimplemented("the library no longer accepts the algorithm that is in use");
   const int launches = std::clamp(static_cast<int>(kRoundMs / first_ms), 1, kMostLaunches);
   const int rounds = std::min(kMostRounds, static_cast<int>(kMostMs / (round_ms * launches)));
   if (rounds == 0) return resource_exhausted("it takes too long to be measured");
