@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns the number among the ranks of all stages of a rank in this stage. Errors name ranks by this number.
+// Converts a rank of this stage to its number among the ranks of all stages. Errors name ranks by that number.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.place() - communicator.rank() + rank;
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t kVector = 16;  // in floats; buffers begin on a cache lin
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // number of rows of the kernel's row width
+  std::int64_t rows = 0;  // the operand's rows, counted in rows of the stored width
   ir::DType dtype = ir::DType::kFloat32;
 };
 
@@ -166,7 +166,7 @@ class CpuRowCode final : public RowKernelCode {
  public:
   explicit CpuRowCode(const RowKernel& kernel) : layout_(std::make_shared<const Layout>(kernel)) {}
 
-  // Computes the number from a loaded value. Every kernel has one, which load() has checked.
+  // Computes the number of rows from a loaded value. Every kernel has one, which load() has checked.
   std::int64_t rows(const BindArgs& args) const override {
     for (const RowValue& value : layout_->kernel.values)
       if (value.op == RowOp::kLoad)

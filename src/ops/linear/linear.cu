@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kMaxFewRows = 1;
 
 // Where a row is no multiple of 16 bytes, cuBLASLt rounds a product to the storage type before it adds the bias. No
-// model in use has such rows, and those of tests are small.
+// model in use has such rows, and tests only use small ones.
 bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
