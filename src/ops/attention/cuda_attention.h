@@ -3,8 +3,7 @@
 //   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
 //   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
 //   "fa3"      on Hopper: extend, without window, softcap and sinks. Our own kernel for head size 128 with an even
-//   number
-//              of query heads to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
+//              number of query heads to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
 //   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
 //              with a softcap for head sizes of 128 and more
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
