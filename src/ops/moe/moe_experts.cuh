@@ -1,5 +1,5 @@
-// What the kernels of moe_experts on CUDA share: a matmul over rows that belong to different experts, and how its sums
-// become results.
+// Parts shared by the CUDA kernels of moe_experts: the description of a matmul over rows that belong to different
+// experts, and the conversion of its sums to results.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace tessera::cuda::moe {
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / kWarp;
 
-// One of the two matmuls, y[row, n] of each pair (token, k) that has an expert:
-//   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), x the token's row
-//   down          y = w[e, 0 … n) · x, x the row that the first one gave
+// One of the two matmuls. It computes a row y[row, 0 … n) for each pair (token, k) that has an expert:
+//   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), where x is the token's row
+//   down          y = w[e, 0 … n) · x, where x is the row that gate and up wrote
 template <class T>
 struct Matmul {
   const T* x;                  // rows of k
-  const T* w;                  // [experts, w_rows, k]; null where they are packed
-  const T* bias;               // [experts, w_rows]; null: none
-  const std::uint8_t* packed;  // mxfp4 [experts, w_rows, k / 2]; null: none
+  const T* w;                  // [experts, w_rows, k]; null if the weights are packed
+  const T* bias;               // [experts, w_rows]; null without a bias
+  const std::uint8_t* packed;  // mxfp4 values [experts, w_rows, k / 2]; null if the weights are not packed
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
   T* y;                        // rows of n
   int n;
   int k;
-  int w_rows;  // of an expert: n, or 2n of gate and up
+  int w_rows;  // weight rows of one expert: n for down, 2n for gate and up
   int experts;
   int top_k;
   GatedActivation activation;
   float limit;
 };
 
-// Both of the tokens from `first_token` on. activated: rows of `intermediate` that the first gives and the second
-// takes; y: rows of `hidden` that the second gives.
+// Describes both matmuls for the tokens from `first_token` on. The first one writes `activated` (rows of `intermediate`
+// values), the second one reads it and writes `y` (rows of `hidden` values).
 template <class T>
 struct Matmuls {
   Matmul<T> gate_up;
@@ -70,7 +70,7 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
   return {gate_up, down};
 }
 
-// Sums of gate and up, biases included, as the operator's formula rounds them.
+// Activates the sums of gate and up, which include the biases. The roundings are those of the operator's formula.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
   gate = rounded<T>(gate);
@@ -85,24 +85,24 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
-// Rows of one expert that a block computes together: [first, first + rows) in the order of experts.
+// Rows of one expert that a block computes together: [first, first + rows) of the rows sorted by expert.
 struct Tile {
   int expert;
   int first;
   int rows;
-  int unused;  // 16 bytes
+  int unused;  // pads the struct to 16 bytes
 };
 
-// The order of experts, made on the device by sort_pairs().
+// The pairs sorted by expert. sort_pairs() writes it on the device.
 struct Order {
   int* num_tiles;  // [1]
   Tile* tiles;     // [num_tiles]
-  int* place;      // [pairs]: of (token, k) in the order of experts, or -1
+  int* place;      // [pairs]: the place of (token, k) among the sorted rows, or -1
   int* row;        // [pairs]: the token at that place
 };
 
-// The sum over the block's threads before this one, of two numbers at once. `scratch`: shared memory for a warp's
-// worth.
+// Returns the sum of `mine` over the threads of the block before this one, for two numbers at once. `scratch` is shared
+// memory with one element per warp.
 __device__ inline int2 sum_before(int2 mine, int2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -1,37 +1,45 @@
 // moe_experts: the feed-forward layers of the experts that moe_route chose, added up for each token.
 //
+//
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
 //               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale))
 //       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E}
 //       → y X[T, H]
 //
+//
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
+//
 //
 // The first I rows of gate_up[e] give g, the others u. a(g, u) is:
 //   "silu"            X(silu(g)) · u
 //   "gelu_tanh"       X(gelu(g)) · u, by tanh
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
 //
-// With mxfp4 the matrices have 4 bits to a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down
-// u8[E, H, I/2] hold two values a byte, the first in its lower half, each a sign, two bits of exponent and one of
-// mantissa: ±0, 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbours of a row share a factor 2^(s - 127), whose s stands in
-// gate_up_scale u8[E, 2I, H/32] and down_scale u8[E, H, I/32]; s = 255 makes them NaN. They stay so in memory: a kernel
-// makes numbers of X of them where it multiplies.
 //
-// No token is dropped, however many choose one expert. An id outside [0, E) is no expert and adds nothing: a row of
-// such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is in float32, in the
-// order of k, and rounded once. E is kMaxExperts (moe_route.h) at most. The attributes gate_up_bias, down_bias and
-// mxfp4 say which of the optional operands are present, in that order.
+// With mxfp4 the matrices have 4 bits a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down u8[E, H,
+// I/2] hold two values a byte, the first in its lower half, each a sign, two bits of exponent and one of mantissa: ±0,
+// 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbouring values of a row share a factor 2^(s - 127). gate_up_scale u8[E, 2I, H/32]
+// and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in memory: a kernel
+// converts them to X where it multiplies.
 //
-// routed_experts, E or more, says how many experts the router chose among, where these are a rank's part of them. It
-// changes no result: of T · K pairs about T · K · E / routed_experts name an expert here, and kernels for many rows of
-// an expert are chosen by so many. Kernels for one token or a few, and those that stream weights, are chosen by all
-// T · K pairs. Scratch has room for all.
 //
-// It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
-// [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the
-// order of experts mean nothing to other operators: there is nothing to fuse with. That memory is workspace here, and
-// a kernel may choose its way, such as a few rows without a sort, for each size.
+// No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
+// nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
+// in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes gate_up_bias,
+// down_bias and mxfp4 say which of the optional operands are present, in that order.
+//
+//
+// routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E where a rank holds a part of
+// them. It changes no result, only the choice of kernels: about T · K · E / routed_experts of the T · K pairs name an
+// expert of this rank, and kernels for many rows an expert are chosen by that estimate. Kernels for one or a few
+// tokens, and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
+//
+//
+// moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for two reasons. A graph
+// would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here they
+// are workspace. And rows sorted by expert mean nothing to other operators, so there is nothing to fuse with. One
+// operator can also choose its algorithm by size; for a few rows, for example, it does not sort.
+//
 //
 // In a deterministic forward a row's bits do not depend on the other rows.
 #pragma once
@@ -45,22 +53,22 @@ namespace tessera {
 
 enum class GatedActivation : std::uint8_t { kSwiglu, kGeglu, kClampedSwiglu };
 
-// The factor of g' in clamped_swiglu's sigmoid.
+// The factor of g' inside the sigmoid of clamped_swiglu.
 inline constexpr float kSwigluAlpha = 1.702F;
 
-// Values that share a factor in mxfp4.
+// Number of neighbouring values that share a scale factor in mxfp4.
 inline constexpr std::int64_t kMxfp4Block = 32;
 
-// The node's attributes, sizes and addresses, as kernels of any device take them.
+// The node's attributes, sizes and addresses, in the form that the kernels of every device take.
 struct ExpertsProblem {
   std::int64_t tokens = 0;
   std::int64_t top_k = 0;
   std::int64_t experts = 0;
-  std::int64_t routed_experts = 0;  // `experts`, or more
+  std::int64_t routed_experts = 0;  // ≥ `experts`
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;  // I of this rank
   GatedActivation activation = GatedActivation::kSwiglu;
-  float limit = 0;                        // of clamped_swiglu
+  float limit = 0;                        // the limit of clamped_swiglu
   ir::DType dtype = ir::DType::kFloat32;  // X
   const std::byte* x = nullptr;
   const std::int32_t* ids = nullptr;
@@ -69,7 +77,7 @@ struct ExpertsProblem {
   const std::byte* down = nullptr;
   const std::byte* gate_up_bias = nullptr;      // or null
   const std::byte* down_bias = nullptr;         // or null
-  bool mxfp4 = false;                           // gate_up and down are bytes of two values each, with scales
+  bool mxfp4 = false;                           // gate_up and down hold two 4-bit values a byte, with scales
   const std::uint8_t* gate_up_scale = nullptr;  // or null
   const std::uint8_t* down_scale = nullptr;     // or null
   std::byte* y = nullptr;

@@ -1,14 +1,17 @@
-// moe_experts for the few tokens of a decode: every chosen expert's weights are read once.
+// moe_experts for the few tokens of a decode step: each chosen expert's weights are read once.
 //
-// The floor is these bytes: of 3 · H · I for each expert that is chosen, whatever the number of its tokens. With 8
-// experts of 2048 x 768 in bfloat16 these are 75 MB, 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix and
-// all of k, an eighth to each warp, straight from global memory to the operands of tensor-core instructions, whose 16
-// rows of x are the expert's tokens: one costs what sixteen do. No list is made before: there is a block for each pair
-// (token, k) and tile, and it ends at once unless its pair is the first of its expert. Blocks that end at once are at
-// most pairs - 1 of pairs, and each costs about what it takes to place it; therefore this serves kMostPairs at most.
 //
-// Weights of 4 bits need 17 bytes for 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. To unpack them takes about
-// two instructions to a value, beside the loads.
+// The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, whatever the number of its
+// tokens. 8 experts of 2048 x 768 in bfloat16 are 75 MB, 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix
+// over all of k, an eighth of k per warp, and loads them straight from global memory into the operands of tensor-core
+// instructions. The instruction's 16 rows of x are the expert's tokens: one token costs what sixteen do. No list is
+// made beforehand: there is a block for each pair (token, k) and tile, and a block ends at once unless its pair is the
+// first one of its expert. At most pairs - 1 of the pairs have blocks that end at once, and each costs about as much as
+// scheduling a block; therefore this kernel serves at most kMostPairs pairs.
+//
+//
+// Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
+// instructions per value, in addition to the loads.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -17,13 +20,13 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kMostPairs = 128;
-inline constexpr int kFewRows = 16;        // of x: a tensor-core instruction's
-inline constexpr int kFewWeightRows = 16;  // of a block
-inline constexpr int kFewStep = 32;        // columns of a warp at a time: 16 bytes to a thread
-inline constexpr int kFewBlocks = 4;       // of mxfp4, of a warp at a time: 16 bytes to a thread too
+inline constexpr int kFewRows = 16;        // rows of x: those of one tensor-core instruction
+inline constexpr int kFewWeightRows = 16;  // weight rows of a block
+inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes a thread
+inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread too
 
-// The pairs of the expert of `pair`, in their order, to list; none where an earlier pair has the same expert, or where
-// it is none. By all threads.
+// Writes the pairs of the expert of `pair` to `list`, in their order, and returns their number. Returns 0 if an earlier
+// pair has the same expert, or if `pair` has no expert. All threads of the block call it.
 __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pair, int experts, int* list,
                                       int* count) {
   const int expert = ids[pair];
@@ -46,18 +49,19 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
   return *count;
 }
 
-// Two of an expert's weight rows, a thread's share of them, and their products with two rows of x. Threads of a quad
-// take neighbouring 16 bytes of a row. Which of k's columns an instruction's operands name does not matter, as long as
-// both matrices have the same.
+// A thread's share of two of an expert's weight rows, and their products with two rows of x. Threads of a quad take
+// neighbouring 16-byte chunks of a row. An instruction's operands may name the columns of k in any order, as long as
+// both matrices use the same order.
 template <class T>
 class PlainRows {
  public:
-  static constexpr int kBlocks = 0;  // on a multiprocessor at least; 0: the compiler chooses
+  static constexpr int kBlocks = 0;  // least number of blocks per multiprocessor; 0: the compiler chooses
 
   __device__ PlainRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : k_(p.k), w_{p.w + low * p.k, p.w + high * p.k} {}
 
-  // sum[half] += of_row · w[half], over this warp's part of k. Without `has_high` the second row of x is zeros.
+  // sum[half] += of_row · w[half], over this warp's part of k. If `has_high` is false, the second row of x counts as
+  // zeros.
   __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -83,12 +87,12 @@ class PlainRows {
   const T* w_[2];
 };
 
-// The same of mxfp4: a thread's 16 bytes of a row are a block of 32 columns. The next blocks are on their way while one
-// is multiplied.
+// Does what PlainRows does, for mxfp4: a thread's 16 bytes of a row are a block of 32 columns. The next blocks are
+// loaded while the current one is multiplied.
 template <class T>
 class PackedRows {
  public:
-  static constexpr int kBlocks = 3;  // the unpacked words would take more registers than they need
+  static constexpr int kBlocks = 3;  // without a bound, the unpacked words would take more registers than they need
 
   __device__ PackedRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : blocks_(p.k / kPackedBlock),
@@ -151,16 +155,16 @@ class PackedRows {
   const std::uint8_t* scales_[2];
 };
 
-// Grid: tiles of kFewWeightRows weight rows (8 of gate and 8 of up where kGateUp), pairs.
-// x of down is y of gate and up: a row for each pair. Preconditions: k is a multiple of 8, of 32 in PackedRows, and
-// pairs <= kMostPairs.
+// Grid: (tiles of kFewWeightRows weight rows, pairs). With kGateUp a tile has 8 rows of gate and 8 of up. The x of down
+// is the y of gate and up: one row for each pair. Preconditions: k is a multiple of 8 (of 32 in PackedRows), and pairs
+// <= kMostPairs.
 template <class T, bool kGateUp, template <class> class Rows>
 __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
     few_rows(const Matmul<T> p, const std::int32_t* ids, int pairs) {
   __shared__ int list[kMostPairs];
   __shared__ int count;
   __shared__ __align__(16) float sums[kWarps][kFewRows][kFewWeightRows + 2];
-  constexpr int kColumns = kGateUp ? kFewWeightRows / 2 : kFewWeightRows;  // of y
+  constexpr int kColumns = kGateUp ? kFewWeightRows / 2 : kFewWeightRows;  // columns of y that a block writes
   let_next_begin();
   wait_for_previous();
   const int pair = static_cast<int>(blockIdx.y);
@@ -173,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
   const int first = static_cast<int>(blockIdx.x) * kColumns;
   const std::int64_t expert = ids[pair];
   const T* const bias = p.bias == nullptr ? nullptr : p.bias + expert * p.w_rows;
-  // Rows past the last are read again and not stored.
+  // Rows past the last one read the last row again; their results are not stored.
   const auto w_row = [&](int half) {
     const int column = min(first + (kGateUp ? row : half * 8 + row), p.n - 1);
     return expert * p.w_rows + column + (kGateUp ? half * p.n : 0);
@@ -218,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
       }
       p.y[static_cast<std::int64_t>(list[begin + r]) * p.n + column] = from_float<T>(y);
     }
-    __syncthreads();  // before the next rows' sums
+    __syncthreads();  // all reads end before the next rows' sums are written
   }
 }
 

@@ -1,20 +1,24 @@
-// moe_experts' matmuls by tensor cores, for any number of tokens: rows in the order of experts, in tiles of one expert.
+// moe_experts' matmuls by tensor cores, for any number of tokens: rows sorted by expert, in tiles of one expert.
 //
-// The number of tiles depends on what the router chose. The grid is what the device runs at once, whatever that is, and
-// each block takes every gridDim.x-th tile of the list that sort_pairs() made on the device: a recorded graph serves
-// any choice, and blocks without a tile end. Tiles of one expert are neighbours, so that its weights come from memory
-// once and from the second-level cache for the other tiles.
 //
-// The floor of a prefill is 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
-// dense TFLOP/s in bfloat16; with tiles of 128 rows, three stages of cp.async and two blocks to a multiprocessor about
-// two thirds of that can be expected here. With fewer rows to an expert than a tile has, its weights' bytes are the
-// floor: a tile of 64 rows computes longer than it reads only from about 120 rows on.
+// The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
+// and each block takes every gridDim.x-th tile of the list that sort_pairs() made on the device. So a recorded graph
+// serves any choice, and blocks without a tile end. Tiles of one expert are neighbours in the list, so that its weights
+// come from memory once, and from the L2 cache for the other tiles.
 //
-// Weights of 4 bits come to registers while a stage is multiplied and go to shared memory as bfloat16 after it: what is
-// multiplied is the same.
 //
-// The sum of an element is over k in steps of 16, in order, whichever tile its row is in: its bits depend on nothing
-// else.
+// A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
+// dense TFLOP/s in bfloat16; tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
+// expected to reach about two thirds of that. If an expert has fewer rows than a tile, the bytes of its weights are the
+// bound: a tile of 64 rows computes longer than it reads only from about 120 rows on.
+//
+//
+// Weights of 4 bits are loaded to registers while a stage is multiplied, and are written to shared memory as bfloat16
+// after it. The multiplication is the same.
+//
+//
+// The sum of an element runs over k in steps of 16, in order, whichever tile its row is in. So its bits depend on
+// nothing else.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -22,29 +26,30 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kDepth = 64;  // columns of k in a stage: rows of 128 bytes
 inline constexpr int kTileWeightRows = 128;
 inline constexpr int kStages = 3;
-inline constexpr int kChunks = kDepth / 8;              // of 16 bytes, in a row of a stage
-inline constexpr int kRowsAtOnce = kThreads / kChunks;  // that all threads copy together
+inline constexpr int kChunks = kDepth / 8;              // 16-byte chunks in a row of a stage
+inline constexpr int kRowsAtOnce = kThreads / kChunks;  // rows that all threads copy together
 
 template <int kRows>
 inline constexpr int kStageBytes = (kRows + kTileWeightRows) * kDepth * 2;
 
-// Rows of 128 bytes whose 16-byte chunks change places by the row, so that eight rows' chunks lie in different banks.
+// Returns the address of a chunk in a swizzled stage. Rows have 128 bytes; their 16-byte chunks are permuted by the
+// row, so that the same chunk of eight rows lies in different banks.
 __device__ inline unsigned chunk_at(unsigned base, int row, int chunk) {
   return base + static_cast<unsigned>(row * kDepth * 2 + ((chunk ^ (row & 7)) * 16));
 }
 
-// 16 bytes, or zeros.
+// Copies 16 bytes asynchronously; writes zeros if not `wanted`.
 __device__ inline void copy_chunk(unsigned to, const void* from, bool wanted) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
 }
 __device__ inline void end_stage() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all but the last kStages - 2 stages have arrived.
+// Waits until all but the last kStages - 2 stages have arrived.
 __device__ inline void wait_for_stage() { asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory"); }
 
-// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+// Loads four 8 x 8 matrices. Lane l passes the address of row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(std::uint32_t (&to)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -52,7 +57,7 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], unsigned address) {
                : "memory");
 }
 
-// The copies of one tile's rows of x, stage by stage: of kRows rows each thread has a chunk of every 32nd.
+// Copies one tile's rows of x, stage by stage. Each thread copies one chunk of every 32nd of the kRows rows.
 template <class T, int kRows, bool kGateUp>
 class RowCopy {
  public:
@@ -85,7 +90,8 @@ class RowCopy {
   bool has_x_[kMine];
 };
 
-// Where weight row r of a tile whose columns of y begin at `column` stands in the stack. kTileColumns: of y.
+// Returns where weight row r of a tile lies in the stack of the expert's weight rows. `column` is the tile's first
+// column of y; kTileColumns is the number of its columns of y.
 template <bool kGateUp>
 inline constexpr int kTileColumns = kGateUp ? kTileWeightRows / 2 : kTileWeightRows;
 template <class T, bool kGateUp>
@@ -94,8 +100,8 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
   return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
 }
 
-// The same of its kTileWeightRows weight rows, which stand behind the kRows. A stage's are begun before another one is
-// multiplied, and ended after it.
+// Copies the tile's kTileWeightRows weight rows to the rows of the stage behind the kRows rows of x. The copies of a
+// stage begin before another stage is multiplied, and end after it.
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
  public:
@@ -128,7 +134,7 @@ class PlainCopy {
   bool has_w_[kMine];
 };
 
-// Of mxfp4, where a stage has two blocks of a row: a thread has one of them.
+// Copies MXFP4 weights. A row has two blocks of 32 values in a stage; each thread copies one of them.
 template <class T, int kRows, bool kGateUp>
 class PackedCopy {
  public:
@@ -178,13 +184,13 @@ class PackedCopy {
   const std::uint8_t* scales_;
 };
 
-// Eight warps, two by rows and four by weight rows: kRows / 2 by 32 of a tile each. Of gate and up these are 16 of
-// gate and the same 16 of up, so that a thread has both sums of an element.
+// Eight warps multiply, two by rows and four by weight rows: each takes kRows / 2 by 32 of a tile. For gate and up, the
+// 32 are 16 rows of gate and the same 16 of up, so that a thread has both sums of an element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kAcross = kTileColumns<kGateUp>;
-  constexpr int kHigh = kRows / 32;  // instructions of 16 rows
+  constexpr int kHigh = kRows / 32;  // instructions of 16 rows each
   let_next_begin();
   wait_for_previous();
   const auto base = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -192,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warp_row = warp / 4 * (kRows / 2);
   const int warp_column = warp % 4 * (kGateUp ? 16 : 32);
-  const int second = kGateUp ? kAcross : 16;  // from the first 16 weight rows of the warp to the others
+  const int second = kGateUp ? kAcross : 16;  // distance from the warp's first 16 weight rows to its others
   const int across = (p.n + kAcross - 1) / kAcross;
   const int stages = (p.k + kDepth - 1) / kDepth;
   const int tiles = *order.num_tiles * across;
@@ -215,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
     }
     for (int s = 0; s < stages; ++s) {
       wait_for_stage();
-      __syncthreads();  // the stage is there for all, and the one before it is read by all
+      __syncthreads();  // this stage is visible to all threads, and all have read the one before it
       const int next = s + kStages - 1;
       const unsigned to = base + next % kStages * kStageBytes<kRows>;
       if (next < stages) {
@@ -242,10 +248,10 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
       }
       if (next < stages) weights.end(to);
     }
-    __syncthreads();  // before the next tile's stages
+    __syncthreads();  // all reads end before the next tile's stages are written
 
     const T* const bias = p.bias == nullptr ? nullptr : p.bias + static_cast<std::int64_t>(tile.expert) * p.w_rows;
-    constexpr int kEights = kGateUp ? 2 : 4;  // of y's columns
+    constexpr int kEights = kGateUp ? 2 : 4;  // groups of eight columns of y
 #pragma unroll
     for (int h = 0; h < kHigh; ++h)
 #pragma unroll

@@ -1,14 +1,18 @@
-// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh), rows of x being an expert's tokens. A tile is as
-// wide as its expert has rows: with tiles of 128 tokens, experts of 256 rows on average would compute a quarter more.
+// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh): the rows of x are an expert's tokens. A tile is at
+// most as wide as its expert has rows: fixed tiles of 128 tokens would compute a quarter more for experts of 256 rows
+// on average.
 //
-// The grid is what the device runs at once, and each cluster takes every so-manieth item of the list of tiles that
-// order_rows() made: a recorded graph serves any choice.
 //
-// Of gate and up, the map of w makes 8 rows of gate and the same 8 of up neighbours in shared memory: a thread has both
-// sums of an element. Rows behind a tile's last are those of another expert or of an earlier forward; they are computed
-// up to the tile's width and not stored.
+// The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
+// list of tiles that order_rows() made, so that a recorded graph serves any choice of the router.
 //
-// The floor is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
+//
+// For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
+// memory, so that a thread has both sums of an element. The rows behind a tile's last row belong to another expert or
+// to an earlier forward; they are computed up to the tile's width and not stored.
+//
+//
+// The bound is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
 #pragma once
 
 #include "tessera/ops/linear/hopper_matmul.cuh"
@@ -16,7 +20,8 @@
 
 namespace tessera::cuda::moe {
 
-// Results of 32 tokens by a warpgroup's columns, twice. 16 bytes more to a row let eight rows use all banks.
+// Two buffers in shared memory for results: each holds 32 tokens by a warpgroup's columns. A row is padded by 16 bytes
+// so that eight rows use all banks.
 template <bool kGateUp>
 inline constexpr int kResultColumns = kGateUp ? 32 : 64;
 template <bool kGateUp>
@@ -33,7 +38,7 @@ template <class T>
 struct HopperMatmul {
   CUtensorMap x;  // [rows, k], boxes of kHopperStep / kHopperCluster rows
   CUtensorMap w;  // [experts, groups of 16 rows, halves, 8, k], boxes of kHopperWeightRows rows
-  const T* bias;  // [experts, w_rows]; null: none
+  const T* bias;  // [experts, w_rows]; null without a bias
   T* y;           // [rows, n]
   int n;
   int k;
@@ -43,7 +48,7 @@ struct HopperMatmul {
   Order order;
 };
 
-// By one thread: all copies of the block, in the order in which they are wanted.
+// Issues all copies of the block, in the order in which they are needed. One thread calls it.
 template <class T>
 __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ring, int items, int across, int stages) {
   const unsigned rank = block_in_cluster();
@@ -69,7 +74,7 @@ __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ri
   }
 }
 
-// activate() of two elements, packed.
+// Computes activate() of two packed elements.
 template <class T, GatedActivation kActivation>
 __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit) {
   gate = rounded_two<T>(gate.x, gate.y);
@@ -88,14 +93,14 @@ __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit
   }
 }
 
-// A warpgroup's results of a tile: from the sums, where a thread has neighbouring tokens, through shared memory to rows
-// of y. `column` is the warpgroup's first. `results`: two buffers; `turn` counts their use. kPaired, of gate and up: in
-// the order of columns that moe_hopper_packed.cuh wants.
+// Writes a warpgroup's results of a tile: the sums, of which a thread has neighbouring tokens, go through shared memory
+// to rows of y. `column` is the warpgroup's first column. `results` has two buffers; `turn` counts their uses. kPaired
+// (for gate and up) stores columns in the order that moe_hopper_packed.cuh reads.
 template <class T, bool kGateUp, bool kPaired, GatedActivation kActivation>
 __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums],
                                         const Tile& tile, int column, int warpgroup, unsigned char* results,
                                         int& turn) {
-  constexpr int kHalves = kGateUp ? 1 : 2;  // of a warp's 16 weight rows: columns of y
+  constexpr int kHalves = kGateUp ? 1 : 2;  // columns of y come in halves of a warp's 16 weight rows
   constexpr int kPacks = kResultColumns<kGateUp> / 8;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
   const int lane = thread % kWarp;
@@ -128,7 +133,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
                            static_cast<std::uint32_t>(lane * kResultRowBytes<kGateUp> + (warp * kHalves + half) * 16),
                        matrices);
     }
-    // One barrier to a pass is enough: who writes a buffer again has met all others since they read it.
+    // One barrier per pass is enough: a thread that writes a buffer again has passed a barrier since the others read
+    // that buffer.
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
 #pragma unroll
     for (int i = 0; i < kHopperStep * kPacks / kWarpgroup; ++i) {
@@ -149,8 +155,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
   }
 }
 
-// The choice is made outside: a tile's results are unrolled, and the code of all activations for each of them would not
-// stay in the instruction cache.
+// The activation is chosen outside of the unrolled code: if each unrolled result had the code of all activations, the
+// instruction cache could not hold it.
 template <class T, bool kGateUp, bool kPaired = false>
 __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
                                      int column, int warpgroup, unsigned char* results, int& turn) {
@@ -164,13 +170,14 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
   }
 }
 
-// Preconditions: n and k are multiples of 8, without kGateUp n of 16; gridDim.x of kHopperCluster.
+// Preconditions: n and k are multiples of 8, without kGateUp n is a multiple of 16; gridDim.x is a multiple of
+// kHopperCluster.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constant__ HopperMatmul<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[kHopperStages], empty[kHopperStages];
-  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // of y
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const HopperRing ring{shared_address(shared), full, empty};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
@@ -208,7 +215,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
       store_results<T, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // Before the block goes, others may still fill its shared memory and tell its barriers.
+  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // barriers.
   sync_cluster();
 #endif
 }

@@ -1,4 +1,4 @@
-// moe_experts by Hopper's own instructions (moe_hopper.cuh): order, gate and up, down, sum.
+// moe_experts by Hopper's own instructions (moe_hopper.cuh): sort, gate and up, down, sum.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// Whether the current device and this build can, the types and sizes fit, and experts have rows enough.
+// Returns whether the current device and this build support it, the types and sizes fit, and experts have enough rows.
 bool hopper_serves(const ExpertsProblem& p);
 
-// Of the workspace. Precondition of both: hopper_serves(p).
+// Bytes of the workspace that bind needs. Precondition of both functions: hopper_serves(p).
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_hopper(const ExpertsProblem& p, std::byte* scratch);
 

@@ -1,15 +1,17 @@
-// moe_hopper.cuh's matmuls by weights of 4 bits (mxfp4 in moe_experts.h), which become bfloat16 in the registers of the
-// warpgroups that multiply: a product of warpgroups takes its first matrix from there.
+// The matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply convert
+// the weights to bfloat16 in registers: a wgmma instruction can take its first matrix from there.
 //
-// Weights come as they are, 256 columns to a box, through a ring of their own, and their factors once to a tile. What a
-// thread unpacks of a word are pairs of columns four apart (moe_mxfp4.cuh). A product wants its second matrix in the
-// same order of k: rows of x are brought into it when they are sorted by experts, and gate and up stores its results
-// in it. In 32 columns, column 4 i + j comes to place 8 j + i.
 //
-// To unpack a stage takes a warpgroup about 100 instructions to a thread. With 256 tokens to a tile the products of a
-// stage last 1024 cycles of the multiprocessor, of which unpacking issues in a fourth. The code lets a stage's products
-// run while the next one is unpacked; as compiled they do not, for want of registers (ptxas C7512), and only the other
-// warpgroup fills the tensor cores meanwhile.
+// Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors once a tile. A
+// thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). A product needs its second matrix in the same
+// order of k: the sort by expert brings rows of x into that order, and gate and up stores its results in it. Within 32
+// columns, column 4 i + j goes to place 8 j + i.
+//
+//
+// Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
+// last 1024 cycles of the multiprocessor; unpacking issues instructions in a fourth of them. The code lets a stage's
+// products run while the next stage is unpacked. The compiled code does not, for lack of registers (ptxas C7512), so
+// only the other warpgroup fills the tensor cores meanwhile.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper.cuh"
@@ -17,26 +19,26 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kPackedStages = 4;                                      // of x
-inline constexpr int kPackedBoxes = 3;                                       // of weights
-inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // of x, to a box of weights
-inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // in shared memory
+inline constexpr int kPackedStages = 4;                                      // stages of the ring of x
+inline constexpr int kPackedBoxes = 3;                                       // boxes of the ring of weights
+inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // stages of x per box of weights
+inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // of one box, in shared memory
 inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // of a stage of x
-inline constexpr int kPackedMostBlocks = 96;                                 // of a row: k / 32
-inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes
+inline constexpr int kPackedMostBlocks = 96;                                 // blocks of 32 values in a row: k / 32
+inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes of a tile's scale factors
 template <bool kGateUp>
 inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                      2 * kPackedScales + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kPackedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
 
-// matmul.w: the bytes, as bfloat16's, in boxes of 64 of them by kHopperWeightRows rows.
+// matmul.w maps the packed bytes as bfloat16 elements, in boxes of 64 elements by kHopperWeightRows rows.
 template <class T>
 struct PackedMatmul {
   HopperMatmul<T> matmul;
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
 };
 
-// A ring of kSlots in shared memory, and where a walk through it stands.
+// A ring of kSlots slots in shared memory, and the position of a walk through it.
 template <int kSlots>
 struct PackedRing {
   unsigned char* base;
@@ -65,7 +67,7 @@ struct PackedRings {
   PackedRing<2> scales;
 };
 
-// By one thread: all copies of the block, in the order in which they are wanted.
+// Issues all copies of the block, in the order in which they are needed. One thread calls it.
 template <class T, bool kGateUp>
 __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRings r, int items, int across,
                                          int stages) {
@@ -81,7 +83,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
     SharedBarrier& scales = r.scales.full[r.scales.slot];
     scales.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * blocks));
     for (int half = 0; half < kHopperWeightRows / 8; ++half) {
-      const int of = min(group + half / 2, groups - 1);  // past the last row: any, which is not stored
+      const int of = min(group + half / 2, groups - 1);  // past the last group: any group, as its results are not
+                                                         // stored
       const int row = kGateUp ? of * 8 + half % 2 * p.n : of * 16 + half % 2 * 8;
       bulk_copy(r.scales.data() + half * 8 * blocks,
                 packed.scales + (static_cast<std::int64_t>(tile.expert) * p.w_rows + row) * blocks,
@@ -111,10 +114,10 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
   }
 }
 
-// A thread's part of a stage of weights, as multiply_held() wants it: steps of 16 columns.
+// A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
 using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
 
-// row: the thread's first in the tile; the second is 8 further. `stage`: of the tile.
+// `row` is the thread's first row in the tile; its second row is 8 further. `stage` is counted within the tile.
 __device__ inline void unpack_stage(const unsigned char* box, const unsigned char* scales, int row, int blocks,
                                     int stage, PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -198,7 +201,8 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
   }
 }
 
-// Preconditions: n is a multiple of 32, k of 64 and at most 32 · kPackedMostBlocks; gridDim.x of kHopperCluster.
+// Preconditions: n is a multiple of 32; k is a multiple of 64 and at most 32 · kPackedMostBlocks; gridDim.x is a
+// multiple of kHopperCluster.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_constant__ PackedMatmul<T> packed) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -206,7 +210,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
   __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
   __shared__ SharedBarrier scales_full[2], scales_empty[2];
-  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // of y
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
   constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
   const HopperMatmul<T>& p = packed.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -263,7 +267,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
       store_results<T, kGateUp, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // Before the block goes, others may still fill its shared memory and tell its barriers.
+  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // barriers.
   sync_cluster();
 #endif
 }

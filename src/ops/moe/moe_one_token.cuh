@@ -1,20 +1,25 @@
-// What both kernels of moe_experts for one token share whose weights have 4 bits (moe_one_token_gate_up.cuh and
+// Parts shared by the two kernels of moe_experts for one token with 4-bit weights (moe_one_token_gate_up.cuh and
 // moe_one_token_down.cuh).
 //
-// The floor is the bytes of the chosen experts: 4 of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s. Unpacking takes 13
-// instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. Every row of the token has an
-// expert of its own, so that nothing is sorted.
 //
-// A block's factor multiplies a sum, and no weight. Of a step each thread of a quad has a block of 32 columns of its
-// own, so that one tensor-core instruction adds up parts of four blocks. But its second matrix has eight columns and x
-// is one. So column 2q is the x of thread q's block and zeros elsewhere, and the sums of columns 2q and 2q + 1 are
-// those which thread q gets. The first matrix is the gates' rows and the ups', both for column 2q; of down it is rows
-// of two experts, the one for 2q and the other for 2q + 1, which have x of their own.
+// The time is bounded by the bytes of the chosen experts: 4 experts of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s.
+// Unpacking takes 13 instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. Each row
+// belongs to an expert of its own, so nothing is sorted.
 //
-// Weights enter the product as unpack_raw() makes them, 2^-126 of what they are, and x times 2^60: neither rounds, for
-// |x| below 2^67. Sums of products below 2^-83 of what they are vanish in float32.
 //
-// x lies in the order in which threads multiply it (place_of()), and is written so for down by gate and up.
+// A block's scale factor multiplies a sum, not each weight. In a step, each thread of a quad has a block of 32 columns
+// of its own, so that one tensor-core instruction adds up parts of four blocks. The instruction's second matrix has
+// eight columns, but x is only one. So column 2q holds the x of thread q's block, and zeros elsewhere; the sums of
+// columns 2q and 2q + 1 are the ones that thread q receives. In gate and up, the first matrix has rows of gate and of
+// up, both multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column
+// 2q + 1, as each expert has its own x.
+//
+//
+// Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither rounds, for |x|
+// below 2^67. Sums of products vanish in float32 only below 2^-83 (before scaling).
+//
+//
+// x lies in the order in which threads multiply it (place_of()). Gate and up writes its results in this order for down.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -22,18 +27,20 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kTokenColumns = 8;              // of y, that a warp has rows of
-inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of a warp at a time: a block to a thread of a quad
+inline constexpr int kTokenColumns = 8;              // columns of y whose rows a warp multiplies
+inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns that a warp takes at a time: one block per thread of a
+                                                     // quad
 inline constexpr float kTokenScaleOfX = 0x1p60F;
 inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 
-// Columns in whole steps.
+// Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Where eight columns lie, counted in eights: of a step first the first eight of each of its four blocks.
+// Returns where eight columns lie, counted in groups of eight. A step begins with the first eight columns of each of
+// its four blocks.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
-// A thread's block of a step; `x` begins with the step.
+// Loads a thread's block of a step. `x` points to the begin of the step.
 __device__ inline void load_block(const uint4* x, uint4 (&columns)[4]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) columns[j] = x[j * 4 + static_cast<int>(threadIdx.x) % 4];
@@ -47,8 +54,8 @@ struct TwoBlocks {
   unsigned high_scale;
 };
 
-// low_sum += weights · x in the thread's even column of the second matrix, and high_sum += those of the high row, in
-// the odd column where kOdd. Of x the thread has what it contributes to its column, in pairs.
+// low_sum += weights · x in the thread's even column of the second matrix; high_sum += the product of the high row, in
+// the odd column if kOdd. The thread passes the part of x that it contributes to its column, in pairs.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;
@@ -63,21 +70,21 @@ __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)
     multiply_tile<T>(sum[i / 2], {w[0][0], w[1][0], w[0][1], w[1][1]}, x[i].x, x[i].y);
     multiply_tile<T>(sum[i / 2], {w[0][2], w[1][2], w[0][3], w[1][3]}, x[i].z, x[i].w);
   }
-  // 2^(scale - 127), infinity for 255.
+  // Returns 2^(scale - 127), or infinity for 255.
   const auto factor = [](unsigned scale) { return __uint_as_float(max(scale << 23, 0x00400000u)); };
   constexpr int kHigh = kOdd ? 3 : 2;
   low_sum += factor(blocks.low_scale) * (sum[0][0] + sum[1][0]);
   high_sum += factor(blocks.high_scale) * (sum[0][kHigh] + sum[1][kHigh]);
 }
 
-// What the quad's threads have of a sum.
+// Adds up the parts of a sum that the threads of a quad hold.
 __device__ inline float sum_of_quad(float sum) {
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Of all parts of it. A factor of 255 makes it NaN: it left infinity, which sums that float32 holds do not reach for
-// |x| below 2^67.
+// Returns the final sum from the sum of all its parts. A scale of 255 must give NaN: it has left infinity here, which
+// sums cannot otherwise reach in float32 for |x| below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

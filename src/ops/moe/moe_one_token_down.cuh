@@ -1,8 +1,9 @@
-// moe_experts of one token whose weights have 4 bits: down and the sum over the token's experts (moe_one_token.cuh).
+// moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
 //
-// A block has 8 columns of y of all experts; a warp has those of two experts, in every so-manieth step of k, and so
-// works alone until its end. Half of its weights are on their way before gate and up has ended: each thread's own,
-// through shared memory, for registers would not hold so many.
+//
+// A block computes 8 columns of y over all experts. A warp takes the rows of two experts, in a strided share of the
+// steps of k, and so works alone until its end. The first weights are loaded before gate and up has ended. Each thread
+// loads its own weights through shared memory, because registers would not hold so many.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -10,27 +11,27 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kTokenDownAhead = 3;  // steps on their way
-inline constexpr int kTokenDownWarps = 8;  // of a block
+inline constexpr int kTokenDownAhead = 3;  // steps whose loads are in flight
+inline constexpr int kTokenDownWarps = 8;  // warps of a block
 inline constexpr int kTokenMostExperts = 2 * kTokenDownWarps;
 
-// Shared memory of a warp's walk: steps on their way, and the factors of its rows of k columns.
+// Shared memory of a warp's walk: the steps in flight, and the scale factors of its rows of k columns.
 constexpr std::int64_t walk_bytes(std::int64_t k) {
   return std::int64_t{kTokenDownAhead} * 2 * kWarp * 16 + k / kPackedBlock * 16;
 }
 
-// 8 bytes, both addresses aligned to as many.
+// Copies 8 bytes asynchronously. Both addresses are aligned to 8 bytes.
 __device__ inline void copy_eight_async(void* to, const void* from) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
 }
 
-// A warp's walk along sixteen weight rows: two of each thread, of which it has one block in each step.
+// A warp's walk along sixteen weight rows. Each thread has two of the rows, and one block of each in every step.
 template <class T>
 class PackedWalk {
  public:
-  // Rows low … low + 7 and high … high + 7, as the stack counts them; multiples of 8. The warp's steps are first,
-  // first + stride, … `shared`: walk_bytes(k).
+  // The rows are low … low + 7 and high … high + 7, as the stack counts them; `low` and `high` are multiples of 8. The
+  // warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
       : blocks_(p.k / kPackedBlock),
@@ -49,7 +50,7 @@ class PackedWalk {
     scales_ += lane() / 4 * blocks_;
   }
 
-  // Asks for the next step; zeros past the end. It is the caller who ends a group of copies.
+  // Starts loading the next step; writes zeros past the end. The caller ends the group of copies.
   __device__ void load(int slot) {
     const bool real = next_ < blocks_;
     copy_async(words_ + slot * kSlot, packed_[0] + next_, real);
@@ -57,7 +58,7 @@ class PackedWalk {
     next_ += stride_;
   }
 
-  // The thread's blocks of the next step, whose copies have ended.
+  // Returns the thread's blocks of the next step. Precondition: its copies have ended.
   __device__ TwoBlocks blocks(int slot) {
     const int block = min(block_, blocks_ - 1);
     block_ += stride_;
@@ -84,13 +85,13 @@ class PackedWalk {
   unsigned char* scales_;
 };
 
-// Dynamic shared memory of token_down().
+// Bytes of the dynamic shared memory of token_down().
 constexpr std::int64_t token_down_bytes(std::int64_t k) {
   return kTokenDownWarps * (walk_bytes(k) + kTokenDownAhead * kWarp * 16);
 }
 
-// Grid: n / 8. x: [top_k, token_columns(k)] of token_gate_up(). y: [n]. T has 16 bits; k is a multiple of 32 and n of
-// 8, top_k is at most kTokenMostExperts.
+// Grid: n / 8. x: [top_k, token_columns(k)], written by token_gate_up(). y: [n]. Preconditions: T has 16 bits, k is a
+// multiple of 32, n is a multiple of 8, top_k is at most kTokenMostExperts.
 template <class T>
 __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     token_down(const Matmul<T> p, const std::int32_t* ids, const float* factors) {
@@ -101,18 +102,19 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const int first = static_cast<int>(blockIdx.x) * kTokenColumns;
-  const int couples = (p.top_k + 1) / 2;  // of experts
+  const int couples = (p.top_k + 1) / 2;  // couples of experts
   const int stride = kTokenDownWarps / couples;
   const int couple = thread / kWarp % couples;
   const int steps = static_cast<int>(token_columns(p.k)) / kTokenStep;
-  // What the router chose was there before gate and up let this kernel begin.
+  // The router's choice was already written before gate and up let this kernel begin.
   const auto expert_of = [&](int pair) {
     const int id = pair < p.top_k ? __ldcg(ids + pair) : -1;
     return is_expert(id, p.experts) ? id : -1;
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
-  // Beside a missing expert its partner's rows are multiplied twice, which reads nothing more. A couple without experts
-  // has no steps, and nor has a warp for which none is left: they begin past the end and load nothing.
+  // If an expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
+  // without experts has no steps; neither has a warp for which no step is left. Both begin past the end and load
+  // nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
 #pragma unroll
   for (int i = 0; i < kTokenDownAhead; ++i) weights.load(i);
   commit_copies();
-  // A thread ends with a column of one expert.
+  // Each thread ends with one column of one expert.
   const int own_pair = thread / kTokenColumns;
   const int own_column = thread % kTokenColumns;
   const int own_expert = expert_of(own_pair);
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies both rows' columns of a step at once. Of blocks past the end nobody wrote columns.
+  // A warp copies both rows' columns of a step at once. Columns of blocks past the end were not written by anyone.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =
@@ -155,10 +157,10 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   int slot = 0;
   for (int step = first_step; step < steps; step += stride) {
     wait_for_copies<kTokenDownAhead - 1>();
-    __syncwarp();  // of what other lanes asked for
+    __syncwarp();  // makes what other lanes copied visible
     if (lane / 8 == lane % 4) load_block(x + slot * kWarp + lane / 4 % 2 * 16, columns);
     multiply_blocks<T, true>(weights.blocks(slot), columns, sum[0], sum[1]);
-    __syncwarp();  // before other lanes overwrite the slot
+    __syncwarp();  // all lanes have read the slot before others overwrite it
     weights.load(slot);
     load_x(step + kTokenDownAhead * stride, slot);
     commit_copies();

@@ -1,12 +1,14 @@
-// moe_experts of one token whose weights have 4 bits, on Hopper: gate and up (moe_one_token.cuh).
+// moe_experts for one token with 4-bit weights, on Hopper: gate and up (moe_one_token.cuh).
 //
-// Nothing is known of the weights until the router has chosen, and then all are wanted at once. The memory is fast
-// where neighbouring bytes are asked for together. So the copy engine brings eight whole rows at a time, and in the
-// order in which a block multiplies them: they fill its shared memory.
 //
-// A unit is 8 columns of y of one expert, whose gates' rows and ups' rows are a slot of the block's ring. A team of
-// warps shares the unit's steps of k; teams take units in turn. A slot belongs to one team, which so is never a round
-// ahead of what the slot's barrier tells.
+// The kernel cannot know which weights it needs until the router has chosen, and then it needs all of them at once.
+// Memory is fast when neighbouring bytes are requested together. So the copy engine brings eight whole rows at a time,
+// in the order in which a block multiplies them; they fill its shared memory.
+//
+//
+// A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The warps of a
+// team share the unit's steps of k; teams take units in turn. A slot belongs to one team, so a team is never more than
+// one phase ahead of the slot's barrier.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -14,20 +16,21 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kTokenTeam = 6;                 // warps
-inline constexpr int kTokenTeams = 4;                // of a block, whose last warp asks for weights
-inline constexpr int kTokenSlots = 2 * kTokenTeams;  // of its ring
+inline constexpr int kTokenTeam = 6;                 // warps of a team
+inline constexpr int kTokenTeams = 4;                // teams of a block; one more warp requests weights
+inline constexpr int kTokenSlots = 2 * kTokenTeams;  // slots of the block's ring
 inline constexpr int kTokenThreads = (kTokenTeams * kTokenTeam + 1) * kWarp;
 
-// Eight rows of k weights in shared memory: their values, then their factors.
+// Bytes of eight rows of k weights in shared memory: their values, then their scale factors.
 constexpr std::int64_t eight_rows_bytes(std::int64_t k) { return k * 4 + k / 4; }
 
-// Dynamic shared memory of token_gate_up(): slots, then x.
+// Bytes of the dynamic shared memory of token_gate_up(): slots, then x.
 constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// By one thread. `row`, a multiple of 8, as the stack counts it.
+// Copies eight weight rows to a slot. One thread calls it. `row` is the first one as the stack counts rows, a multiple
+// of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;
@@ -35,8 +38,8 @@ __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, uns
   bulk_copy(to + values, p.scales + row * (p.k / kPackedBlock), static_cast<std::uint32_t>(p.k) / 4, full);
 }
 
-// The block's units, one after another, by one thread that does nothing else: a copy engine that has much to do holds
-// up who asks it for more.
+// Requests the block's units one after another. One thread calls it and does nothing else, because a busy copy engine
+// delays the thread that issues requests.
 template <class T>
 __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids, unsigned char* slots,
                                      SharedBarrier* full, SharedBarrier* empty) {
@@ -60,14 +63,14 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
   }
 }
 
-// Which of eight rows a thread has. Rows a and a + 2 lie in different banks where k is an odd multiple of 64, and eight
-// threads are read for at once.
+// Returns which of eight rows a thread reads. Rows a and a + 2 lie in different banks if k is an odd multiple of 64,
+// and shared memory serves eight threads at once.
 __device__ inline int row_of_thread_in_eight() {
   const int quad = static_cast<int>(threadIdx.x) / 4 % 8;
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);
 }
 
-// Where a thread's row of eight lies, from where the eight begin.
+// Offset of a thread's row of eight from the begin of the eight rows.
 class PackedRowOfThread {
  public:
   __device__ explicit PackedRowOfThread(int k)
@@ -75,8 +78,8 @@ class PackedRowOfThread {
         values_(row_of_thread_in_eight() * (k / 2) + static_cast<int>(threadIdx.x) % 4 * 16),
         scales_(4 * k + row_of_thread_in_eight() * blocks_) {}
 
-  // Its blocks of a step, in the eight rows at `low` and in those at `high`. Past the end of a row they are anything,
-  // and x has zeros for them.
+  // Returns the thread's blocks of a step, in the eight rows at `low` and in those at `high`. Past the end of a row the
+  // blocks hold arbitrary values, which are multiplied with zeros of x.
   __device__ TwoBlocks blocks(const unsigned char* low, const unsigned char* high, int step) const {
     const int values = values_ + step * (kTokenStep / 2);
     const int scale = scales_ + min(step * 4 + static_cast<int>(threadIdx.x) % 4, blocks_ - 1);
@@ -92,7 +95,7 @@ class PackedRowOfThread {
   int scales_;
 };
 
-// Until all warps of a team are there; and all teams.
+// Barriers: sync_team() waits for all warps of a team, sync_teams() for all teams.
 __device__ inline void sync_team(int team) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(kTokenTeam * kWarp) : "memory");
 }
@@ -100,16 +103,16 @@ __device__ inline void sync_teams() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + kTokenTeams), "n"(kTokenTeams * kTokenTeam * kWarp) : "memory");
 }
 
-// Any grid, of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; past n nothing is written. T has 16
-// bits; k is a multiple of 64 and n of 8. Down may begin when this kernel has waited: what the router wrote is there
-// then.
+// Any grid, blocks of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; nothing is written past n.
+// Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. Down may begin once this kernel has waited
+// for the router, so that the router's results are complete by then.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kTokenSlots], empty[kTokenSlots];
   __shared__ float2 parts[kTokenTeams][2][kTokenTeam][kTokenColumns];
-  constexpr int kMultiplying = kTokenTeams * kTokenTeam * kWarp;  // threads
+  constexpr int kMultiplying = kTokenTeams * kTokenTeam * kWarp;  // threads that multiply
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const int eights = static_cast<int>(token_columns(p.k)) / 8;
@@ -117,7 +120,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
   const int rows_bytes = static_cast<int>(eight_rows_bytes(p.k));
   auto* const x = reinterpret_cast<uint4*>(shared + kTokenSlots * 2 * rows_bytes);
   const int blocks = static_cast<int>(gridDim.x);
-  const int end = p.top_k * of_expert;  // of all units
+  const int end = p.top_k * of_expert;  // one past the last unit
   if (thread == 0) {
     for (int i = 0; i < kTokenSlots; ++i) {
       full[i].init(1);
@@ -138,7 +141,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
     std::uint32_t pairs[4] = {};
     if (i < p.k / 8) pair_up(reinterpret_cast<const uint4*>(p.x)[i], pairs);
 #pragma unroll
-    for (std::uint32_t& pair : pairs) pair = times(pair, 0x5d805d80u);  // kTokenScaleOfX
+    for (std::uint32_t& pair : pairs) pair = times(pair, 0x5d805d80u);  // 0x5d80 is kTokenScaleOfX in bfloat16
     x[place_of(i)] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
   sync_teams();
@@ -146,7 +149,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
   const int team = thread / kWarp / kTokenTeam;
   const int of_team = thread / kWarp % kTokenTeam;
   const PackedRowOfThread weights(p.k);
-  int turn = 0;  // which of the team's warps adds up
+  int turn = 0;  // the warp of the team that adds up
   int i = team;
   for (int unit = static_cast<int>(blockIdx.x) + team * blocks; unit < end;
        unit += kTokenTeams * blocks, i += kTokenTeams) {
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
 #pragma unroll
       for (int w = 0; w < kTokenTeam; ++w)
         sum = make_float2(sum.x + own_parts[w][lane].x, sum.y + own_parts[w][lane].y);
-      const int in_eight = lane % 4 * 2 + lane / 4;  // of column `lane`, in pairs
+      const int in_eight = lane % 4 * 2 + lane / 4;  // the place of column `lane` in pairs
       const float y = activate<T>(whole_sum(sum.x) + bias.x, whole_sum(sum.y) + bias.y, p.activation, p.limit);
       p.y[pair * token_columns(p.n) + place_of(first / 8) * 8 + in_eight] = from_float<T>(y * kTokenScaleOfX);
     }

@@ -1,8 +1,10 @@
-// The first step of moe_experts' ways by tiles: the order of experts, the list of tiles, and rows of x in that order.
+// The first step of moe_experts' tiled algorithms: sorts the pairs by expert, makes the list of tiles, and places rows
+// of x in that order.
 //
-// Each block counts all pairs, those of the tokens before its own apart, and so knows where its pairs go: blocks need
-// not wait for each other. Where rows are copied, one behind the other as the copy engine wants them, they are the
-// floor: T · top_k rows are written, and read again by the matmul.
+//
+// Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
+// and blocks need not wait for each other. Where rows are copied (the copy engine needs them contiguous), the copies
+// are the bound: T · top_k rows are written, and read again by the matmul.
 #pragma once
 
 #include <algorithm>
@@ -16,24 +18,24 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// What becomes of the rows of x: each place is told its token, in order.row, or they are copied, as they are or in the
-// order of columns that moe_hopper_packed.cuh wants.
+// What happens to the rows of x. kListed stores each place's token in order.row. kCopied copies rows as they are;
+// kPaired copies them in the order of columns that moe_hopper_packed.cuh reads.
 enum class RowsOfX { kListed, kCopied, kPaired };
 
-// x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
-// rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Experts with larger
-// tiles come first in the list: blocks that take every so-manieth tile then have about the same to do. The order of an
-// expert's pairs of one block follows the order of atomics; it changes no bit, because no sum goes over rows and every
-// pair knows its place.
+// x: [tokens, packs]; rows: [pairs, packs]. Rows at the end of `rows` that have no expert are left unchanged. An
+// expert's rows are split evenly, in multiples of row_step, into as few tiles of at most most_rows as hold them.
+// Experts with larger tiles come first in the list, so that blocks that take tiles at a stride have about the same
+// amount of work. The order of one block's pairs within an expert depends on the order of atomics. This changes no bit
+// of the result, because no sum runs over rows and every pair knows its place.
 template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
-  __shared__ int before[kMaxExperts];     // of the block's own pairs; then the next row of the expert
-  __shared__ int after[kMaxExperts];      // the other pairs
-  __shared__ int2 tiles_of[kMaxExperts];  // rows of a tile, tiles
+  __shared__ int before[kMaxExperts];     // counts the block's own pairs; later the next row of the expert
+  __shared__ int after[kMaxExperts];      // counts the other pairs
+  __shared__ int2 tiles_of[kMaxExperts];  // (rows of a tile, number of tiles)
   __shared__ int2 scratch[kOrderThreads / kWarp];
-  constexpr int kAtOnce = 8;  // loads
+  constexpr int kAtOnce = 8;  // loads in flight
   let_next_begin();
   wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x);
@@ -84,8 +86,8 @@ static __global__ void __launch_bounds__(kOrderThreads)
     if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
   }
   if constexpr (kRows != RowsOfX::kListed) {
-    __syncthreads();                                           // places are read by other threads
-    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : 1;  // that change places among themselves
+    __syncthreads();                                           // other threads read the places
+    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : 1;  // packs that are permuted among themselves
     const int across = packs / kPacks;
     const int items = (end - begin) * across;
     for (int i = thread; i < items; i += kOrderThreads) {
@@ -105,11 +107,11 @@ static __global__ void __launch_bounds__(kOrderThreads)
   }
 }
 
-// Launches it for the tokens from `begin` on, as many as are computed at a time.
+// Launches it for the tokens from `begin` on, up to the number that is computed at a time.
 template <RowsOfX kRows>
 void launch_order(const ExpertsProblem& p, std::int64_t begin, int most_rows, int row_step, const Order& order,
                   std::byte* rows, cudaStream_t stream) {
-  constexpr std::int64_t kCopyingBlocks = 128;  // each counts all pairs: about one to a multiprocessor
+  constexpr std::int64_t kCopyingBlocks = 128;  // every block counts all pairs, so about one block per multiprocessor
   const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
   const std::int64_t blocks =
       kRows == RowsOfX::kListed ? ceil_div(tokens * p.top_k, kOrderThreads) : std::min(tokens, kCopyingBlocks);

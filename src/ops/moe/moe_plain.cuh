@@ -1,19 +1,18 @@
-// moe_experts' matmuls without tensor cores: float32, sizes that are no multiple of eight, and float16 with weights of
-// 4 bits, which become float32 here. Tiles as in
-// moe_grouped.cuh; the floor is that of float32's products, 67 TFLOP/s on an H200, of which plain tiles of 64 by 64 in
-// shared memory reach about half.
+// moe_experts' matmuls without tensor cores. They serve float32, sizes that are not multiples of eight, and float16
+// with 4-bit weights, which become float32 here. Tiles are those of moe_grouped.cuh. The bound is float32's products,
+// 67 TFLOP/s on an H200; plain tiles of 64 by 64 in shared memory reach about half of it.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kPlainRows = 64;        // of x, in a tile
+inline constexpr int kPlainRows = 64;        // rows of x in a tile
 inline constexpr int kPlainWeightRows = 64;  // 32 of gate and 32 of up
-inline constexpr int kPlainDepth = 16;       // of k, at a time
+inline constexpr int kPlainDepth = 16;       // columns of k at a time
 
-// A thread has rows 4 · (t / 16) … + 3 and weight rows t % 16, + 16, + 32, + 48 of a tile: of gate and up, two columns
-// and both their sums.
+// A thread computes rows 4 · (t / 16) … + 3 and weight rows t % 16, + 16, + 32, + 48 of a tile. For gate and up these
+// are two columns, with both sums of each.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order order) {
   __shared__ float x[kPlainDepth][kPlainRows + 1];

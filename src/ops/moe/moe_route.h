@@ -1,26 +1,31 @@
-// moe_route: which experts each token goes to, and with what weights.
+// moe_route chooses the experts of each token, and their weights.
+//
 //
 //   moe_route(logits X[T, E], slots i32[T], (correction f32[E]), (expert_scale f32[E]))
 //       {top_k, scoring = "softmax", normalise = false, groups = 1, groups_per_token = 1, group_score = "best",
 //        scale = 1, correction = false, expert_scale = false, first_expert = 0, local_experts = E}
 //       → ids i32[T, top_k], weights f32[T, top_k]
 //
+//
 // With s = softmax(logits) or sigmoid(logits) over the E experts of a row, in float32, and c = s + correction:
-//   groups     E / groups neighbouring experts are a group. The groups_per_token groups of the highest score stay:
-//              their greatest c ("best", DeepSeek-V2) or the sum of their two greatest ("best_two", DeepSeek-V3).
-//   ids        the top_k experts of the highest c in those groups, the highest first
+//   groups     E / groups neighbouring experts form a group. The groups_per_token groups with the highest scores stay:
+//              a score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
+//              DeepSeek-V3).
+//   ids        the top_k experts with the highest c in those groups, the highest first
 //   weights    s of the ids, divided by their sum where `normalise` (+ 1e-20, so that sigmoids of 0 give 0), times
-//              scale, times expert_scale of the expert
-// Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Between equal scores the lower index
-// wins, of experts and of groups. NaN counts as the lowest score.
+//              scale, times the expert's expert_scale
+// Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
+// wins, both for experts and for groups. NaN counts as the lowest score.
 //
-// A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. It chooses no expert, all ids
-// are -1 and weights 0, so that padding loads no expert's weights. The attributes `correction` and `expert_scale` say
-// which of the two optional operands are present, in that order.
 //
-// Where a rank holds some experts alone, [first_expert, first_expert + local_experts), the choice is among all E as
-// before. Then an id counts from first_expert, and one of another rank's becomes -1 with weight 0: moe_experts, whose
-// stacks begin with first_expert, adds nothing for it.
+// A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. A padding row chooses no
+// expert: all its ids are -1 and its weights 0, so that padding loads no expert's weights. The attributes `correction`
+// and `expert_scale` say which of the two optional operands are present, in that order.
+//
+//
+// If a rank holds only the experts [first_expert, first_expert + local_experts), the choice is still among all E. The
+// ids then count from first_expert, and an expert of another rank becomes -1 with weight 0. The stacks of moe_experts
+// begin with first_expert, and it adds nothing for -1.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +38,7 @@ namespace tessera {
 inline constexpr std::int64_t kMaxExperts = 1024;
 inline constexpr std::int64_t kMaxExpertsPerToken = 64;
 
-// The node's attributes and sizes, as kernels of any device take them.
+// The node's attributes and sizes, in the form that the kernels of every device take.
 struct RouteProblem {
   std::int64_t tokens = 0;
   std::int64_t experts = 0;

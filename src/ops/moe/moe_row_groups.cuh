@@ -1,4 +1,4 @@
-// The rows of a decode's experts in groups of few rows (moe_streamed.cuh), from what the router chose.
+// Forms groups of a few rows of the same expert for a decode step (moe_streamed.cuh), from what the router chose.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,25 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kStreamedWarps = 8;  // of a block, that multiply; a ninth asks for weights
+inline constexpr int kStreamedWarps = 8;  // warps of a block that multiply; a ninth requests weights
 inline constexpr int kStreamedThreads = (kStreamedWarps + 1) * kWarp;
-inline constexpr int kStreamedPairs = 256;  // of tokens and their experts, at most
-inline constexpr int kStreamedRows = 8;     // of a group
+inline constexpr int kStreamedPairs = 256;  // upper bound of pairs (token, expert)
+inline constexpr int kStreamedRows = 8;     // upper bound of rows in a group
 
-// Rows of one expert: pairs order[first … first + rows).
+// A group of rows of one expert: the pairs order[first … first + rows).
 struct RowGroup {
   int expert;
   int first;
   int rows;
 };
 
-// Which pairs go to which expert, in shared memory.
+// The pairs by expert, in shared memory.
 struct RowGroups {
-  std::uint32_t group[kStreamedPairs];  // expert, first and rows in one
+  std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
   std::int16_t id[kStreamedPairs];
-  std::uint8_t order[kStreamedPairs];  // pairs, by experts
-  std::uint8_t begin[kStreamedPairs];  // of the expert of this pair, where the pair is its first one
+  std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
+  std::uint8_t begin[kStreamedPairs];  // the begin of the expert's pairs, indexed by the first pair that names the
+                                       // expert
   int2 scratch[kStreamedWarps + 1];
   int count;
 
@@ -35,7 +36,8 @@ struct RowGroups {
 };
 static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
 
-// By all threads of a block; the list is there when it returns. Experts are in the order in which pairs name them.
+// All threads of a block call it; the list is complete when it returns. Experts are in the order in which pairs first
+// name them.
 __device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
   const int pair = static_cast<int>(threadIdx.x);
   int id = -1;

@@ -1,4 +1,4 @@
-// The workspace of moe_experts on CUDA: where its parts are, for the tokens that are computed at a time.
+// Layout of the workspace of moe_experts on CUDA, for the tokens that are computed at a time.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,21 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr std::int64_t kMostTokens = 4096;  // at a time: bounds the scratch
+inline constexpr std::int64_t kMostTokens = 4096;  // tokens computed at a time: bounds the scratch
 
 inline std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }
-// Tiles of `rows` rows, whatever the router chooses.
+// Upper bound of the number of tiles of `rows` rows, whatever the router chooses.
 inline std::int64_t most_tiles(const ExpertsProblem& p, std::int64_t rows) {
   return std::min(p.experts, most_pairs(p)) + most_pairs(p) / rows;
 }
 
-// In bytes from its begin.
+// Byte offsets of the parts of the workspace.
 struct Scratch {
   std::size_t size = 0;
   std::size_t activated = 0;  // T[pairs, I]
   std::size_t rows = 0;       // T[pairs, H]
-  std::size_t num_tiles = 0;  // the next four: Order
+  std::size_t num_tiles = 0;  // this and the next three are the parts of Order
   std::size_t tiles = 0;
   std::size_t place = 0;
   std::size_t row = 0;
@@ -35,7 +35,7 @@ struct Scratch {
   }
 };
 
-// With a list of so many tiles; 0: without an order.
+// Lays out the scratch with a list of `tiles` tiles; 0 means without Order.
 inline Scratch lay_out(const ExpertsProblem& p, std::int64_t tiles) {
   Scratch s;
   const auto take = [&](std::int64_t count, std::size_t bytes) {

@@ -1,17 +1,20 @@
-// moe_experts for the rows of a decode on Hopper: gate and up, then down and the sum over a token's experts.
+// moe_experts for the rows of a decode step on Hopper: gate and up, then down and the sum over a token's experts.
 //
-// The floor is the bytes of the chosen experts, 3 · H · I values each, read once whatever the number of their rows. A
-// block keeps a ring of weights in shared memory that the copy engine fills. What the router chose is known when gate
-// and up begins. So down asks for its first weights as soon as its blocks fit, before it waits for what they will be
-// multiplied with.
 //
-// Both make a list of row groups from what the router chose: up to 8 rows of one expert. Gate and up has an item for
-// each group and 8 columns (16 rows of weights), and each block takes every so-manieth, so that multiprocessors have
-// equally much to do however many experts are active. Down has a block for each 16 columns, which goes through all
-// groups: so it has all terms of its columns and adds them up itself.
+// The time is bounded by the bytes of the chosen experts, 3 · H · I values each, which are read once whatever the
+// number of their rows. A block keeps a ring of weights in shared memory that the copy engine fills. The router's
+// choice is known when gate and up begins. So down requests its first weights as soon as its blocks fit on the
+// multiprocessors, before it waits for the results of gate and up.
 //
-// Of an item each of eight warps multiplies an eighth of k by tensor-core instructions, weights being the first matrix
-// and the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
+//
+// Both kernels make a list of row groups from the router's choice; a group has up to 8 rows of one expert. Gate and up
+// has an item for each group and 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so
+// that multiprocessors have equal work however many experts are active. Down has a block for each 16 columns, which
+// goes through all groups: it has all terms of its columns and adds them up itself.
+//
+//
+// Eight warps share an item; each multiplies an eighth of k by tensor-core instructions. The weights are the first
+// matrix, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -21,17 +24,17 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kStreamedWeightRows = 16;  // of an item
-inline constexpr int kStreamedChunk = 1024;     // columns of which a thread has 32
-inline constexpr int kStreamedSlots = 8;        // stages in shared memory, at most
+inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
+inline constexpr int kStreamedChunk = 1024;     // columns of a chunk; a thread has 32 of them
+inline constexpr int kStreamedSlots = 8;        // most stages in shared memory
 
-// Bytes of a row in shared memory: 64 further than a multiple of 128, so that the eight threads that read 16 bytes each
-// of two rows at a time use all banks.
+// Bytes of a row in shared memory: 64 more than a multiple of 128. Eight threads read 16 bytes each of two rows at a
+// time, and so use all banks.
 inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
 
 template <class T>
 struct Streamed {
-  Matmul<T> matmul;         // y of down: [tokens, n]
+  Matmul<T> matmul;         // the y of down is [tokens, n]
   const std::int32_t* ids;  // [pairs]
   const float* weights;     // [pairs]
   int pairs;
@@ -39,15 +42,15 @@ struct Streamed {
   int slots;
 };
 
-// What the weights of an item are in memory, and how they are multiplied: 16-bit numbers, in stages of a chunk. Threads
-// of a quad take neighbouring 16 bytes of a row. Which of k's columns an instruction's operands name does not matter,
-// as long as both matrices have the same.
+// How the weights of an item lie in memory and how they are multiplied: 16-bit numbers, in stages of one chunk. Threads
+// of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may name the columns of k in any
+// order, as long as both matrices use the same order.
 template <class T>
 struct PlainStream {
-  static constexpr int kColumns = 8;                   // neighbouring ones of a thread
-  static constexpr int kMostColumns = kStreamedChunk;  // of a stage
+  static constexpr int kColumns = 8;                   // neighbouring columns of a thread
+  static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
 
-  // Of equal length, for few of k to be in a short one.
+  // Stages have equal lengths, so that the last one is not a short one with a few columns.
   static int stage_columns(int k) {
     const int stages = (k + kMostColumns - 1) / kMostColumns;
     return ((k + stages - 1) / stages + 63) / 64 * 64;
@@ -55,14 +58,15 @@ struct PlainStream {
   __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
   __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
   __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
-  // From one of a thread's four 8 columns of a chunk to the next.
+  // Distance between a thread's four groups of 8 columns in a chunk.
   static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
-  // How many of the four a warp has in a chunk of so many columns.
+  // Returns how many of its four groups of 8 columns a warp has in a chunk of `columns` columns.
   __device__ static int steps(int columns, int warp) {
     return min(4, (columns - warp * 4 * kColumns + kColumnStep - 1) / kColumnStep);
   }
 
-  // By a warp. `low` and `high`: where the item's first and second eight weight rows are in the stack.
+  // Copies a stage of an item's weights. One warp calls it. `low` and `high` are the places of the item's first and
+  // second eight weight rows in the stack.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
                               int stage_columns, unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -72,7 +76,7 @@ struct PlainStream {
               full);
   }
 
-  // sum += this thread's share of a chunk. `steps`: how many of the four 8 columns of x are inside it.
+  // sum += this thread's share of a chunk. `steps` is how many of its four groups of 8 columns lie inside x.
   __device__ static void multiply(const unsigned char* slot, int stage_columns, int chunk, const uint4 (&x)[4],
                                   int steps, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -102,7 +106,7 @@ struct PlainStream {
   }
 };
 
-// mxfp4: all of k in a stage, and behind the rows their factors. A thread's 32 columns of a chunk are a block.
+// mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one block.
 template <class T>
 struct PackedStream {
   static constexpr int kColumns = kPackedBlock;
@@ -117,7 +121,7 @@ struct PackedStream {
   static constexpr int kColumnStep = 8;
   __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
 
-  // k is a multiple of 64: the factors of eight rows are one of 16 bytes.
+  // k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int,
                               unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -161,7 +165,7 @@ struct PackedStream {
   }
 };
 
-// Where a walk through the ring stands: its slot, and how often it went round.
+// The position of a walk through the ring: its slot, and how often it has gone round.
 struct StreamedPlace {
   int slot = 0;
   std::uint32_t turn = 0;
@@ -173,12 +177,13 @@ struct StreamedPlace {
   }
 };
 
-// The warps that multiply, without the ninth.
+// Barrier of the warps that multiply, without the ninth.
 __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kStreamedWarps * kWarp) : "memory"); }
 
-// Grid: gate and up any, down n / kStreamedWeightRows. Preconditions: k is a multiple of 32, n of 8 or, of down, of
-// kStreamedWeightRows; pairs <= kStreamedPairs. Gate and up lets down begin when it has waited itself: what the router
-// wrote is there when down begins. Dynamic shared memory: slots, then of down T[pairs, kStreamedWeightRows].
+// Grid: any for gate and up; n / kStreamedWeightRows for down. Preconditions: k is a multiple of 32; n is a multiple of
+// 8 (of kStreamedWeightRows for down); pairs <= kStreamedPairs. Gate and up lets down begin only after its own wait, so
+// that the router's results are complete when down begins. Dynamic shared memory: the slots, then for down T[pairs,
+// kStreamedWeightRows].
 template <class T, bool kGateUp, template <class> class Stream>
 __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -186,7 +191,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   __shared__ SharedBarrier full[kStreamedSlots], empty[kStreamedSlots];
   __shared__ RowGroups groups;
   __shared__ float all_sums[2][kStreamedWarps][kStreamedRows][kStreamedWeightRows + 4];
-  constexpr int kColumns = kGateUp ? kStreamedWeightRows / 2 : kStreamedWeightRows;  // of y
+  constexpr int kColumns = kGateUp ? kStreamedWeightRows / 2 : kStreamedWeightRows;  // columns of y of an item
   const Matmul<T>& m = p.matmul;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -201,14 +206,14 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   let_next_begin();
   make_groups(p.ids, p.pairs, m.experts, groups);
 
-  // An item is a group of rows and columns of y. Gate and up goes through all of them, down through those of its
+  // An item is a group of rows and some columns of y. Gate and up goes through all items, down through those of its
   // columns.
   const int across = kGateUp ? m.n / kColumns : 1;
   const int group_step = static_cast<int>(gridDim.x) / across;
   const int column_step = static_cast<int>(gridDim.x) % across;
   struct Item {
     int group;
-    int column;  // of y, by kColumns
+    int column;  // the item's columns of y, in units of kColumns
   };
   const auto advance = [&](Item& item) {
     if constexpr (kGateUp) {
@@ -223,7 +228,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const Item begin = kGateUp ? Item{block / across, block % across} : Item{0, block};
   using Weights = Stream<T>;
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
-  const int chunks = (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;  // of a stage
+  const int chunks = (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;  // chunks of a stage
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
   StreamedPlace at;
@@ -247,7 +252,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   }
 
   if constexpr (!kGateUp) wait_for_previous();
-  // The columns of x that this thread multiplies next are on their way while it multiplies others.
+  // The columns of x that this thread multiplies next are loaded while it multiplies others.
   Item ahead = begin;
   int ahead_stage = 0;
   int ahead_chunk = 0;
@@ -306,7 +311,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       sums[warp][r][row] = sum[i];
       sums[warp][r][row + 8] = sum[2 + i];
     }
-    sync_streamed();  // before it come all reads of the item before the last, whose sums the next one takes
+    sync_streamed();  // all have read the sums of the item before the last, whose place the next item's sums take
     const auto total = [&](int r, int weight_row) {
       float t = 0;
 #pragma unroll

@@ -1,4 +1,4 @@
-// moe_experts for the rows of a decode on Hopper (moe_streamed.cuh): gate and up, down with the sum.
+// moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh): gate and up, then down with the sum.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Whether the current device and this build can, and the types and sizes fit.
+// Returns whether the current device and this build support it, and the types and sizes fit.
 bool streamed_serves(const ExpertsProblem& p);
 
-// Of the workspace. Precondition of both: streamed_serves(p).
+// Bytes of the workspace. Precondition of this and the next function: streamed_serves(p).
 std::size_t streamed_scratch_bytes(const ExpertsProblem& p);
-// `multiprocessors`: of the device.
+// `multiprocessors` is the device's number of them.
 Result<std::unique_ptr<BoundOp>> bind_streamed_experts(const ExpertsProblem& p, std::byte* scratch,
                                                        std::int64_t multiprocessors);
 

@@ -1,11 +1,12 @@
-// The last step of moe_experts on CUDA: each token's rows, weighted and added up.
+// The last step of moe_experts on CUDA: weights and adds up each token's rows.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"
 
 namespace tessera::cuda::moe {
 
-// y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. place: null where a pair's row is its own number.
+// y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. If `place` is null, the row of a pair is the pair's
+// own number.
 template <class T, int N>
 __global__ void add_up(const T* x, const std::int32_t* ids, const int* place, const float* weights, T* y,
                        std::int64_t tokens, std::int64_t packs, int top_k, int experts) {
