@@ -1,20 +1,16 @@
 // moe_experts: the feed-forward layers of the experts that moe_route chose, added up for each token.
 //
-//
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
 //               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale))
 //       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E}
 //       → y X[T, H]
 //
-//
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
-//
 //
 // The first I rows of gate_up[e] give g, the others u. a(g, u) is:
 //   "silu"            X(silu(g)) · u
 //   "gelu_tanh"       X(gelu(g)) · u, by tanh
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
-//
 //
 // With mxfp4 the matrices have 4 bits a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down u8[E, H,
 // I/2] hold two values a byte, the first in its lower half, each a sign, two bits of exponent and one of mantissa: ±0,
@@ -22,24 +18,20 @@
 // and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in memory: a kernel
 // converts them to X where it multiplies.
 //
-//
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
 // in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes gate_up_bias,
 // down_bias and mxfp4 say which of the optional operands are present, in that order.
-//
 //
 // routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E where a rank holds a part of
 // them. It changes no result, only the choice of kernels: about T · K · E / routed_experts of the T · K pairs name an
 // expert of this rank, and kernels for many rows an expert are chosen by that estimate. Kernels for one or a few
 // tokens, and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
 //
-//
 // moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for two reasons. A graph
 // would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here they
 // are workspace. And rows sorted by expert mean nothing to other operators, so there is nothing to fuse with. One
 // operator can also choose its algorithm by size; for a few rows, for example, it does not sort.
-//
 //
 // In a deterministic forward a row's bits do not depend on the other rows.
 #pragma once
@@ -59,7 +51,7 @@ inline constexpr float kSwigluAlpha = 1.702F;
 // Number of neighbouring values that share a scale factor in mxfp4.
 inline constexpr std::int64_t kMxfp4Block = 32;
 
-// The node's attributes, sizes and addresses, in the form that the kernels of every device take.
+// The node's attributes, sizes and addresses, as kernels of every device take them.
 struct ExpertsProblem {
   std::int64_t tokens = 0;
   std::int64_t top_k = 0;

@@ -2,15 +2,12 @@
 // most as wide as its expert has rows: fixed tiles of 128 tokens would compute a quarter more for experts of 256 rows
 // on average.
 //
-//
 // The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
 // list of tiles that order_rows() made, so that a recorded graph serves any choice of the router.
-//
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
 // memory, so that a thread has both sums of an element. The rows behind a tile's last row belong to another expert or
 // to an earlier forward; they are computed up to the tile's width and not stored.
-//
 //
 // The bound is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
 #pragma once

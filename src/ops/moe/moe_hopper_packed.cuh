@@ -1,12 +1,10 @@
 // The matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply convert
 // the weights to bfloat16 in registers: a wgmma instruction can take its first matrix from there.
 //
-//
 // Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors once a tile. A
 // thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). A product needs its second matrix in the same
 // order of k: the sort by expert brings rows of x into that order, and gate and up stores its results in it. Within 32
 // columns, column 4 i + j goes to place 8 j + i.
-//
 //
 // Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor; unpacking issues instructions in a fourth of them. The code lets a stage's

@@ -1,6 +1,5 @@
 // Unpacks weights of 4 bits (mxfp4 in moe_experts.h) to bfloat16 in registers, for moe_experts' kernels.
 //
-//
 // The four bits of a value are a sign, two exponent bits and one mantissa bit. Placed at the ends of bfloat16's fields,
 // they are 2^-126 times the value; the smallest value becomes a subnormal number. One product with 2^126 and the
 // block's factor then gives the weight exactly. A word holds eight neighbouring values, and values four apart become a

@@ -1,11 +1,9 @@
 // Parts shared by the two kernels of moe_experts for one token with 4-bit weights (moe_one_token_gate_up.cuh and
 // moe_one_token_down.cuh).
 //
-//
 // The time is bounded by the bytes of the chosen experts: 4 experts of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s.
 // Unpacking takes 13 instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. Each row
 // belongs to an expert of its own, so nothing is sorted.
-//
 //
 // A block's scale factor multiplies a sum, not each weight. In a step, each thread of a quad has a block of 32 columns
 // of its own, so that one tensor-core instruction adds up parts of four blocks. The instruction's second matrix has
@@ -14,10 +12,8 @@
 // up, both multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column
 // 2q + 1, as each expert has its own x.
 //
-//
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither rounds, for |x|
 // below 2^67. Sums of products vanish in float32 only below 2^-83 (before scaling).
-//
 //
 // x lies in the order in which threads multiply it (place_of()). Gate and up writes its results in this order for down.
 #pragma once

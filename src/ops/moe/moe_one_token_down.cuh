@@ -1,6 +1,5 @@
 // moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
 //
-//
 // A block computes 8 columns of y over all experts. A warp takes the rows of two experts, in a strided share of the
 // steps of k, and so works alone until its end. The first weights are loaded before gate and up has ended. Each thread
 // loads its own weights through shared memory, because registers would not hold so many.

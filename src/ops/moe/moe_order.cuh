@@ -1,7 +1,6 @@
 // The first step of moe_experts' tiled algorithms: sorts the pairs by expert, makes the list of tiles, and places rows
 // of x in that order.
 //
-//
 // Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
 // and blocks need not wait for each other. Where rows are copied (the copy engine needs them contiguous), the copies
 // are the bound: T · top_k rows are written, and read again by the matmul.

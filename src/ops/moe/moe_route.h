@@ -1,11 +1,9 @@
 // moe_route chooses the experts of each token, and their weights.
 //
-//
 //   moe_route(logits X[T, E], slots i32[T], (correction f32[E]), (expert_scale f32[E]))
 //       {top_k, scoring = "softmax", normalise = false, groups = 1, groups_per_token = 1, group_score = "best",
 //        scale = 1, correction = false, expert_scale = false, first_expert = 0, local_experts = E}
 //       → ids i32[T, top_k], weights f32[T, top_k]
-//
 //
 // With s = softmax(logits) or sigmoid(logits) over the E experts of a row, in float32, and c = s + correction:
 //   groups     E / groups neighbouring experts form a group. The groups_per_token groups with the highest scores stay:
@@ -17,11 +15,9 @@
 // Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
 // wins, both for experts and for groups. NaN counts as the lowest score.
 //
-//
 // A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. A padding row chooses no
 // expert: all its ids are -1 and its weights 0, so that padding loads no expert's weights. The attributes `correction`
 // and `expert_scale` say which of the two optional operands are present, in that order.
-//
 //
 // If a rank holds only the experts [first_expert, first_expert + local_experts), the choice is still among all E. The
 // ids then count from first_expert, and an expert of another rank becomes -1 with weight 0. The stacks of moe_experts

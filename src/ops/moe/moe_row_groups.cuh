@@ -24,8 +24,7 @@ struct RowGroups {
   std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
   std::int16_t id[kStreamedPairs];
   std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
-  std::uint8_t begin[kStreamedPairs];  // the begin of the expert's pairs, indexed by the first pair that names the
-                                       // expert
+  std::uint8_t begin[kStreamedPairs];  // where the expert's pairs begin in `order`, by its first pair
   int2 scratch[kStreamedWarps + 1];
   int count;
 

@@ -1,17 +1,14 @@
 // moe_experts for the rows of a decode step on Hopper: gate and up, then down and the sum over a token's experts.
 //
-//
 // The time is bounded by the bytes of the chosen experts, 3 · H · I values each, which are read once whatever the
 // number of their rows. A block keeps a ring of weights in shared memory that the copy engine fills. The router's
 // choice is known when gate and up begins. So down requests its first weights as soon as its blocks fit on the
 // multiprocessors, before it waits for the results of gate and up.
 //
-//
 // Both kernels make a list of row groups from the router's choice; a group has up to 8 rows of one expert. Gate and up
 // has an item for each group and 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so
 // that multiprocessors have equal work however many experts are active. Down has a block for each 16 columns, which
 // goes through all groups: it has all terms of its columns and adds them up itself.
-//
 //
 // Eight warps share an item; each multiplies an eighth of k by tensor-core instructions. The weights are the first
 // matrix, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
