@@ -1,5 +1,5 @@
-// What a block of our own attention kernel does (attention.cu): finds its rows, loads queries, keys and values, and
-// keeps the online softmax of its rows.
+// Parts of our own attention kernel (attention.cu): a block finds its rows, loads queries, keys and values, and keeps
+// the online softmax of its rows.
 #pragma once
 
 #include "tessera/ir/type.h"
@@ -11,21 +11,22 @@ using cuda::from_float;
 using cuda::Pack;
 using cuda::to_float;
 
-inline constexpr int kThreads = 256;  // 16 × 16: rows ty, ty + 16, …; keys tx, tx + 16, …; elements 4·tx, 4·tx + 64, …
+inline constexpr int kThreads = 256;  // 16 × 16 threads: rows ty, ty + 16, …; keys tx, tx + 16, …; elements 4·tx, 4·tx
+                                      // + 64, …
 
 struct Problem {
   const void* q;        // X[num_rows, heads, head_dim]
   const void* k_cache;  // Y[slots, kv_heads, head_dim]
   const void* v_cache;
   void* out;              // X[num_rows, heads, head_dim]
-  const float* sinks;     // [heads]; null: none
+  const float* sinks;     // [heads]; null without sinks
   float* partial_values;  // [num_rows, splits, heads, head_dim] where splits > 1
   float* partial_lse;     // [num_rows, splits, heads]
   const int* num_requests;
   const int* query_starts;
   const int* kv_lens;
   const int* page_table;
-  const int* wanted_starts = nullptr;  // [requests]: the first rows that are wanted; null: all are
+  const int* wanted_starts = nullptr;  // [requests]: each request's first wanted row; null: all rows are wanted
   int max_pages;
   int max_requests;
   int num_rows;
@@ -42,36 +43,37 @@ struct Problem {
   float softcap;
 };
 
-// Rows and keys of a tile for a padded head size. They fit the shared memory of every architecture (99 KiB).
+// Rows and keys of a tile for a padded head size. A tile fits the shared memory of every architecture (99 KiB).
 template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
   static constexpr int kKeys = kDim <= 128 ? 64 : kDim <= 256 ? 32 : 16;
-  static constexpr int kStride = kDim + 4;  // floats: neighbouring rows start in other banks
+  static constexpr int kStride = kDim + 4;  // floats; neighbouring rows start in different banks
 
-  float q[kRows][kStride];  // times scale
+  float q[kRows][kStride];  // multiplied by the scale
   float keys[kKeys][kStride];
   float values[kKeys][kStride];
   float weights[kRows][kKeys];
   long offsets[kKeys];  // elements from the cache's start to the key; -1: no key
 };
 
-// The rows [row_begin, row_begin + rows) of a request and KV head; row r is query head r mod G of token r / G.
+// The rows [row_begin, row_begin + rows) of a request and KV head. Row r is query head r mod G of token r / G.
 struct Rows {
   int request;
   int query_start;
   int row_begin;
   int rows;
-  int offset;  // position of the request's first token here: kv_len - query_len
+  int offset;  // position of the request's first query token: kv_len - query_len
 };
 
 __device__ inline int ceil_div(int n, int by) { return (n + by - 1) / by; }
 
-// Tiles of request b have the slots from query_starts[b] · G / kRows + b on: there is always one more slot between two
-// requests than whole tiles, so tiles find their request without a sum over those before it.
+// Finds the rows of a tile slot. The tiles of request b have the slots from query_starts[b] · G / kRows + b on. Each
+// request has at least as many slots as tiles, so a tile finds its request without a sum over the requests before it.
+// Returns false if the slot has no wanted rows.
 __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows& out) {
   int n = min(*p.num_requests, p.max_requests);
-  while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner: nothing is written out of bounds
+  while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner must not cause writes out of bounds
   const auto first_slot = [&](int b) { return p.query_starts[b] * p.group / tile_rows + b; };
   int low = 0;
   int high = n;  // the request is in [low, high)
@@ -90,8 +92,8 @@ __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows
   return out.rows > 0;
 }
 
-// Four neighbouring elements of a row as floats; zero past head_dim. Rows of other sizes than multiples of four are
-// not aligned for one access.
+// Loads four neighbouring elements of a row as floats; zero past head_dim. If head_dim is not a multiple of four, the
+// row is not aligned for one access.
 template <class T>
 __device__ inline float4 load_four(const T* row, int d, int head_dim) {
   if (head_dim % 4 == 0) {
@@ -119,7 +121,7 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_h
   }
 }
 
-// Keys and values of the offsets; zero where there is no key, so that a weight of zero has no effect.
+// Loads keys and values at the offsets. Missing keys become zero, so that their weight of zero has no effect.
 template <class T, int kDim>
 __device__ inline void load_keys(const Problem& p, Tile<kDim>& tile) {
   for (int i = static_cast<int>(threadIdx.x); i < Tile<kDim>::kKeys * (kDim / 4); i += kThreads) {
@@ -149,7 +151,7 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
   }
 }
 
-// The maximum over the 16 threads of one row.
+// Returns the maximum over the 16 threads of one row.
 __device__ inline float row_max(float x) {
   for (int step = 8; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, cuda::kWarp));
   return x;
@@ -165,8 +167,8 @@ struct Sums {
   float total[kRows];  // Σ exp(s - greatest)
 };
 
-// Sums before the first key. A sink is a key whose value is zero: the first range of a row's keys has it, and as that
-// range's log-sum-exp counts it too, merging ranges needs to know nothing of it.
+// Initialises the sums before the first key. A sink is a key whose value is zero. The first range of a row's keys
+// includes the sink in its log-sum-exp, so that merging ranges needs no special case.
 template <int kDim>
 __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, int split, int ty, Sums<kDim>& sums) {
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {
@@ -176,7 +178,8 @@ __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, in
   }
 }
 
-// Computes only the rows ty + 16·i with i < used: a decode step fills only a tile's first rows.
+// Computes the scores of a tile, for the rows ty + 16·i with i < used only: a decode step fills only a tile's first
+// rows.
 template <int kDim>
 __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used,
                                 float (&scores)[Sums<kDim>::kRows][4]) {
@@ -197,8 +200,8 @@ __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used
   }
 }
 
-// One step of the online softmax. Scores of hidden keys become -inf, the sums so far are scaled to the new greatest
-// score, and the weights of this tile's keys go to shared memory.
+// One step of the online softmax. Scores of hidden keys become -inf, the sums so far are rescaled to the new running
+// max, and the weights of this tile's keys go to shared memory.
 template <int kDim>
 __device__ inline void update_softmax(const Problem& p, const Rows& rows, int first_key, int tx, int ty,
                                       float (&scores)[Sums<kDim>::kRows][4], Sums<kDim>& sums, Tile<kDim>& tile) {

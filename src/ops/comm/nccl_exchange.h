@@ -1,21 +1,24 @@
-// What GPUs of several processes exchange: the collectives of a group whose ranks are there, by one NCCL communicator
-// of all ranks, and values between two stages of a pipeline, by one of the two ranks on either side. Its id is the
-// first one's and goes to the others over the connections of the nodes, as all that they tell each other.
+// Exchange between GPUs of several processes, by NCCL. The collectives of a group with ranks in several processes use
+// one communicator of all ranks; values between two stages of a pipeline use a communicator of the two ranks on either
+// side. The first rank makes the communicator's id and sends it to the others over the nodes' connections, as
+// everything that ranks tell each other.
 //
 //   const std::shared_ptr<NcclExchange> exchange = TRY(NcclExchange::of(communicator, {.gpu = uuid_of, …}));
 //   TRY(exchange->all_reduce(x, stream));      // eagerly, or while the stream records
 //
 // All ranks get the same bits. NCCL adds up in the tensor's type, in an order that it chooses by size and connections.
 //
-// A group that ends. A thread of each rank looks every 50 ms whether the group has ended (a node was lost, a rank
-// failed), or NCCL has lost a connection, which ends the group. A rank that does not end itself within a second hangs
-// in a kernel, or in a call of NCCL's, which gets one second more: the communicator is aborted, kernels that wait for
-// other GPUs end, with whatever they have, and whoever counts on their results sees that the group has ended.
+// End of a group: a thread of each rank checks every 50 ms whether the group has ended (a node was lost, a rank failed)
+// or NCCL has lost a connection, which ends the group. A rank that does not end by itself within a second hangs in a
+// kernel or in an NCCL call; an NCCL call gets one second more. Then the communicator is aborted: kernels that wait for
+// other GPUs end with incomplete results, and the users of these results see that the group has ended.
 //
-// A rank that ends by itself leaves its communicator to the end of the process: NCCL would wait for the other processes
-// of the machine, which end later, by what this one tells them. Its memory is NCCL's until then.
+// A rank that ends by itself leaves its communicator to the end of the process. Destroying it would make NCCL wait for
+// the machine's other processes, which end only later, when this process tells them. Until then NCCL keeps the
+// communicator's memory.
 //
-// Threads: collectives belong to the rank's. Nothing here is CUDA: streams are handles, and the GPU a function's.
+// Threads: the rank's thread calls the collectives. This class does not use CUDA itself: streams are opaque handles,
+// and functions passed in by the caller know the GPU.
 #pragma once
 
 #include <functional>
@@ -28,22 +31,23 @@
 
 namespace tessera {
 
-// One rank's part; the communicator outlives it. When it is destroyed no rank has a launch under way, and the graphs
-// that recorded its collectives are gone.
+// One rank's part of the exchange. The communicator outlives it. It may be destroyed when the rank has no launch under
+// way and the graphs that recorded its collectives are gone.
 class NcclExchange {
  public:
   struct Place {
-    // What no other GPU of any machine is called, in 40 characters or fewer. Asked for once.
+    // Returns a name of the GPU that is unique among all machines, of at most 40 characters. Called once.
     std::function<Result<std::string>()> gpu{};
-    std::function<Status()> make_current{};  // makes the GPU the calling thread's
+    std::function<Status()> make_current{};  // makes the GPU current for the calling thread
     std::string library = NcclLibrary::kFile;
   };
-  // That of the communicator; makes it where there is none, together with all other ranks: blocks until each has
-  // called, and for the communicator's limit at most. kInvalidArgument where two ranks are on one GPU or load other
-  // versions of NCCL; kCancelled where a rank does not come or the group ends; errors as NcclLibrary's.
+  // Returns the communicator's exchange. If there is none, makes it together with all other ranks: blocks until each
+  // has called, at most for the communicator's limit. kInvalidArgument if two ranks are on one GPU or load different
+  // versions of NCCL; kCancelled if a rank does not come or the group ends; other errors as NcclLibrary's.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
-  // The same towards the next stage, or from the previous one, whose rank is in another process: of two, the sender
-  // being the first. Makes it together with that rank.
+  // Returns the exchange of a pipeline link, to the next stage or from the previous one, where the neighbour's rank is
+  // in another process. It has two ranks, of which the sender is the first, and is made together with the other one.
+  // Errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange();
   NcclExchange(const NcclExchange&) = delete;
@@ -52,16 +56,16 @@ class NcclExchange {
   const NcclLibrary& library() const;
   int ranks() const;
 
-  // Asynchronous on `stream`, a cudaStream_t; memory of the rank's GPU. The first call of a size may connect GPUs,
-  // which takes a while and must not be recorded. kCancelled once the group has ended.
+  // Asynchronous on `stream`, a cudaStream_t. The memory belongs to the rank's GPU. The first call of a size may
+  // connect GPUs, which takes a while and must not be recorded. kCancelled once the group has ended.
   //
-  // In place.
+  // x = Σ over ranks, in place.
   Status all_reduce(const TensorView& x, void* stream) const;
-  // The ranks' `bytes` at `from`, one behind another, to `to` [ranks][bytes].
+  // Gathers `bytes` at `from` of every rank, in rank order, to `to` [ranks][bytes].
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
   // x [ranks, y's elements] → y = Σ over ranks of this rank's row of x.
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
-  // Of a link: x to the other side, or from it; which of them, follows from who this is.
+  // For a link: sends x to the other side on the sender, receives x on the receiver.
   Status hand_on(const TensorView& x, void* stream) const;
 
  private:
@@ -72,8 +76,8 @@ class NcclExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // once it raises the flag
-  std::shared_ptr<Shared> shared_;        // with the thread that watches
+  Communicator* communicator_ = nullptr;  // null until it raises the flag
+  std::shared_ptr<Shared> shared_;        // shared with the thread that watches
 };
 
 }  // namespace tessera

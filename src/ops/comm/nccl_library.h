@@ -1,5 +1,5 @@
-// NVIDIA's library of collectives between the GPUs of several processes, loaded at run time. No header of it is needed:
-// the functions below are C, and have had this form since NCCL 2.13.
+// NCCL, NVIDIA's library of collectives between GPUs of several processes, loaded at run time. Its header is not
+// needed: the functions below have a C interface, which has not changed since NCCL 2.13.
 //
 //   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open());
 //   void* comm = nullptr;
@@ -15,21 +15,21 @@
 
 namespace tessera {
 
-// What the ranks of a communicator share; made on one of them.
+// The id that the ranks of a communicator share. One of them makes it.
 struct NcclId {
   char bytes[128] = {};
 };
 
-// Of ncclResult_t.
+// Value of ncclResult_t for success.
 inline constexpr int kNcclSuccess = 0;
 inline constexpr int kNcclInProgress = 7;
-// Of ncclDataType_t.
+// Values of ncclDataType_t.
 enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 9 };
-// Of ncclRedOp_t.
+// Value of ncclRedOp_t for a sum.
 inline constexpr int kNcclSum = 0;
 
-// By their names in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a cudaStream_t; counts
-// are elements, of an all-gather and a reduce-scatter those of one rank.
+// The functions, in the order of their names in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a
+// stream a cudaStream_t. Counts are elements; those of an all-gather and a reduce-scatter are of one rank.
 struct NcclFunctions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int result) = nullptr;
@@ -47,15 +47,15 @@ struct NcclFunctions {
                         void* stream) = nullptr;
 };
 
-// Immutable, and thread-safe as NCCL is: the calls on one communicator are made one at a time, but for an abort, which
-// ends one that hangs.
+// The loaded library. Immutable, and thread-safe as NCCL is: calls on one communicator are made one at a time, except
+// an abort, which ends a call that hangs.
 class NcclLibrary {
  public:
   static constexpr const char* kFile = "libnccl.so.2";
-  static constexpr int kOldest = 21600;  // the first for CUDA 12
+  static constexpr int kOldest = 21600;  // 2.16.0, the first version for CUDA 12
 
-  // `file` as dlopen() takes it; the library stays loaded. kNotFound where there is none, with what was looked for and
-  // where it comes from; kUnimplemented where it is too old or lacks a function.
+  // Loads `file`, as dlopen() takes it; the library stays loaded. kNotFound if there is none, with the name and where
+  // NCCL can be had; kUnimplemented if it is too old or lacks a function.
   static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
 
   const NcclFunctions& call() const { return call_; }
@@ -63,8 +63,8 @@ class NcclLibrary {
   std::string version_text() const { return version_text(version_); }  // "2.28.9"
   static std::string version_text(int version);
 
-  // The Status of what a function returned, with NCCL's own words: kDeviceLost, as ranks that failed in a collective
-  // cannot begin anew. kInternal for wrong arguments.
+  // Converts a function's result to a Status with NCCL's message. kDeviceLost for most errors, because ranks that
+  // failed in a collective cannot start again; kInternal for wrong arguments.
   Status check(int result, std::string_view function) const;
 
  private:

@@ -1,7 +1,7 @@
-// How the nodes of a group of ranks tell each other that it has ended, and that it begins anew.
+// How the nodes of a group of ranks tell each other that the group has ended, or starts again.
 //
-// `Group` has end_once(why), which says whether this ended it, and begin(epoch). It may be gone before its connections,
-// where a rank fails: what comes then is for nobody.
+// `Group` has end_once(why), which returns whether this call ended it, and begin(epoch). A failing rank may destroy the
+// group before its connections close; messages that come after that are dropped.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 
 namespace tessera {
 
-// Node 0 tells all others, any other node 0 alone, which tells the rest. A node that cannot be told is lost, which ends
-// it by itself. `except`: on node 0, who knows.
+// Node 0 tells all other nodes. Any other node tells node 0, which tells the rest. A node that cannot be told is lost
+// and ends by itself. `except` is for node 0: the node that knows already.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }
 
-// Before `from` is started.
+// Sets up how `from` reacts to messages. Call it before `from` is started.
 template <class Group>
 void take_ends(NodeGroup& from, const std::weak_ptr<Group>& group) {
   // Ends the group here, and on the nodes that `node` cannot tell.

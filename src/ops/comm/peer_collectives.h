@@ -1,4 +1,4 @@
-// The collectives between GPUs (peer_exchange.h), bound for one size.
+// Collective operators between the GPUs of one process (peer_exchange.h), bound for one size.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,30 +12,30 @@
 
 namespace tessera::cuda {
 
-// All words of the mailbox become kAbsent; on the current GPU, which is waited for.
+// Sets all words of the mailbox to kAbsent on the current GPU, and waits for it.
 cudaError_t clear_mailbox(std::byte* mailbox, std::size_t bytes);
 
 enum class ReduceWay {
-  kAtOnce,    // every rank sends all it has to all others: (ranks - 1) · bytes, and one way's time
-  kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes, and two ways' time
+  kAtOnce,    // every rank sends all its data to all others: (ranks - 1) · bytes, one hop of latency
+  kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes, two hops
 };
 ReduceWay reduce_way(int ranks, std::int64_t bytes);
 
-// x = Σ over ranks, as Communicator::all_reduce; x.bytes() is a multiple of 4.
+// x = Σ over ranks, as in Communicator::all_reduce. x.bytes() must be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_reduce(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   ReduceWay way);
-// x [R, N] → y [R, ranks · N]; the bytes of a row of x are a multiple of 4, and most_gathered_bytes() or fewer.
+// x [R, N] → y [R, ranks · N]. The bytes of a row of x must be a multiple of 4 and at most most_gathered_bytes().
 Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
-// As Communicator::all_gather_rows and reduce_scatter; a rank's rows have a multiple of 4 bytes.
+// Do what Communicator::all_gather_rows and reduce_scatter do. The bytes of a rank's rows must be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                        const TensorView& y);
 Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                    const TensorView& y);
 
-// all_reduce and the add_rms_norm that reads its sum, for few rows.
+// Joins all_reduce with the add_rms_norm that reads its sum, for few rows.
 extern const JoinedKernelDef kPeerNorm;
 
 }  // namespace tessera::cuda

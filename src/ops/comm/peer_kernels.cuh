@@ -1,8 +1,8 @@
-// The collectives' kernels over mailboxes (peer_exchange.h). Values travel as Units of 4 or 16 bytes: a thread sends
-// its units to all others, then waits for theirs, so that all that waits is what really has to come.
+// The kernels of the collectives over mailboxes (peer_exchange.h). Values travel as Units of 4 or 16 bytes. A thread
+// sends its units to all others, then waits for theirs, so that it waits only for data in flight.
 //
-// Sums are made in rank order in float32 and rounded once. What a rank adds of its own is what it sends, so that every
-// rank has the same bits.
+// Sums are made in rank order in float32 and rounded once. A rank adds its own values in the form in which it sends
+// them, so that every rank gets the same bits.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace tessera::cuda {
 
 inline constexpr int kPeerThreads = 512;
-// The flag of a group that has ended lies on the host, where a look at it takes a microsecond.
+// Polls between two reads of the stop flag. The flag lies on the host, and a read takes a microsecond.
 inline constexpr int kLooksBetweenStops = 1 << 14;
 
 template <int kWords>
@@ -47,7 +47,7 @@ __device__ inline void store_mail(Unit<4>* to, const Unit<4>& unit) {
                : "memory");
 }
 
-// As it is sent: no word says that it is absent.
+// Prepares a unit for sending: replaces words that would read as absent.
 template <int kWords>
 __device__ inline Unit<kWords> present(Unit<kWords> unit) {
 #pragma unroll
@@ -62,10 +62,10 @@ __device__ inline bool is_absent(const Unit<kWords>& unit) {
   return absent;
 }
 
-// The turn of a launch, and the block's part in it: made by every thread after wait_for_previous().
+// The turn of a launch, and the block's part in it. Every thread makes it after wait_for_previous().
 struct Turn {
   std::uint32_t number;
-  std::int64_t buffer_at;  // words from a mailbox's start
+  std::int64_t buffer_at;  // words from a mailbox's start to the turn's buffer
   std::int64_t clear_at;
   std::uint32_t clear_words;
 };
@@ -85,7 +85,7 @@ __device__ inline std::int64_t thread_of_grid() {
 }
 __device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * kPeerThreads; }
 
-// This thread's part of what the last turn left in this rank's mailbox.
+// Clears this thread's part of what the last turn left in this rank's mailbox.
 __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
   uint4* buffer = reinterpret_cast<uint4*>(peers.mailboxes[peers.rank] + turn.clear_at);
   const std::int64_t packs = (static_cast<std::int64_t>(turn.clear_words) + 3) / 4;
@@ -93,7 +93,8 @@ __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
     buffer[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
-// The last block counts the turn. `used`: words from the buffer's start that others wrote here.
+// Ends the turn: the last block counts it. `used` is the number of words from the buffer's start that others wrote
+// here.
 __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64_t used) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -101,17 +102,19 @@ __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
   turns->blocks_done = 0;
   turns->used[turn.number % kBuffers] = static_cast<std::uint32_t>(used);
-  turns->turn = (turn.number + 1) % kBuffers;  // all that is asked of it; a count would wrap around out of turn
+  turns->turn = (turn.number + 1) % kBuffers;  // only turn mod kBuffers is needed; a free-running count would wrap
+                                               // around out of step
 }
 
-// Where rank `from` writes in the mailbox of rank `to`: slots of `units` units, one for each other rank.
+// Returns where rank `from` writes in the mailbox of rank `to`: slots of `units` units, one for each other rank.
 template <int kWords>
 __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, int to, int from, std::int64_t units) {
   Unit<kWords>* buffer = reinterpret_cast<Unit<kWords>*>(peers.mailboxes[to] + turn.buffer_at);
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Unit `at` of every other rank's slot in this rank's mailbox, once all are there, beside this rank's own.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns them together with this rank's
+// own.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {
@@ -142,7 +145,7 @@ __device__ inline Unit<kWords> receive(const Peers& peers, const Unit<kWords>* f
   return unit;
 }
 
-// What a thread sends: unit `at` of this rank's slot in the mailboxes of all others, which begins with the next rank.
+// Sends a thread's unit: unit `at` of this rank's slot in the mailboxes of all others, beginning with the next rank.
 template <int kWords>
 __device__ inline void send_to_others(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                       const Unit<kWords>& unit) {
@@ -152,7 +155,7 @@ __device__ inline void send_to_others(const Peers& peers, const Turn& turn, std:
   }
 }
 
-// The ranks' units, added up in rank order.
+// Adds up the ranks' units in rank order.
 template <class T, int kWords>
 __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostPeers], int ranks) {
   constexpr int kValues = kWords * 4 / static_cast<int>(sizeof(T));
@@ -171,7 +174,8 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
   return unit;
 }
 
-// Code is loaded when a kernel is first used, which may wait for the device, on which a kernel may wait for this rank.
+// Loads a kernel's code. Code is otherwise loaded at the first use, which may wait for the device while a kernel on it
+// waits for this rank.
 template <class Kernel>
 inline Status load_code(Kernel* kernel) {
   cudaFuncAttributes attributes{};
@@ -181,7 +185,7 @@ inline Status load_code(Kernel* kernel) {
   return internal_error(std::string("loading a collective's kernel: ") + cudaGetErrorString(error));
 }
 
-// ReduceWay::kAtOnce.
+// The kernel of ReduceWay::kAtOnce.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_at_once(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {
@@ -199,7 +203,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// ReduceWay::kTwoSteps. A buffer holds the slots of a part, then the sums of all parts.
+// The kernel of ReduceWay::kTwoSteps. A buffer holds the slots of a part, then the sums of all parts.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_in_two_steps(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {

@@ -1,13 +1,13 @@
-// The second half of an operator: its kernels. The first half, the declaration, is ir/op_decl.h.
+// The second half of an operator: its kernels. The first half, the declaration, is in ir/op_decl.h.
 //
-// A kernel is bound once for a bucket: every address, grid and matmul algorithm is decided then.
-// The bound operator's enqueue() is all that runs afterwards, eagerly or while a stream records:
-// it sees device addresses, bucket constants and attributes, and nothing of the batch on the host.
+// A kernel is bound once for a bucket: every address, grid and matmul algorithm is chosen then. Afterwards only the
+// bound operator's enqueue() runs, eagerly or while a stream records. It sees device addresses, bucket constants and
+// attributes, and nothing of the batch on the host.
 //
-// What varies from step to step is written to static buffers before the forward: token inputs by the runner's input
-// staging, everything else by the operator's plan (ops/contract/op_plan.h).
+// Values that change from step to step are written to static buffers before the forward: the runner's input staging
+// writes the token inputs, the operator's plan (ops/contract/op_plan.h) writes everything else.
 //
-// To add an operator: docs/adding-an-op.md.
+// docs/adding-an-op.md explains how to add an operator.
 #pragma once
 
 #include <array>
@@ -30,13 +30,13 @@ namespace tessera {
 
 inline constexpr int kMaxRank = 5;
 
-// A value in device memory, row-major and contiguous. Trivially copyable: kernels capture it.
+// A value in device memory, row-major and contiguous. It is trivially copyable, so kernels can capture it.
 struct TensorView {
   DeviceAddress data = {};
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
-  bool is_weight = false;  // no kernel writes it, so that a kernel may read it before those ahead of it have ended
+  bool is_weight = false;  // no kernel writes it, so a kernel may read it before the kernels ahead have ended
 
   std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const {
@@ -45,39 +45,39 @@ struct TensorView {
     return n;
   }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(ir::dtype_size(dtype)); }
-  // Rows of a matrix view: all but the last dimension.
+  // Returns the rows of a matrix view: the product of all dimensions but the last.
   std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
   std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
-  // On devices with pointers.
+  // Valid only on devices whose addresses are pointers.
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data.raw());
   }
 };
 
-// A kernel with everything decided. Immutable; lives as long as graphs that recorded it.
+// A kernel with all decisions made. Immutable; lives as long as the graphs that recorded it.
 class BoundOp {
  public:
   virtual ~BoundOp() = default;
-  // Asynchronous on `stream`. Allocates nothing, synchronises nothing, and reads no host data but what the last plan()
-  // of a planned operator left: launches for which that has no work may be left out. While the stream records all are
-  // enqueued, because the graph is replayed with other plans.
+  // Enqueues the kernel, asynchronously on `stream`. It allocates nothing, synchronises nothing, and reads no host data
+  // except what the last plan() of a planned operator left: it may skip launches for which the plan has no work. While
+  // the stream records, it enqueues all launches, because the graph is replayed with other plans.
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // What bind() chose among kernels or algorithms that the dynamic type does not tell apart. Follows from the node and
-  // the sizes alone for an operator in which ranks meet, so that all ranks warm it up together.
+  // Tells apart the kernels or algorithms of one dynamic type that bind() chose among. For an operator in which ranks
+  // meet, it depends only on the node and the sizes, so that all ranks warm it up together.
   virtual std::uint64_t choice() const { return 0; }
 };
 
-// What bind() gets. All spans and references are valid during the call only; addresses are valid
-// as long as the BoundOp.
+// Arguments of bind(). All spans and references are valid only during the call; addresses are valid as long as the
+// BoundOp.
 struct BindArgs {
-  const ir::Node& node;                  // attributes
-  std::span<const TensorView> operands;  // in declaration order; a left-out optional operand is absent
+  const ir::Node& node;                  // gives the attributes
+  std::span<const TensorView> operands;  // in declaration order; an omitted optional operand is absent
   std::span<const TensorView> results;
-  DeviceAddress workspace = {};  // scratch of workspace_bytes(), shared by all kernels of the stream
+  DeviceAddress workspace = {};  // workspace_bytes() of scratch, shared by all kernels of the stream
   Device& device;
   const ForwardContext& context;  // outlives the BoundOp
 };
@@ -87,24 +87,25 @@ struct OpPlanner;
 // A device's implementation of an operator.
 struct KernelDef {
   std::string_view op;
-  // Name of the implementation, shown by explain and errors: "onednn", "cpu".
+  // Name of the implementation, which explain and errors show: "onednn", "cpu".
   std::string_view name;
   Result<std::unique_ptr<BoundOp>> (*bind)(const BindArgs& args) = nullptr;
-  // Scratch the bound kernel needs, from the same arguments (addresses null, no plans); null: none.
+  // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind() with null addresses and
+  // without plans. A null function means that none is needed.
   Result<std::size_t> (*workspace_bytes)(const BindArgs& args) = nullptr;
-  // Null: the kernel reads nothing but its operands and the context's numbers. Outlives the definition.
+  // Null if the kernel reads nothing but its operands and the context's numbers. Outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel for up to three neighbouring operators, or for all decoder layers, where it is faster than theirs, whose
-// place it takes: its result is the same up to the order of sums. Of up to three, the first result of each but the last
-// (or the operand that it writes) is read by the next one alone, as its first operand, and need not be written.
+// One kernel that replaces up to three neighbouring operators, or all decoder layers, where it is faster. Its result is
+// the same up to the order of sums. For up to three operators, the first result of each but the last (or the operand
+// that it writes) is read only by the next one, as its first operand, and need not be written.
 struct JoinedKernelDef {
-  std::array<std::string_view, 3> ops;  // in order; empty after the last. All layers: kDecoderLayers alone
+  std::array<std::string_view, 3> ops;  // in order; empty after the last. kDecoderLayers alone: all layers
   std::string_view name;
-  std::int64_t most_rows = 0;  // of the first operator's first operand
-  // Null where it does not serve these sizes, types or attributes, or where deterministic kernels are asked for.
-  // `calls` has an entry for each operator. An operand of any of them does not share memory with a result of any.
+  std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
+  // Returns null if the kernel does not serve these sizes, types or attributes, or if deterministic kernels are
+  // requested. `calls` has an entry for each operator. No operand of any of them shares memory with a result of any.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
   std::size_t num_ops() const {
@@ -118,11 +119,11 @@ struct JoinedKernelDef {
 class KernelTable {
  public:
   explicit KernelTable(std::vector<KernelDef> kernels, std::vector<JoinedKernelDef> joined = {});
-  // Error naming operator and device where there is none.
+  // Returns an error that names the operator and the device if there is no kernel.
   Result<const KernelDef*> get(std::string_view op) const;
-  const KernelDef* find(std::string_view op) const;  // null where there is none
+  const KernelDef* find(std::string_view op) const;  // null if there is none
   std::span<const JoinedKernelDef> joined() const { return joined_; }
-  // The same with `kernel` for its operator, and without the joined kernels that stand for that operator.
+  // Returns a copy that uses `kernel` for its operator and has no joined kernels for that operator.
   KernelTable with(const KernelDef& kernel) const;
 
  private:

@@ -1,4 +1,4 @@
-// For operators' tests: tensors on the host, one operator run on a device, and comparison with a
+// Helpers for operators' tests: tensors on the host, one operator run on a device, and comparison with a
 // double-precision reference. TESSERA_TEST_DEVICE=cuda runs the same tests on the CUDA kernels.
 //
 //   const HostTensor x = random_tensor(DType::kBFloat16, {7, 64}, /*seed=*/1);
@@ -6,7 +6,7 @@
 //   expect_close(out.results[0], reference(x), tolerance(DType::kBFloat16), "silu_mul");
 //
 // run_op runs the kernel twice: eagerly, and by a graph that was recorded while the same addresses held other contents.
-// Both must agree to the bit. Memory that the kernel has to write is NaN before.
+// Both results must agree to the bit. The memory that the kernel has to write is filled with NaN before each run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@
 
 namespace tessera::testing {
 
-// A tensor in host memory, elements read and written as double.
+// A tensor in host memory. Its elements are read and written as double.
 struct HostTensor {
   ir::DType dtype = ir::DType::kFloat32;
   std::vector<std::int64_t> dims;
@@ -85,7 +85,7 @@ struct HostTensor {
   }
 };
 
-// Every byte 0xff: NaN in floating-point types, -1 in signed integers.
+// A tensor with every byte 0xff: NaN in floating-point types, -1 in signed integers.
 inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dims) {
   std::size_t n = 1;
   for (const std::int64_t d : dims) n *= static_cast<std::size_t>(d);
@@ -105,7 +105,7 @@ inline HostTensor make_tensor(ir::DType dtype, std::vector<std::int64_t> dims, s
 inline HostTensor int_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
   return make_tensor(ir::DType::kInt32, std::move(dims), std::vector<double>(values.begin(), values.end()));
 }
-// Uniform in [low, high), rounded to the dtype.
+// A tensor of values uniform in [low, high), rounded to the dtype.
 inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::uint32_t seed, double low = -1,
                                 double high = 1) {
   HostTensor t = poisoned_tensor(dtype, std::move(dims));
@@ -115,12 +115,12 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   return t;
 }
 
-// |actual - expected| <= absolute + relative · |expected|
+// Accepts |actual - expected| <= absolute + relative · |expected|.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;
 };
-// One rounding to the dtype plus float32 arithmetic, `scale` times.
+// The tolerance for one rounding to the dtype plus float32 arithmetic, times `scale`.
 inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   switch (dtype) {
     case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};
@@ -129,7 +129,8 @@ inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   }
 }
 
-// Compares every element and prints the greatest difference. NaN equals NaN, inf equals inf of its sign.
+// Compares every element and prints the greatest difference. NaN equals NaN; an infinity equals an infinity of its
+// sign.
 inline void expect_close(const HostTensor& actual, std::span<const double> expected, Tolerance allowed,
                          const std::string& what) {
   ASSERT_EQ(actual.size(), static_cast<std::int64_t>(expected.size())) << what;
@@ -149,7 +150,7 @@ inline void expect_close(const HostTensor& actual, std::span<const double> expec
               std::string(ir::dtype_name(actual.dtype)).c_str(), greatest);
 }
 
-// A node as a graph would hold it: attributes sorted, mutated operands marked.
+// Makes a node as a graph would hold it: attributes sorted, mutated operands marked.
 inline ir::Node make_node(const ir::OpDecl& decl, std::size_t operands, ir::Attributes attributes) {
   ir::Node node;
   node.op = std::string(decl.name);
@@ -162,25 +163,25 @@ inline ir::Node make_node(const ir::OpDecl& decl, std::size_t operands, ir::Attr
   return node;
 }
 
-// The shape rule alone: result types, or why it refuses.
+// Runs only the shape rule: returns the result types, or the rule's error.
 inline Result<std::vector<ir::Type>> infer_types(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                                                  ir::Attributes attributes = {}) {
   const ir::Node node = make_node(decl, operands.size(), std::move(attributes));
   return decl.infer({operands, node});
 }
-// The message with which it refuses, "" where it accepts.
+// Returns the message of the shape rule's error, or "" if it accepts.
 inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                                ir::Attributes attributes = {}) {
   return infer_types(decl, operands, std::move(attributes)).status().message();
 }
 
-// The built-in devices. One registry for the process.
+// The built-in devices. The process has one registry.
 inline const DeviceRegistry& test_devices() {
   static const DeviceRegistry devices = built_in_devices();
   return devices;
 }
 
-// The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. One for the process.
+// The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. The process has one.
 inline Device& test_device() {
   static const std::unique_ptr<Device> device = [] {
     Result<std::unique_ptr<Device>> opened = test_devices().open(test_device_name());
@@ -194,16 +195,16 @@ inline Device& test_device() {
 }
 inline bool on_cuda() { return test_device().properties().type == "cuda"; }
 
-// The kernel on the device under test of the operator that `cpu_kernel` computes.
+// Returns the kernel that the device under test has for the operator of `cpu_kernel`.
 inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
   if (!on_cuda()) return &cpu_kernel;
   return TRY(test_devices().kernels("cuda"))->get(cpu_kernel.op);
 }
 
-// One operator bound on a device of its own, for tests that run it more than once.
+// One operator bound with memory of its own on a device, for tests that run it more than once.
 class OpCase {
  public:
-  // `context` and `kernel` are borrowed for the case's life.
+  // `context` and `kernel` must outlive the case.
   static Result<std::unique_ptr<OpCase>> create(Device& device, const ir::OpDecl& decl, const KernelDef& kernel,
                                                 const std::vector<HostTensor>& operands, ir::Attributes attributes,
                                                 const ForwardContext& context) {
@@ -230,7 +231,7 @@ class OpCase {
     return c;
   }
 
-  // Writes the operands' contents to the device and poisons the results.
+  // Writes the operands' contents to the device and fills the results with 0xff bytes.
   Status load(const std::vector<HostTensor>& operands) {
     for (std::size_t i = 0; i < operands.size(); ++i) TRY(upload(i, operands[i]));
     for (std::size_t i = 0; i < results_.size(); ++i)
@@ -246,7 +247,7 @@ class OpCase {
   }
   Status replay() { return graph_->launch(*stream_); }
   std::int64_t recorded_nodes() const { return graph_->stats().nodes; }
-  // The operands' current contents.
+  // Reads the operands' current contents.
   Result<std::vector<HostTensor>> operands() { return fetch(operands_, 0); }
   Result<std::vector<HostTensor>> results() { return fetch(results_, operands_.size()); }
   Stream& stream() { return *stream_; }
@@ -267,7 +268,7 @@ class OpCase {
     return tensors;
   }
 
-  // Destroyed in reverse order: graph, kernel, stream, memory.
+  // Members are destroyed in reverse order: graph, kernel, stream, memory.
   std::vector<std::unique_ptr<Allocation>> memory_;  // operands, results, workspace
   std::vector<HostTensor> operands_;
   std::vector<HostTensor> results_;
@@ -278,7 +279,8 @@ class OpCase {
 
 struct OpOutcome {
   std::vector<HostTensor> results;
-  std::vector<HostTensor> operands;  // as they are after the run: mutated ones have their new content
+  std::vector<HostTensor> operands;  // their contents after the run, which shows what the kernel wrote to mutated
+                                     // operands
 };
 
 inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& kernel,
@@ -307,7 +309,7 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
   return eager;
 }
 
-// The same; an error fails the test and gives an empty outcome of the right size.
+// Like run() of an OpCase, but an error fails the test and gives an empty outcome of the right size.
 inline OpOutcome run_op(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
                         ir::Attributes attributes = {}, const ForwardContext& context = {}) {
   Result<OpOutcome> outcome = try_run_op(decl, kernel, operands, std::move(attributes), context);

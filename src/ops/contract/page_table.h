@@ -1,5 +1,5 @@
-// The page table of one request in one cache group, as a batch shows it to plans: borrowed from its owner, with a
-// number by which a plan that keeps a copy on the device knows what it has already.
+// The page table of one request in one cache group, as a batch passes it to plans. It is borrowed from its owner. Its
+// number lets a plan that keeps a copy on the device know which entries it already has.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tessera {
 
-// Names a table while it only grows; 0: none.
+// Identifies a table as long as it only grows; 0 means no number.
 using PageTableNumber = StrongId<struct PageTableNumberTag, std::uint64_t>;
 
-// Never given out before in this process. Any thread may call it.
+// Returns a number that this process has not used before. Any thread may call it.
 PageTableNumber new_page_table_number();
 
-// Two tables of one number have the same entries as far as both reach, but for the first ones, which become page 0: the
-// later table may be longer, and its first_held greater. An owner that changes an entry in any other way takes a new
-// number. Tables without one are copied whole for every forward.
+// Two tables with the same number have equal entries up to the shorter length, except that the first entries may have
+// become page 0: the later table may be longer, and its first_held greater. An owner that changes an entry in any other
+// way must take a new number. A table without a number is copied completely for every forward.
 struct PageTable {
   std::span<const PageId> pages;  // position p lies in page p / page_size; valid until the forward was submitted
-  std::int64_t first_held = 0;    // the entries before it are page 0: all rows have left the window
+  std::int64_t first_held = 0;    // entries before it are page 0, because all their rows have left the window
   PageTableNumber number{};
 };
 

@@ -1,5 +1,5 @@
 // Products of blocks of rows by oneDNN on the calling thread, for operators that share their work among threads
-// themselves: made once when the operator is bound, and run for any number of rows.
+// themselves. The products are prepared once when the operator is bound, and run for any number of rows.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@ namespace tessera {
 
 class OneDnnBlocks {
  public:
-  // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns], all of one dtype that onednn_takes().
+  // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns], all of one dtype that onednn_takes()
+  // accepts.
   struct Shape {
     std::int64_t columns = 0;
     std::int64_t depth = 0;
@@ -24,22 +25,22 @@ class OneDnnBlocks {
   struct Operands {
     const std::byte* x;
     const std::byte* w;
-    const std::byte* bias;  // null without
+    const std::byte* bias;  // null without a bias
     std::byte* y;
-    std::byte* scratch;  // scratch_bytes(), the calling thread's own
+    std::byte* scratch;  // scratch_bytes(), one for each calling thread
   };
 
-  // The rows that are computed for `rows` of them, of which there is a primitive: x and y have so many, and what the
-  // additional ones hold reaches no other row. 1 to kMostRows.
+  // Returns the number of rows that are computed for `rows` rows: oneDNN has primitives for some numbers only. x and y
+  // must have that many rows; the content of the additional rows reaches no other row. `rows` is 1 to kMostRows.
   static constexpr std::int64_t kMostRows = 240;
   static std::int64_t computed_rows(std::int64_t rows);
 
-  // For up to `most_rows` rows. kInternal where oneDNN has no such product.
+  // Prepares products of up to `most_rows` rows. kInternal if oneDNN has no such product.
   static Result<std::unique_ptr<OneDnnBlocks>> create(const Shape& shape, std::int64_t most_rows);
   static Result<std::size_t> scratch_bytes(const Shape& shape, std::int64_t most_rows);
   ~OneDnnBlocks();
 
-  // Any number of threads may call it at once.
+  // Runs one product. Any number of threads may call it at once.
   Status run(std::int64_t rows, const Operands& operands) const;
 
  private:

@@ -1,4 +1,5 @@
-// Gates on what a layer's mixing of tokens gives, before its output projection. Arithmetic in float32.
+// Gates on the output of a layer's token mixing (attention or delta net), before its output projection. Arithmetic is
+// in float32.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -8,7 +9,7 @@ namespace tessera {
 
 // gated_norm(x X[T, H·D], z X[T, W], w f32[D]) {eps, column = 0} → X[T, H·D]
 //   Each head's D values: X(x · 1/√(mean(x²) + eps)) · w · silu(z[column + …]), rounded to X once more. z may be a
-//   joint projection, of which the H·D values from `column` on are read.
+//   joint projection; the H·D values from `column` on are read.
 extern const ir::OpDecl kGatedNorm;
 extern const KernelDef kGatedNormCpu;
 extern const KernelDef kGatedNormCuda;

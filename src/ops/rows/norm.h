@@ -1,9 +1,10 @@
-// RMS normalisation. The mean of squares is taken in float32; as in Hugging Face's models the
-// normalised value is rounded to the storage type X before it is multiplied by the weight:
+// RMS normalisation. The mean of squares is taken in float32; as in Hugging Face's models the normalised value is
+// rounded to the storage type X before it is multiplied by the weight:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps)) · w
 // With round_once, which Gemma 4 has, the product is rounded once:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps) · w)
-// With unit_offset, which Gemma 2 and 3 and Qwen3-Next have, w is besides the weight's distance from one:
+// With unit_offset, which Gemma 2 and 3 and Qwen3-Next have, the product is rounded once too, and w holds the weight
+// minus one:
 //   rms_norm(x) = X(x · 1/√(mean(x²) + eps) · (1 + w))
 #pragma once
 
@@ -23,11 +24,12 @@ extern const KernelDef kRmsNormCuda;
 extern const ir::OpDecl kAddRmsNorm;
 extern const KernelDef kAddRmsNormCpu;
 extern const KernelDef kAddRmsNormCuda;
-// rms_norm, whose result add_rms_norm adds: the end of a layer with norms behind its parts, and what comes next.
+// Joins rms_norm with the add_rms_norm that adds its result: the norm at the end of a layer with norms behind its
+// parts, and the next norm.
 extern const JoinedKernelDef kNormTwiceCuda;
 
 // head_norm(x X[T, H·D], w X[D]) {eps, round_once = false, unit_offset = false} → X[T, H·D]
-//   rms_norm of each head's D values. Native form: reshape, rms_norm, reshape.
+//   Applies rms_norm to each head's D values. Native form: reshape, rms_norm, reshape.
 extern const ir::OpDecl kHeadNorm;
 extern const KernelDef kHeadNormCpu;
 extern const KernelDef kHeadNormCuda;

@@ -1,4 +1,4 @@
-// How an RMS norm's weight multiplies: which of the formulas of norm.h.
+// The form of an RMS norm's weight: which formula of norm.h applies.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tessera {
 
 enum class NormForm : std::uint8_t { kRoundFirst, kRoundOnce, kUnitOffset };
 
-// As the node's attributes unit_offset and round_once say; the first implies the second.
+// Reads the form from the node's attributes unit_offset and round_once; the first implies the second.
 NormForm norm_form(const ir::Node& node);
 
 }  // namespace tessera
