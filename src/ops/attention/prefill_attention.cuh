@@ -1,21 +1,22 @@
-// Attention of prompts on Hopper over a paged cache, by the schedule of FlashAttention-3 (Shah et al., 2024,
-// arXiv:2407.08608): a warpgroup that copies and two that compute, whose matrix products and exponentials alternate.
+// Prefill attention on Hopper over a paged cache, by the schedule of FlashAttention-3 (Shah et al., 2024,
+// arXiv:2407.08608): one warpgroup copies, and two compute, alternating between matrix products and exponentials.
 //
-// Three things differ. Keys and values come by the copy engine, a box of 16 tokens at a time, whose page a warp looks
-// up: where threads gather rows by themselves they take registers and issue slots of those that compute. Two blocks of
-// a cluster take two query heads of one KV head, and each copies half of a tile of keys and values to both: one block
-// alone reads 64 KiB of the L2 cache for 8.4 MFLOP, which for all multiprocessors together is what the L2 cache gives.
-// And tiles of neighbouring works follow each other through one ring without a pause.
+// Three things differ from FlashAttention-3. First, the copy engine brings keys and values, a box of 16 tokens at a
+// time, whose page a warp looks up. If threads gathered rows themselves, they would take registers and issue slots from
+// the threads that compute. Second, the two blocks of a cluster take two query heads of one KV head, and each copies
+// half of a tile of keys and values to both. A block alone would read 64 KiB of the L2 cache for 8.4 MFLOP, which over
+// all multiprocessors is the whole bandwidth of the L2 cache. Third, tiles of consecutive works follow each other
+// through one ring without a pause.
 //
-// A work is a tile of query rows of one request, for each block's own head; a persistent cluster takes the works that
-// the planner gave it. Lengths, page tables and works are read from device memory: a recorded launch serves any forward
-// of the bucket. They come by a copy, so that blocks read them while the kernel ahead still runs. Tiles of keys begin
-// at multiples of kKeys and are taken from the last to the first.
+// A work is a tile of query rows of one request, for each block's own head. A persistent cluster takes the works that
+// the planner gave it. Lengths, page tables and works are read from device memory, so that a recorded launch serves any
+// forward of the bucket. A copy brings them there, so blocks may read them while the kernel ahead still runs. Tiles of
+// keys begin at multiples of kKeys and are taken from the last to the first.
 //
-// Short prompts have too few tiles of 128 rows for all multiprocessors, and what counts is the time of one work. There
-// both warpgroups of a block take the same 64 rows, and each half of every tile's keys (Share::kKeys).
+// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work counts. For them
+// both warpgroups of a block take the same 64 rows, and each takes half of every tile's keys (Share::kKeys).
 //
-// The floor is 4 · head_dim operations for each row, head and key seen, at the 989 dense TFLOP/s of an H200.
+// The bound is 4 · head_dim operations for each row, head and visible key, at the 989 dense TFLOP/s of an H200.
 #pragma once
 
 #include <cuda.h>
@@ -32,44 +33,46 @@
 namespace tessera::cuda::prefill {
 
 inline constexpr int kCluster = static_cast<int>(kPrefillHeads);
-inline constexpr int kWarpgroups = 2;  // that compute
+inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
-inline constexpr int kCopyingWarps = 2;  // of the last warpgroup; the others leave their registers
-inline constexpr int kGroupRows = 64;    // of a warpgroup
+inline constexpr int kCopyingWarps = 2;  // in the last warpgroup; its other warps give up their registers
+inline constexpr int kGroupRows = 64;    // rows of a warpgroup
 inline constexpr int kHeadDim = 128;
-inline constexpr int kKeys = 128;  // of a tile
+inline constexpr int kKeys = 128;  // keys of a tile
 inline constexpr int kBoxTokens = 16;
 inline constexpr int kBoxes = kKeys / kBoxTokens;
 
-// In shared memory a tile of keys or values is groups of 8 tokens, each a matrix of 8 by 64 for every 64 columns.
-inline constexpr int kColumns = 64;  // of a row of 128 bytes
+// In shared memory a tile of keys or values consists of groups of 8 tokens. A group has a matrix of 8 by 64 for every
+// 64 columns.
+inline constexpr int kColumns = 64;  // columns of a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
 inline constexpr int kTokenGroupBytes = kHeadDim / kColumns * kEightRowBytes;
 inline constexpr int kTileBytes = kKeys / 8 * kTokenGroupBytes;
-// Queries are a matrix of 64 rows for every 64 columns. When their last product has ended, results are put there.
+// Queries have a matrix of 64 rows for every 64 columns. After the last product that reads them, results are written
+// there.
 inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
-// What a warpgroup gives to the other where they join results: of each thread half of its sums, and what they are
-// worth, as groups of four float32, those of all threads together.
+// What a warpgroup passes to the other one to join results: half of each thread's sums, and their softmax scale. It is
+// stored as groups of four float32 of all threads together.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-inline constexpr int kQuerySlots = 2;  // the next work's arrive early
+inline constexpr int kQuerySlots = 2;  // the next work's queries arrive early
 
-// What the warpgroups of a block share: each has rows of its own, or keys of its own of every tile.
+// How the warpgroups of a block share the work: each has its own rows, or its own keys of every tile.
 enum class Share : bool { kRows, kKeys };
 
 template <Share kShare>
 struct Shape {
-  static constexpr bool kJoined = kShare == Share::kKeys;  // the warpgroups' results are of the same rows
+  static constexpr bool kJoined = kShare == Share::kKeys;  // the warpgroups have results of the same rows
   static constexpr int kRowGroups = kJoined ? 1 : kWarpgroups;
-  static constexpr int kRows = kRowGroups * kGroupRows;                     // of a work
-  static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // of a tile, for a warpgroup
+  static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work
+  static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // keys of a tile that a warpgroup takes
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
-  static constexpr int kSlots = kJoined ? 4 : 5;  // of the ring: tiles of keys and values
+  static constexpr int kSlots = kJoined ? 4 : 5;  // slots of the ring: tiles of keys and values
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
-  // Registers of a thread when the block begins, and of those that copy and compute. In the joined shape a block leaves
-  // registers to those of the kernel ahead, and so it is there when that one ends.
+  // Registers of a thread when the block begins, then of threads that copy and of threads that compute. A block of the
+  // joined shape leaves registers to the kernel ahead, and so is resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
   static constexpr int kCopyingRegisters = 40;
   static constexpr int kComputingRegisters = kJoined ? 192 : 232;
@@ -81,7 +84,7 @@ template <class T>
 struct Attention {
   CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of a warpgroup's rows of one head
   CUtensorMap keys;                  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens
-  CUtensorMap values;                // the same
+  CUtensorMap values;                // as `keys`
   T* out;                            // [rows, heads, kHeadDim]
   const std::int32_t* page_table;    // [requests, max_pages]
   const std::int32_t* query_starts;  // [requests + 1]
@@ -90,10 +93,10 @@ struct Attention {
   const TileWork* works;
   int max_pages;
   int page_size;
-  int token_groups;  // of 8 tokens, in the cache: beyond them copies bring zeros
+  int token_groups;  // groups of 8 tokens in the cache; boxes beyond them are filled with zeros
   int rows;
   int heads;
-  int group;  // query heads to a KV head
+  int group;  // query heads per KV head
   float scale_log2;
 };
 
@@ -101,12 +104,12 @@ struct Attention {
 struct Work {
   int request;
   int head;
-  int first_row;   // of the request, in q
-  int query_len;   // of the request
+  int first_row;   // first row of the request in q
+  int query_len;   // query rows of the request
   int tile_begin;  // rows of the request before the tile
-  int position;    // of the tile's first row: keys before it that its request has
-  int seen;        // keys that the tile's last row sees, itself included
-  int tiles;       // of keys; 0: nothing to compute
+  int position;    // position of the tile's first row: the number of the request's keys before it
+  int seen;        // keys that the tile's last row sees, including its own
+  int tiles;       // tiles of keys; 0: nothing to compute
 };
 
 template <class S, class T>
@@ -116,7 +119,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   w.request = work.request;
   w.head = work.head * kCluster + rank;
   w.first_row = p.query_starts[w.request];
-  // A request beyond the bucket is a defect of the runner: none of its tiles is computed.
+  // A request beyond the bucket is a defect of the runner; none of its tiles is computed.
   const int end = p.query_starts[w.request + 1];
   w.query_len = end <= p.rows ? end - w.first_row : 0;
   w.tile_begin = work.tile * S::kRows;
@@ -127,7 +130,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   return w;
 }
 
-// Where a walk through slots stands, and the parity of the phase that it is in there.
+// The position of a walk through slots, and the parity of the phase of its slot.
 template <int kCount>
 struct Place {
   int slot = 0;
@@ -146,7 +149,7 @@ struct Shared {
   std::uint32_t tiles;         // [S::kSlots, kTileBytes]
   std::uint32_t joined;        // [S::kJoinBytes]
   SharedBarrier* full;         // [S::kSlots]
-  SharedBarrier* empty;        // [S::kSlots], of all blocks of the cluster
+  SharedBarrier* empty;        // [S::kSlots], signalled by all blocks of the cluster
   SharedBarrier* query_full;   // [kQuerySlots]
   SharedBarrier* query_empty;  // [kQuerySlots]
   __device__ std::uint32_t tile(int slot) const { return tiles + static_cast<std::uint32_t>(slot * kTileBytes); }

@@ -1,4 +1,4 @@
-// Our kernel for prompts on Hopper (prefill_attention.cuh): what "fa3" runs where it serves.
+// Our prefill kernel on Hopper (prefill_attention.cuh). "fa3" runs it for the shapes that it serves.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace tessera {
 
-// Query heads of one KV head that a cluster of as many blocks takes at once. A work's `head` counts them together, and
-// a worker is a cluster.
+// Query heads of one KV head that a cluster takes at once, one per block. A work's `head` counts groups of this size,
+// and a worker is a cluster.
 inline constexpr std::int64_t kPrefillHeads = 2;
 
 // Rows of a tile of bind_short_prefill_attention().
 inline constexpr std::int64_t kShortTileRows = 64;
 
-// Of shapes for which kFa3 is chosen: heads of 128, an even number of them to a KV head, in pages of a multiple of 16
-// tokens.
+// Returns whether the kernel serves a shape for which kFa3 is chosen: heads of 128, an even number of query heads per
+// KV head, pages of a multiple of 16 tokens.
 bool serves_prefill_attention(const AttentionShape& shape, std::int64_t page_size);
 
-// Precondition: it serves the shape, and the planner chose kFa3 for extend. The plan is of tiles of fa3_tile_rows(128)
-// rows.
+// Preconditions: serves_prefill_attention() accepts the shape, and the planner chose kFa3 for extend with tiles of
+// fa3_tile_rows(128) rows.
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
-// For forwards of few tokens: of a plan of tiles of kShortTileRows.
+// Binds the kernel for forwards of few tokens. Precondition: the plan has tiles of kShortTileRows rows.
 Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan);
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-// The warps of a prefill attention block that copy (prefill_attention.cuh): one the block's half of each tile of keys,
-// another that of values, and the queries of each work. Slots of the ring are filled in the order in which the products
-// take them: the keys of a tile, then the values of the tile before.
+// The warps of a prefill attention block that copy (prefill_attention.cuh). One warp copies the block's half of each
+// tile of keys. Another one copies the values, and the queries of each work. Slots of the ring are filled in the order
+// in which the products use them: the keys of a tile, then the values of the previous tile.
 //
-// One thread asks for a box in about 100 cycles, and the first product waits for all of a tile: nothing is computed
-// between them.
+// A thread takes about 100 cycles to request a box, and the first product waits for all boxes of a tile; so nothing is
+// computed between the requests.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -17,7 +17,7 @@ struct CopyingWarp {
   const Attention<T>& p;
   const Shared<S>& shared;
   bool copies_keys;
-  bool copies_values;  // and queries
+  bool copies_values;  // and the queries
   int rank = static_cast<int>(block_in_cluster());
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
@@ -27,14 +27,14 @@ struct CopyingWarp {
   int key_box = 0;  // find_box() of the next tile of keys
   int value_box = 0;
 
-  // What work `i` needs to be known of. May be called while the kernel ahead still runs.
+  // Looks up what is needed of work `i`. May be called while the kernel ahead still runs.
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
     key_box = value_box = find_box(work.tiles - 1);
   }
 
-  // Works begin … end - 1, after look_up(begin).
+  // Copies for the works begin … end - 1. Precondition: look_up(begin) was called.
   __device__ void run(int begin, int end) {
     wait_for_previous();
     let_copies_see_stores();
@@ -76,8 +76,8 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Of the lane's box of those that the block copies of a tile, its first group of 8 tokens in the cache; beyond it
-  // where no row of the work sees one.
+  // Returns the first group of 8 tokens in the cache of the lane's box, among the boxes of `tile` that this block
+  // copies. Returns a group beyond the cache if no row of the work sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;
@@ -85,8 +85,8 @@ struct CopyingWarp {
     return (page * p.page_size + token % p.page_size) / 8;
   }
 
-  // When the slot is empty in both blocks. They fill it together. `box`: find_box() of the tile, then of the one
-  // before.
+  // Copies the block's half of a tile once the slot is empty in both blocks, which fill it together. `box` is
+  // find_box() of this tile, and becomes that of the tile before.
   __device__ void copy_tile(const CUtensorMap& map, int tile, int& box) {
     int groups[kMine];
 #pragma unroll
@@ -105,7 +105,8 @@ struct CopyingWarp {
     __syncwarp();
   }
 
-  // Until all slots are empty: the block may go, as nobody reads what it copied to others or tells its barriers.
+  // Waits until all slots are empty. Then the block may end, because nobody still reads what it copied to the other
+  // block or signals its barriers.
   __device__ void wait_for_all() {
 #pragma unroll 1
     for (int i = 0; i < S::kSlots; ++i) {

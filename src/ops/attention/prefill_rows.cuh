@@ -1,10 +1,10 @@
-// The warpgroups of a prefill attention block that compute (prefill_attention.cuh): each the results of kGroupRows
-// query rows of one head, of all their keys or of its part of every tile.
+// The warpgroups of a prefill attention block that compute (prefill_attention.cuh). Each computes kGroupRows query rows
+// of one head, over all their keys or over its part of every tile.
 //
-// While a warpgroup turns scores into weights, its products of weights and values of the tile before run, and all
-// products of the other warpgroup. Those of different rows take turns in asking for products, so that one has scores to
-// work on while the other waits for its own. Those of the same rows join their results at the end, as parts of a
-// softmax: each part's sums are worth 2^(its greatest score - the greatest of all).
+// While a warpgroup turns scores into weights, its products of weights and values of the previous tile run, and so do
+// all products of the other warpgroup. Warpgroups with different rows take turns at issuing products, so that one has
+// scores to work on while the other waits for its own. Warpgroups with the same rows join their results at the end as
+// parts of a softmax: each part's sums are scaled by 2^(its running max - the greatest of both).
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -18,7 +18,7 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
-// Barriers of the block by number, beside __syncthreads().
+// Named barriers of the block, in addition to __syncthreads().
 __device__ inline void wait_for_turn(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
@@ -33,8 +33,8 @@ __device__ inline void meet_warpgroups() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + 2 * kWarpgroups), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
 
-// Rows are those of a product's sums (wgmma.cuh): a thread has parts of two, lane / 4 and lane / 4 + 8 of its
-// warp's 16.
+// The rows follow the layout of a product's sums (wgmma.cuh): a thread has parts of two rows, lane / 4 and lane / 4 + 8
+// of its warp's 16.
 template <class S, class T>
 struct RowsWarpgroup {
   static constexpr int kOutSums = kHeadDim / 2;
@@ -43,7 +43,7 @@ struct RowsWarpgroup {
   const Attention<T>& p;
   const Shared<S>& shared;
   int warpgroup;
-  int warp;  // of the warpgroup
+  int warp;  // within the warpgroup
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
   Place<kQuerySlots> query_at = {};
@@ -51,13 +51,13 @@ struct RowsWarpgroup {
   float out[kOutSums];
   float scores[kScores];
   std::uint32_t weights[kScores / 2];
-  float greatest[2];  // score of the row so far
-  float sum[2];       // of the thread's weights
-  float rescale[2];   // what sums before the newest tile are worth
+  float greatest[2];  // running max of the row's scores
+  float sum[2];       // sum of the thread's weights
+  float rescale[2];   // factor of the sums before the newest tile
 
-  // Works begin … end - 1.
+  // Computes the works begin … end - 1.
   __device__ void run(int begin, int end) {
-    // The first turns: to ask for products, or to put results where they are joined.
+    // Gives the first turn: to issue products or, if the warpgroups join, to write results.
     if (S::kJoined || warpgroup == kWarpgroups - 1) give_turn(warpgroup ^ 1);
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
@@ -72,9 +72,9 @@ struct RowsWarpgroup {
   __device__ std::uint32_t queries_at() const {
     return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * kGroupQueryBytes);
   }
-  // The first key of a tile that is the warpgroup's.
+  // The warpgroup's first key of a tile.
   __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
-  // Where matrices of it begin in the tile's slot.
+  // Where the matrices of the warpgroup's keys begin in the tile's slot.
   __device__ std::uint32_t keys_at(int slot) const {
     return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * kTokenGroupBytes);
   }
@@ -83,7 +83,7 @@ struct RowsWarpgroup {
     const int position = w.position + row_group() * kGroupRows;
     const std::uint32_t queries = queries_at();
     shared.query_full[query_at.slot].wait(query_at.parity);
-    greatest[0] = greatest[1] = -1e30F;  // finite, so that a row which sees no key of a tile stays without NaN
+    greatest[0] = greatest[1] = -1e30F;  // finite, so that a row that sees no key of a tile gets no NaN
     sum[0] = sum[1] = 0;
 #pragma unroll
     for (float& x : out) x = 0;
@@ -102,7 +102,7 @@ struct RowsWarpgroup {
     pack_weights();
     if (w.seen % kBoxTokens != 0) clear_unseen(w);
     --tile;
-    // Two loops: in the first are keys that some row does not see.
+    // The first loop takes tiles with keys that some row does not see; the second needs no mask.
 #pragma unroll 1
     for (; tile >= 0 && first_key(tile) + S::kGroupKeys > position + 1; --tile) step<true>(queries, tile, position);
 #pragma unroll 1
@@ -114,7 +114,7 @@ struct RowsWarpgroup {
     constexpr int kChunks = kHeadDim / 8;
     const std::uint32_t staging = queries_at();
     if constexpr (!S::kJoined) {
-      sync_warpgroup(warpgroup);  // the products of all its warps have ended
+      sync_warpgroup(warpgroup);  // all warps' products have ended
       store<0, kChunks>(w, staging);
     } else if (warpgroup == 0) {
       join<0>();
@@ -133,7 +133,7 @@ struct RowsWarpgroup {
     if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
   }
 
-  // The scores of a tile, and the values of the one before, which came after it in the sequence.
+  // Computes the scores of a tile and the values of the tile taken before it, which comes later in the sequence.
   template <bool kMask>
   __device__ void step(std::uint32_t queries, int tile, int position) {
     const int keys = take_tile();
@@ -154,7 +154,7 @@ struct RowsWarpgroup {
     pack_weights();
   }
 
-  // The values of the first tile, and the rows' sums.
+  // Adds the values of the first tile, and finishes the rows' sums.
   __device__ void finish() {
     rescale_out();
     const int values = take_tile();
@@ -169,7 +169,7 @@ struct RowsWarpgroup {
     release(values);
   }
 
-  // The slot of the next tile, when it has arrived.
+  // Returns the slot of the next tile, once the tile has arrived.
   __device__ int take_tile() {
     const int slot = at.slot;
     shared.full[slot].wait(at.parity);
@@ -211,8 +211,8 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Values of a box that no row sees become zeros: what lies there may be NaN, and their weights of 0 would not undo
-  // it. Of the work's last tile, whose values come next, or behind the keys of the tile before.
+  // Sets values of a box that no row sees to zero: the memory there may hold NaN, which a weight of 0 would not remove.
+  // This concerns the work's last tile: its values come next, or behind the keys of the tile before.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
@@ -229,11 +229,11 @@ struct RowsWarpgroup {
                          token % 8 * kRowBytes + i % kRowChunks * 16;
       if (token >= seen % kBoxTokens) store_four(box + static_cast<std::uint32_t>(offset), 0, 0, 0, 0);
     }
-    let_copies_follow();  // products read shared memory as copies do
+    let_copies_follow();  // products read shared memory through the async proxy, as copies do
     sync_warpgroup(warpgroup);
   }
 
-  // Scores of keys behind a row. `position`: of the warpgroup's first row.
+  // Masks the scores of keys behind a row. `position` is that of the warpgroup's first row.
   __device__ void mask(int tile, int position) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -246,12 +246,12 @@ struct RowsWarpgroup {
     }
   }
 
-  // Scores become weights, relative to the greatest score so far.
+  // Turns scores into weights, relative to the running max.
   __device__ void weigh() {
     float shift[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float parts[4];  // four chains, so that one maximum need not wait for the last
+      float parts[4];  // four chains, so that a maximum need not wait for the previous one
 #pragma unroll
       for (int j = 0; j < kScores / 4; ++j) {
         const float two = fmaxf(scores[4 * j + 2 * h], scores[4 * j + 2 * h + 1]);
@@ -278,13 +278,13 @@ struct RowsWarpgroup {
   }
 
   __device__ void rescale_out() {
-    if (__all_sync(~0U, rescale[0] == 1 && rescale[1] == 1)) return;  // no row has a greater score than before
+    if (__all_sync(~0U, rescale[0] == 1 && rescale[1] == 1)) return;  // no row's running max has changed
 #pragma unroll
     for (int i = 0; i < kOutSums; ++i) out[i] *= rescale[i / 2 % 2];
   }
 
-  // Each warpgroup takes half of the columns of both. They meet twice: what the other gave lies there, and has been
-  // read.
+  // Joins the results: each warpgroup takes half of the columns of both. The warpgroups meet twice: when the other's
+  // part is written, and when it has been read.
   template <int kMine>
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;
@@ -324,8 +324,9 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Columns 8 kFirst … 8 (kFirst + kChunks) - 1, through the queries' shared memory, where a row's 16-byte chunks
-  // change places by its number, to rows of 16 bytes a thread. `staging`: for the warpgroup's rows.
+  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 to `out`, 16 bytes a thread. They go through the queries' shared
+  // memory, where a row's 16-byte chunks are swizzled by the row's number. `staging` is the memory of the warpgroup's
+  // rows.
   template <int kFirst, int kChunks>
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;
@@ -360,7 +361,7 @@ struct RowsWarpgroup {
     }
   }
 
-  // Four 8 x 8 matrices to rows of shared memory: lane l gives the address of row l % 8 of matrix l / 8.
+  // Stores four 8 x 8 matrices to shared memory. Lane l passes the address of row l % 8 of matrix l / 8.
   __device__ static void store_matrices(std::uint32_t to, const std::uint32_t (&from)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]),
                  "r"(from[1]), "r"(from[2]), "r"(from[3])
@@ -385,7 +386,7 @@ struct RowsWarpgroup {
                  : "memory");
     return x;
   }
-  // Copies to shared memory that are asked for later come after what this thread stored there.
+  // Orders asynchronous copies to shared memory that are issued later behind this thread's stores.
   __device__ static void let_copies_follow() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 };
 

@@ -1,12 +1,12 @@
 // Our own attention for heads of 512 elements in bf16 and f16, on tensor cores, with windows, soft caps and sinks. It
-// stands in for the float32 kernel of attention.cu, takes the same problem and leaves the same parts.
+// replaces the float32 kernel of attention.cu: it takes the same problem and leaves the same partial results.
 //
-// Eight warps share a tile of 32 rows: the four of a group of 16 rows share out a tile's keys while scores are
-// computed, and the elements of the head while values are added. Keys and values have a buffer each: the next keys come
-// while values are added, the next values while scores are computed. Two blocks fit a multiprocessor.
+// Eight warps share a tile of 32 rows. The four warps of a group of 16 rows divide a tile's keys while scores are
+// computed, and the elements of the head while values are added. Keys and values have one buffer each: the next keys
+// are loaded while values are added, the next values while scores are computed. Two blocks fit on a multiprocessor.
 //
-// A row's sums depend on nothing of the other rows, and a key that it does not see adds an exact zero, so that
-// deterministic forwards may run it as they run the float32 kernel.
+// A row's sums do not depend on other rows, and a key that it does not see adds an exact zero. So deterministic
+// forwards may use this kernel as they use the float32 kernel.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -19,23 +19,23 @@ inline constexpr int kWideDim = 512;
 inline constexpr int kWideRows = 32;
 inline constexpr int kWideKeys = 32;
 inline constexpr int kWideWarps = 8;
-inline constexpr int kWideGroupWarps = 4;                        // that have the same rows
-inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // of out, of one warp
-inline constexpr int kWidePacks = kWideDim / 8;                  // of 16 bytes
+inline constexpr int kWideGroupWarps = 4;                        // warps that share rows
+inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // columns of out of one warp
+inline constexpr int kWidePacks = kWideDim / 8;                  // 16-byte packs of a row
 inline constexpr int kWideThreads = kWideWarps * cuda::kWarp;
 static_assert(kWideThreads == kThreads && kWideRows == kWideKeys, "launched as the float32 kernel; one kind of tile");
-inline constexpr int kWeightStride = kWideKeys + 8;  // neighbouring rows start in other banks
+inline constexpr int kWeightStride = kWideKeys + 8;  // neighbouring rows start in different banks
 
 template <class T>
 using WideTile = cuda::PermutedRows<T, kWideKeys, kWidePacks>;
-// 99 KiB, what every architecture has.
+// Shared memory of a block: 99 KiB, which every architecture has.
 template <class T>
 struct WideShared {
   WideTile<T> q;
   WideTile<T> keys;
   WideTile<T> values;
   T weights[kWideRows * kWeightStride];
-  float of_warps[kWideGroupWarps][kWideRows];  // greatest scores of a tile; after the last one sums
+  float of_warps[kWideGroupWarps][kWideRows];  // each warp's maxima of a tile's scores; after the last tile its sums
 };
 
 // The keys that a block goes over, in tiles that begin at multiples of kWideKeys.
@@ -44,7 +44,7 @@ struct KeyRange {
   int end;
 };
 
-// Zeros for keys out of the range, so that a weight of zero meets no NaN.
+// Copies keys or values; keys out of the range become zeros, so that a weight of zero never meets NaN.
 template <class T>
 __device__ inline void load_wide(const Problem& p, const int* pages, int kv_head, int first, const KeyRange& keys,
                                  const void* cache, WideTile<T>& tile) {
@@ -73,11 +73,11 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
   }
 }
 
-// One warp's part of its 16 rows: lane l has rows l / 4 and l / 4 + 8.
+// One warp's part of its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};  // of powers of two
-  float total[2] = {};                         // over the keys of this lane
+  float greatest[2] = {-INFINITY, -INFINITY};  // running max, in powers of two
+  float total[2] = {};                         // sum of weights over this lane's keys
 };
 
 template <class T>
@@ -108,7 +108,7 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Grid [slots, kv_heads, splits].
+// Grid: (slots, kv_heads, splits).
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
     cuda::wait_for_copies<0>();
     __syncthreads();
     load_wide(p, pages, kv_head, first, keys, p.v_cache, shared.values);
-    float score[4] = {};  // of 16 rows and 8 keys
+    float score[4] = {};  // scores of 16 rows and 8 keys
 #pragma unroll 4
     for (int d = 0; d < kWideDim / 32; ++d) {
       std::uint32_t k[4];
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
     }
   }
 
-  // A row's weights, over its group's warps.
+  // A row's weights are summed over the warps of its group.
   cuda::wait_for_copies<0>();
   __syncthreads();
 #pragma unroll

@@ -1,4 +1,4 @@
-// The operands of qkv_rope_store as its kernels take them.
+// The operands of qkv_rope_store, as its kernels take them.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace tessera {
 template <class X, class Y>
 struct QkvRopeStoreArgs {
   const X* qkv;               // [num_tokens, heads + 2 · kv_heads, head_dim]
-  const float* table;         // [num_tokens, 2, half]: cosines, sines
+  const float* table;         // [num_tokens, 2, half]: cosines, then sines
   const std::int32_t* slots;  // [num_tokens]
   Y* k_cache;                 // [num_slots, kv_heads, head_dim]
   Y* v_cache;                 // as k_cache
-  const X* q_weight;          // [head_dim]; null: nothing is normalised
-  const X* k_weight;          // [head_dim]; null likewise
+  const X* q_weight;          // [head_dim]; null without qk_norm
+  const X* k_weight;          // [head_dim]; null without qk_norm
   X* q;                       // [num_tokens, heads, head_dim]
   std::int64_t num_tokens;
   std::int64_t num_slots;
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
-  std::int64_t half;  // pairs of a head that are rotated; 2 · half <= head_dim
+  std::int64_t half;  // rotated pairs of a head; 2 · half <= head_dim
   float eps;
-  NormForm form;  // of both norms
+  NormForm form;  // form of both norms
 
   constexpr std::int64_t row_heads() const { return heads + 2 * kv_heads; }
 };

@@ -28,8 +28,8 @@ enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 
 // Value of ncclRedOp_t for a sum.
 inline constexpr int kNcclSum = 0;
 
-// The functions, in the order of their names in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a
-// stream a cudaStream_t. Counts are elements; those of an all-gather and a reduce-scatter are of one rank.
+// The functions, named as in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a
+// cudaStream_t. Counts are elements; those of an all-gather and a reduce-scatter are of one rank.
 struct NcclFunctions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int result) = nullptr;

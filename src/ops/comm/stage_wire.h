@@ -1,5 +1,5 @@
-// What goes between stages of a pipeline on different nodes: values, and how many of them were received, so that the
-// sender knows how many wait. Nodes are connected to node 0 alone, which passes on what is for another one.
+// Frames between stages of a pipeline on different nodes. They carry values, and the number of values received, so that
+// the sender knows how many still wait. Nodes are connected only to node 0, which passes on frames for other nodes.
 //
 // Threads: any.
 #pragma once
@@ -16,23 +16,24 @@
 
 namespace tessera {
 
-// What both kinds of frame begin with. Behind it a value's bytes.
+// The head of both kinds of frame. The bytes of a value follow it.
 struct StageFrame {
-  std::uint64_t epoch = 0;   // restarts of the group so far: what was sent before one is left out
-  std::uint64_t number = 0;  // kStageValue: values that were sent before; kStageTaken: values that were received
-  std::int32_t rank = 0;     // that it is for
+  std::uint64_t epoch = 0;   // number of restarts of the group; frames from before a restart are dropped
+  std::uint64_t number = 0;  // kStageValue: values sent before this one; kStageTaken: values received
+  std::int32_t rank = 0;     // the receiver
   std::int32_t way = 0;      // Pipeline::Way of the value
 };
 
 class StageWire {
  public:
-  // `ranks` of all nodes, as many on each.
+  // `ranks` is the number of ranks on all nodes; every node has the same number.
   StageWire(std::shared_ptr<NodeGroup> nodes, int ranks) : nodes_(std::move(nodes)), ranks_(ranks) {}
 
   bool is_here(int rank) const { return node_of(rank) == nodes_->node(); }
-  // kDeviceLost where the node that it goes to is gone.
+  // Sends a frame. kDeviceLost if the destination node is gone.
   Status send(FrameKind kind, const StageFrame& head, std::span<const std::byte> value);
-  // The head of a frame for a rank of this node; none: it was passed on. kDataLoss where it cannot be read.
+  // Returns the head of a frame for a rank of this node; empty if the frame was passed on. kDataLoss if it cannot be
+  // read.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
 
  private:

@@ -1,7 +1,7 @@
-// How blocks of one launch hand values to one another without a barrier: each word of 8 bytes has a payload and a tag.
-// A reader asks for the words until all have the tag that it expects, so that a value takes one way through the L2
-// cache, and nothing is fenced or counted. 8 bytes are written and read at once. Two sets of words take turns: whoever
-// writes a set again has read a value that depends on all readers of its last content.
+// Exchange of values between blocks of one launch without a barrier: each word of 8 bytes has a payload and a tag. A
+// reader polls the words until all have the tag that it expects. So a value travels once through the L2 cache, and
+// needs no fence or counter; 8 bytes are written and read atomically. Two sets of words take turns: a block that writes
+// a set again has already read a value that depends on all readers of the set's last content.
 //
 // All blocks that wait for one another must be resident at once.
 #pragma once
@@ -28,7 +28,7 @@ __device__ inline TaggedWord load_word(const TaggedWord* from) {
   asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
   return word;
 }
-// `from` is a multiple of 16 bytes.
+// `from` is aligned to 16 bytes.
 __device__ inline TaggedPair load_words(const TaggedWord* from) {
   TaggedPair pair;
   asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
@@ -42,7 +42,7 @@ __device__ inline void store_word(TaggedWord* to, std::uint32_t payload, std::ui
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
 
-// Two neighbouring values in a payload.
+// Packs two neighbouring values into a payload.
 __device__ inline std::uint32_t pack_values(float low, float high) {
   const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const std::uint32_t&>(two);
@@ -51,7 +51,7 @@ __device__ inline float2 unpack_values(std::uint32_t payload) {
   return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(payload));
 }
 
-// Four neighbouring values, from each of several places, which are multiples of 16 bytes.
+// Reads four neighbouring values from each of several places, which are aligned to 16 bytes.
 template <int kPlaces>
 __device__ inline void wait_for_fours(const TaggedWord* const (&from)[kPlaces], std::uint32_t tag,
                                       float (&values)[kPlaces][4]) {

@@ -1,5 +1,5 @@
-// The parts of shape rules: checks of one operand each, with messages that name the operator, what it got and what it
-// takes. The number of operands and the kinds of attributes were checked before (ir::check_node).
+// Building blocks of shape rules. Each checks one operand; its message names the operator, what it got and what it
+// accepts. The number of operands and the kinds of attributes have already been checked (ir::check_node).
 //
 //   Result<std::vector<ir::Type>> infer_rms_norm(const ir::OpSignature& s) {
 //     TRY(expect_floating(s, 0, "x"));
@@ -17,21 +17,21 @@
 
 namespace tessera {
 
-// kInvalidArgument: "<op>: <message>".
+// Returns kInvalidArgument with the message "<op>: <message>".
 Status refuse(const ir::OpSignature& s, std::string_view message);
 
-// `name` is the operand's, for messages; `i` its index.
+// In these checks `i` is the operand's index, and `name` its name for messages.
 Status expect_floating(const ir::OpSignature& s, std::size_t i, std::string_view name);
 Status expect_rank(const ir::OpSignature& s, std::size_t i, std::string_view name, std::size_t rank);
 Status expect_min_rank(const ir::OpSignature& s, std::size_t i, std::string_view name, std::size_t rank);
 Status expect_type(const ir::OpSignature& s, std::size_t i, std::string_view name, const ir::Type& type);
 
-// The operand's last dimension, which must be a number above 0, not a symbol. Precondition: rank >= 1.
+// Returns the operand's last dimension, which must be a number above 0, not a symbol. Precondition: rank >= 1.
 Result<std::int64_t> constant_cols(const ir::OpSignature& s, std::size_t i, std::string_view name);
 
-// A double attribute that must be finite and above 0.
+// Checks a double attribute, which must be finite and above 0.
 Status expect_positive(const ir::OpSignature& s, std::string_view attribute);
-// A string attribute, `fallback` where it is absent.
+// Returns a string attribute, or `fallback` if it is absent.
 std::string string_attribute(const ir::Node& node, std::string_view name, std::string_view fallback);
 
 }  // namespace tessera

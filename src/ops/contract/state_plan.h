@@ -1,5 +1,5 @@
-// The plan of operators whose layers keep one state for each sequence (a *state* cache group): the lengths of the
-// forward's requests, and the slot of each in which its state lies. Kernels read both from device memory when they run.
+// The plan of operators whose layers keep one state for each sequence (a *state* cache group). It holds the lengths of
+// the forward's requests, and the slot of each request's state. Kernels read both from device memory when they run.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@
 
 namespace tessera {
 
-// In device memory, at the same addresses for the plan's life.
+// Arrays in device memory, at the same addresses for the plan's life.
 struct StateMetadata {
   RequestLengths lengths;
-  // [max_requests]: index of each request's state; no two requests share one. Slot 0 is nobody's: batches that only
-  // warm kernels up or are measured have it for all requests, and it is neither read nor written.
+  // [max_requests]: the slot of each request's state; no two requests share one. Slot 0 belongs to no sequence and is
+  // neither read nor written: warm-up and measurement batches use it for all requests.
   const std::int32_t* slots = nullptr;
   std::int64_t max_requests = 0;
 
-  // Of request b, on a device whose memory the caller can read.
+  // These functions describe request b. They need a device whose memory the caller can read.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // From zeros, because its first row is its first token: the slot holds another sequence's state, and nothing of it is
-  // read. Or because it has none.
+  // Returns whether the request starts from a zero state. Either its first row is its first token, so that the slot
+  // holds another sequence's state, which is not read; or the request has no state.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
 };
 
 class StatePlan final : public OpPlan {
  public:
-  // kInvalidArgument for limits below one.
+  // kInvalidArgument if a limit is below one.
   static Result<std::unique_ptr<StatePlan>> create(const PlanArgs& args, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
@@ -54,18 +54,19 @@ class StatePlan final : public OpPlan {
   std::string_view kernel_;
   StepBuffer* step_;
   BatchLengths lengths_;
-  std::size_t slots_offset_;  // in the step buffer: i32[max_requests]
+  std::size_t slots_offset_;  // offset in the step buffer of i32[max_requests]
 };
 
 // Makes StatePlans, for the KernelDefs of such operators.
 extern const OpPlanner kStatePlanner;
 
-// For kernels' bind(): the plan of the node's operator and cache group. kFailedPrecondition where the context has none.
+// Finds the plan of the node's operator and cache group, for bind() of kernels. kFailedPrecondition if the context has
+// none.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
-// The number of requests all of whose rows are among the first `rows` of the forward. A request beyond them would be a
-// defect of the runner: it and those after it are left out, so that nothing is written out of bounds. For devices whose
-// memory the caller can read.
+// Returns the number of requests whose rows all lie among the first `rows` of the forward. A request beyond them would
+// be a defect of the runner; it and those after it are left out, so that nothing is written out of bounds. For devices
+// whose memory the caller can read.
 std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows);
 
 }  // namespace tessera

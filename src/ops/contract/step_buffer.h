@@ -1,9 +1,9 @@
-// What the host sends to the device before every forward: token inputs, sampling parameters, and the lists of plans, in
-// one allocation with a mirror on the host, so that one copy carries a step.
+// The host data that a forward needs on the device: token inputs, sampling parameters, and the lists of plans. They lie
+// in one allocation with a mirror on the host, so that one copy carries a step.
 //
-//   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is to lie
+//   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is laid out
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on
-//   buffer.host(offset), written()       every step: fill the mirror, and say what was filled
+//   buffer.host(offset), written()      every step: fill the mirror, and report what was filled
 //   buffer.upload(stream)               once a step
 //
 // The device only reads this memory. Not thread-safe: the thread of the stream owns it.
@@ -21,25 +21,26 @@ namespace tessera {
 
 class StepBuffer {
  public:
-  // Ranges less than this apart are uploaded as one: starting one more copy takes the GPU about as long as copying this
-  // many bytes.
+  // Ranges less than this many bytes apart are uploaded as one: starting another copy takes the GPU about as long as
+  // copying this many bytes.
   static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
 
-  // Offset of `bytes` that start and end aligned for any device. Precondition: not allocated yet.
+  // Returns the offset of `bytes` bytes, with a begin and an end that are aligned for any device. Precondition: not
+  // allocated yet.
   std::size_t reserve(std::size_t bytes);
   // Allocates zeros on the host and on the device. Called once, after the last reserve().
   Status allocate(Device& device, Stream& stream);
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_); }
-  // Preconditions of these: allocated, and the range was reserved.
+  // Preconditions of the functions below: allocate() was called, and the range was reserved.
   DeviceAddress device_address(std::size_t offset) const { return memory_->data() + offset; }
-  std::byte* host(std::size_t offset) { return mirror_.data() + offset; }  // of the mirror
-  // The next upload() carries these bytes of the mirror.
+  std::byte* host(std::size_t offset) { return mirror_.data() + offset; }  // address in the mirror
+  // Marks bytes of the mirror for the next upload().
   void written(std::size_t offset, std::size_t bytes);
 
   // Copies what was written since the last upload; ranges less than kMaxGap apart go as one copy. Asynchronous on
-  // `stream`; the mirror may be written again when it returns. Allocates nothing once a step's ranges were seen. After
-  // an error the next upload carries them again.
+  // `stream`; the mirror may be written again when it returns. Allocates nothing if an earlier step had the same
+  // ranges. After an error the next upload carries the ranges again.
   Status upload(Stream& stream);
 
  private:

@@ -1,5 +1,5 @@
-// Which rows of a batch an operator of wanted rows alone computes: of each request those from the first wanted one on.
-// That is one number a request. Mostly the last row of a prompt is wanted, or all rows.
+// The rows of a batch that an operator of wanted rows computes: of each request, the rows from the first wanted one on.
+// That is one number a request. Usually the last row of a prompt is wanted, or all rows.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// starts[b]: the rows of request b before its first wanted one; all of its rows where none is wanted. Takes time in
-// proportion to requests and wanted rows where these are in order.
-// Preconditions: batch.check() passes, as many starts as requests.
+// starts[b] = the number of rows of request b before its first wanted one, or the number of all its rows if none is
+// wanted. Takes time in proportion to requests and wanted rows if these are in order. Preconditions: batch.check()
+// passes, and `starts` has one element a request.
 void find_wanted_starts(const ForwardBatch& batch, std::span<std::int32_t> starts);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// A ring of stages in shared memory, which one warp fills ahead by copies and eight warps read: eight rows of 1024
-// columns of a matrix, or 64 keys of a KV head.
+// A ring of stages in shared memory. One warp fills it ahead by copies, and eight warps read it. A stage is eight rows
+// of 1024 columns of a matrix, or 64 keys of a KV head.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,22 +11,22 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kWarps = 8;  // that read
+inline constexpr int kWarps = 8;  // warps that read
 inline constexpr int kPartColumns = 1024;
-inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // in shared memory; see linear_streamed.cuh
+inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // of a row in shared memory; see linear_streamed.cuh
 inline constexpr int kSlotBytes = 17 * 1024;             // whole periods of the copy engine's swizzle
 inline constexpr int kHeadDim = 128;
 inline constexpr int kKeyBytes = kHeadDim * 2;
 inline constexpr int kTileKeys = 64;
 static_assert(kTileKeys * kKeyBytes <= kSlotBytes && 8 * kRowBytes <= kSlotBytes);
 
-// The requests of a decode step, a row each. Lengths and tables are copied to the device before the forward.
+// The requests of a decode step, one row each. Lengths and tables are copied to the device before the forward.
 struct Requests {
-  const float* table;                // [rows, 2, head_dim / 2]: cosines, sines
-  const std::int32_t* slots;         // [rows]: of the newest key
+  const float* table;                // [rows, 2, head_dim / 2]: cosines, then sines
+  const std::int32_t* slots;         // [rows]: slot of the newest key
   const std::int32_t* page_table;    // [rows, max_pages]
-  const std::int32_t* kv_lens;       // [rows], the newest key counted
-  const std::int32_t* num_requests;  // [1]: rows past these are padding
+  const std::int32_t* kv_lens;       // [rows], including the newest key
+  const std::int32_t* num_requests;  // [1]: rows from this number on are padding
   std::int64_t num_slots;
   int rows;
   int max_pages;
@@ -45,7 +45,7 @@ struct WeightRing {
   int slot = 0;
   std::uint32_t turn = 0;
 
-  // By one thread, before __syncthreads().
+  // Initialises the barriers. One thread calls it, before __syncthreads().
   __device__ void begin() {
     for (int s = 0; s < kSlots; ++s) {
       full[s].init(1);
@@ -54,7 +54,7 @@ struct WeightRing {
     SharedBarrier::make_visible();
   }
 
-  // By the warps that read: the next stage, or one behind it.
+  // Waits for the next stage, or for the one `ahead` behind it. The warps that read call it.
   __device__ void wait(int ahead = 0) {
     const bool again = slot + ahead >= kSlots;
     full[slot + ahead - (again ? kSlots : 0)].wait((turn + (again ? 1 : 0)) & 1);
@@ -70,8 +70,8 @@ struct WeightRing {
     }
   }
 
-  // By the whole warp that fills. Rows `row` … of w [*, k], 1024 columns from `column` on; and with them, where it is
-  // not null, as many values of `norm`.
+  // Starts copying rows `row` … of w [*, k], 1024 columns from `column` on. If `norm` is not null, copies 1024 of its
+  // values too. The whole warp that fills calls it.
   __device__ void ask(const __nv_bfloat16* w, int k, int row, int column, const __nv_bfloat16* norm, void* norm_to) {
     constexpr std::uint32_t kBytes = kPartColumns * 2;
     expect(8 * kBytes + (norm != nullptr ? kBytes : 0));
@@ -82,8 +82,9 @@ struct WeightRing {
     if (norm != nullptr && lane == 8) bulk_copy(norm_to, norm, kBytes, full[slot]);
     advance();
   }
-  // A tile of a request's keys, or values, a page at a time; past its last page that page again. `cache` has boxes of a
-  // KV head's rows of a page. With them, where `norms_to` is not null, the weights of both head norms.
+  // Starts copying a tile of a request's keys or values, a page at a time; past the request's last page it copies that
+  // page again. `cache` has boxes of a KV head's rows of one page. If `norms_to` is not null, copies the weights of
+  // both head norms too.
   __device__ void ask_keys(const CUtensorMap& cache, const Requests& r, int request, int tile, int kv_head,
                            const __nv_bfloat16* q_norm, const __nv_bfloat16* k_norm,
                            unsigned char (*norms_to)[kKeyBytes]) {

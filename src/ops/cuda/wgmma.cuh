@@ -3,12 +3,12 @@
 //
 //   begin_products();
 //   multiply<T, kN>(sum, a, b, keep);          // any number, asynchronous
-//   multiply_held<T, kN>(sum, a, b, keep);     // the same with a in registers
-//   end_products();                            // a group of them
-//   wait_for_products<kPending>();             // until at most so many groups are under way
+//   multiply_held<T, kN>(sum, a, b, keep);     // a in registers
+//   end_products();                            // closes a group of them
+//   wait_for_products<kPending>();             // until at most kPending groups are in flight
 //
-// Matrices have rows of 64 16-bit elements, 128 bytes, whose 16-byte chunks change places as the copy engine's 128-byte
-// swizzle does it; they begin at multiples of 1024 bytes.
+// Matrices have rows of 64 16-bit elements, 128 bytes. Their 16-byte chunks are permuted by the copy engine's 128-byte
+// swizzle. A matrix begins at a multiple of 1024 bytes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,16 +19,17 @@
 namespace tessera::cuda {
 
 inline constexpr int kWarpgroup = 128;        // threads
-inline constexpr int kMostProductSums = 128;  // of a thread, in a product of 64 by 256
+inline constexpr int kMostProductSums = 128;  // sums of a thread in a product of 64 by 256
 
-// A matrix in shared memory. Of its 64 columns a product takes 16: add `kMatrixStep` for the next ones. Eight rows lie
-// together, in 1024 bytes; kEightRows: the bytes from these to the next eight.
+// Describes a matrix in shared memory. A product takes 16 of its 64 columns; add `kMatrixStep` for the next 16. Eight
+// rows lie together in 1024 bytes; kEightRows is the distance in bytes to the next eight.
 template <int kEightRows = 1024>
 __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// A matrix of more columns, of which a product takes 16 rows: every 64 columns begin kNextColumns bytes further.
+// Describes a matrix with more columns, of which a product takes 16 rows. Every 64 columns begin kNextColumns bytes
+// further.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
@@ -42,8 +43,8 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Holds values in their registers at this place of the program: no computation of them moves past it. Products read
-// and write registers after the instructions that ask for them, which the compiler does not know.
+// Keeps values in their registers at this point of the program: no computation of them moves past it. Products read and
+// write registers after the instructions that issue them, which the compiler does not know.
 template <int kCount>
 __device__ inline void hold(float (&values)[kCount]) {
 #pragma unroll
@@ -55,8 +56,8 @@ __device__ inline void hold(std::uint32_t (&values)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
-// How many registers a thread has from here on: more or fewer than before. By a whole warpgroup; who wants more waits
-// until others have left enough.
+// Sets the number of registers of a thread from here on, to more or fewer than before. A whole warpgroup calls it. An
+// increase waits until other warpgroups have released enough registers.
 template <int kRegisters, bool kMore>
 __device__ inline void keep_registers() {
   if constexpr (kMore) {
@@ -66,8 +67,8 @@ __device__ inline void keep_registers() {
   }
 }
 
-// sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus what sum held where `keep`. Of sum, thread t of the warpgroup has at
-// sum[4 j + 2 h + i] row 16 (t / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i.
+// sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup has at sum[4 j + 2 h + i]
+// row 16 (t / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i.
 #define TESSERA_SUMS(i)                                                                                               \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
@@ -81,7 +82,8 @@ __device__ inline void keep_registers() {
 #define TESSERA_NAMES_7 TESSERA_NAMES_6 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define TESSERA_NAMES_8 \
   TESSERA_NAMES_7 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-// The numbers of the three operands behind the sums follow the names; then come the sums.
+// The sums are the instruction's first operands; NAMES lists them, and A, B and KEEP are the numbers of the three
+// operands behind them.
 #define TESSERA_PRODUCT(N, TYPE, NAMES, A, B, KEEP, ...)                                                \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                           \
                ", 0;\n"                                                                                 \
@@ -124,9 +126,9 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
 }
 #undef TESSERA_PRODUCTS
 
-// The same with a in registers, as a warp has it for mma.m16n8k16 (tensor_core.cuh): warp w of the warpgroup has the
-// rows 16 w … 16 w + 15, and the packed sums of a product are such an operand. They may change only after the product
-// has ended. Transposed: b is [16, kN].
+// A product with a in registers, as a warp has it for mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has rows
+// 16 w … 16 w + 15. The packed sums of a product have this layout. The registers may change only after the product has
+// ended. Transposed: b is [16, kN].
 #define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
                ", 0;\n"                                                                                   \

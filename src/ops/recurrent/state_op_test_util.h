@@ -1,4 +1,5 @@
-// For tests of operators with a state for each sequence: batches, and a plan of their slots on the device under test.
+// Helpers for tests of operators with a state for each sequence: batches, and a plan of their slots on the device under
+// test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,10 +16,10 @@ namespace tessera::testing {
 
 inline constexpr std::int64_t kNumSlots = 12;
 
-// A request's part of a forward.
+// One request's part of a forward.
 struct StateRequest {
   std::int32_t rows = 1;
-  std::int32_t before = 0;  // rows of earlier forwards
+  std::int32_t before = 0;  // rows of the request in earlier forwards
   std::int32_t slot = 1;
 };
 
@@ -40,7 +41,7 @@ inline std::int64_t rows_of(const std::vector<StateRequest>& requests) {
   return rows;
 }
 
-// The plan of one operator for cache group 0, and a context that shows it.
+// The plan of one operator for cache group 0, and a context that holds it.
 class StateBench {
  public:
   explicit StateBench(const std::string& op, bool deterministic = false) {
@@ -58,7 +59,7 @@ class StateBench {
   Status plan(const ForwardBatch& batch) {
     TRY(plan_->plan(batch, BatchKind::kExtend, 0, *stream_));
     TRY(step_.upload(*stream_));
-    return stream_->synchronize();  // operators run on a stream of their own
+    return stream_->synchronize();  // operators run on a stream of their own, which must see the upload
   }
   void plan_requests(const std::vector<StateRequest>& requests) {
     const Status status = plan(state_batch(requests));

@@ -1,5 +1,5 @@
-// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps: the table depends on positions
-// alone, so that one serves all layers.
+// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps. The table depends only on positions, so one
+// table serves all layers.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -8,19 +8,19 @@
 namespace tessera {
 
 // rotary_table(positions i32[T], inv_freq f32[Dr/2]) {scale = 1} → f32[T, Dr]
-//   columns [0, Dr/2): cos(p·f)·scale; columns [Dr/2, Dr): sin(p·f)·scale. The product p·f is rounded to
-//   float32 as in Hugging Face's models; its sine and cosine are right to float32 for |p·f| < 2^24.
+//   columns [0, Dr/2): cos(p·f)·scale; columns [Dr/2, Dr): sin(p·f)·scale. The product p·f is rounded to float32 as in
+//   Hugging Face's models; its sine and cosine are accurate to float32 for |p·f| < 2^24.
 // rotary_table(positions i32[3, T], inv_freq f32[Dr/2]) {sections, interleaved = false, scale = 1} → f32[T, Dr]
-//   The same with positions in three dimensions, time, height and width: pair i turns by the one that
-//   RopeSections::axis_of (rope_sections.h) says. `sections` has three numbers that add up to Dr/2. A token whose three
-//   positions are equal has the row of the plain form, to the bit.
+//   The form for positions in three dimensions: time, height and width. Pair i turns by the position that
+//   RopeSections::axis_of (rope_sections.h) returns. `sections` has three numbers that add up to Dr/2. If a token's
+//   three positions are equal, its row is that of the plain form, to the bit.
 extern const ir::OpDecl kRotaryTable;
 extern const KernelDef kRotaryTableCpu;
 extern const KernelDef kRotaryTableCuda;
 
 // rotary(x X[T, H·D], table f32[T, Dr]) {head_dim = D, interleaved = false} → X[T, H·D]
-//   Rotates pairs (a, b) of each head's first Dr values, Dr <= D, to (a·cos - b·sin, b·cos + a·sin); the
-//   other values are copied. Pair i is (x[i], x[i + Dr/2]), interleaved (x[2i], x[2i + 1]).
+//   Rotates pairs (a, b) of each head's first Dr values, Dr <= D, to (a·cos - b·sin, b·cos + a·sin); the other values
+//   are copied. Pair i is (x[i], x[i + Dr/2]), or (x[2i], x[2i + 1]) if interleaved.
 extern const ir::OpDecl kRotary;
 extern const KernelDef kRotaryCpu;
 extern const KernelDef kRotaryCuda;

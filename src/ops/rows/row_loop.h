@@ -1,4 +1,4 @@
-// The loop of row-wise CPU kernels: rows in parallel, where there is enough work for a second thread.
+// The loop of row-wise CPU kernels: rows run in parallel if there is enough work for a second thread.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// Memory traffic of a task below which waking another thread costs more than it gives.
+// Bytes of memory traffic of a task; for less work, waking another thread costs more than it saves.
 inline constexpr std::int64_t kMinTaskBytes = 32 * 1024;
 
-// Calls body(begin, end) on disjoint ranges of rows; `row_bytes` is what one row reads and writes.
+// Calls body(begin, end) on disjoint ranges of rows. `row_bytes` is the number of bytes that one row reads and writes.
 template <class Body>
 void parallel_rows(std::int64_t rows, std::int64_t row_bytes, const Body& body) {
   parallel_for(rows, std::max<std::int64_t>(1, kMinTaskBytes / std::max<std::int64_t>(1, row_bytes)), body);

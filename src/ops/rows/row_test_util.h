@@ -1,4 +1,4 @@
-// For tests of row-wise operators: that rows do not touch each other.
+// Helpers for tests of row-wise operators: they check that rows do not affect each other.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ inline constexpr ir::DType kFloatingDTypes[] = {ir::DType::kFloat32, ir::DType::
 
 inline std::size_t row_bytes(const HostTensor& t) { return t.bytes.size() / static_cast<std::size_t>(t.dims[0]); }
 
-// Rows [begin, end) of the first dimension.
+// Returns rows [begin, end) of the first dimension.
 inline HostTensor slice_rows(const HostTensor& t, std::int64_t begin, std::int64_t end) {
   HostTensor part{t.dtype, t.dims, {}};
   part.dims[0] = end - begin;
@@ -25,8 +25,8 @@ inline HostTensor slice_rows(const HostTensor& t, std::int64_t begin, std::int64
   return part;
 }
 
-// Checks, to the bit, two facts that padding and batching rely on: filling the last row's operands with bytes of 0xff
-// (NaN, or -1) changes no other row, and a row computed alone equals the row computed in a batch. `row_wise` are the
+// Checks, to the bit, two facts that padding and batching rely on. Filling the last row's operands with bytes of 0xff
+// (NaN, or -1) changes no other row. A row computed alone equals the row computed in a batch. `row_wise` lists the
 // operands whose first dimension is that of the results. Precondition: at least 3 rows.
 inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& kernel,
                                     const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
@@ -52,9 +52,9 @@ inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& ker
   }
 }
 
-// To the bit, a row is the same in any range of `counts` neighbouring rows, at the start, in the middle or at the end
-// of the operands: alone, among others, and at other addresses. `operands` have at least as many rows as the greatest
-// count.
+// Checks that a row is the same, to the bit, in any range of `counts` neighbouring rows: alone or among others, at the
+// start, in the middle or at the end of the operands, and at other addresses. `operands` must have at least as many
+// rows as the greatest count.
 inline void expect_any_row_count(const ir::OpDecl& decl, const KernelDef& kernel,
                                  const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                  const std::vector<std::int64_t>& counts, const ir::Attributes& attributes = {},

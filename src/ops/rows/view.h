@@ -1,4 +1,4 @@
-// Memory under other shapes: views, parts, and memory that a later operator writes.
+// Operators on memory: other shapes (views), parts, and memory that a later operator writes.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace tessera {
 
-// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The element counts must agree for
-// every bucket. A view: no kernel.
+// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The number of elements must agree for every bucket. A
+// view: it has no kernel.
 extern const ir::OpDecl kReshape;
 
-// split(x X[*, N]) {sizes: n₁, n₂, …} → X[*, n₁], X[*, n₂], …: copies of neighbouring column ranges;
-// the sizes add up to N. Any dtype.
+// split(x X[*, N]) {sizes: n₁, n₂, …} → X[*, n₁], X[*, n₂], …: copies neighbouring column ranges. The sizes add up to
+// N. Any dtype.
 extern const ir::OpDecl kSplit;
 extern const KernelDef kSplitCpu;
 extern const KernelDef kSplitCuda;
 
-// empty() {dtype, shape} and empty_like(x) → memory whose content a later node writes. No kernel.
+// empty() {dtype, shape} and empty_like(x) → memory whose content a later node writes. They have no kernel.
 extern const ir::OpDecl kEmpty;
 extern const ir::OpDecl kEmptyLike;
 
-// Results of one split, at most.
+// Largest number of results of one split.
 inline constexpr std::size_t kMaxSplits = 8;
 
-// "T, 8, 64" as a shape; "" is a scalar's.
+// Parses a shape: "T, 8, 64"; "" is the shape of a scalar.
 Result<ir::Shape> parse_shape(std::string_view text);
-// What parse_shape() takes.
+// Formats a shape in the form that parse_shape() takes.
 std::string shape_text(const ir::Shape& shape);
 
 }  // namespace tessera

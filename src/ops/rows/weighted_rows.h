@@ -1,4 +1,4 @@
-// Sums of a table's rows: learned position embeddings, interpolated between those of a square.
+// Sums of a table's rows, such as learned position embeddings interpolated between those of a square grid.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,8 +1,8 @@
 // One row of logits as a distribution over tokens in the order of the draw: descending logit, equal logits by id, NaN
-// left out. Finds exactly the first tokens whose number or weight reaches an amount, without sorting the row: a
+// left out. It finds exactly the first tokens whose number or weight reaches an amount, without sorting the row: a
 // histogram of weights finds the bin of 1/16 nat that holds the answer, and only the tokens of that bin are examined.
 //
-// Weights are integers, so that sums depend on no order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
+// Weights are integers, so that sums do not depend on the order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,44 @@ namespace tessera {
 
 inline constexpr int kWeightBits = 42;
 inline constexpr float kReach =
-    30.0f;  // nats below the largest logit from which on tokens weigh nothing: e^-30 is 0.4 units
-inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // the sum of all weights stays below 2^64
+    30.0f;  // nats below the largest logit at which tokens weigh nothing: e^-30 is 0.4 units
+inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // keeps the sum of all weights below 2^64
 
 struct LogitRow {
   const float* logits;  // [vocab]
   std::int64_t vocab;   // at most kMaxVocab
-  float greatest;       // of the logits; finite
+  float greatest;       // greatest of the logits; finite
   float temperature;    // above 0
 };
 
-// The first tokens of the order.
+// A number of first tokens of the order.
 struct TokenPrefix {
   std::uint64_t count = 0;
   std::uint64_t weight = 0;
-  std::int32_t last = -1;  // id of the last one of them
+  std::int32_t last = -1;  // id of the last of these tokens
 };
 
 class TokenOrder {
  public:
   static std::size_t scratch_bytes(std::int64_t vocab);
 
-  // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16; row and scratch are borrowed.
+  // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16. Row and scratch are borrowed.
   TokenOrder(const LogitRow& row, std::byte* scratch);
 
-  // The number of tokens that have a weight; less than half a unit is none.
+  // Returns the number of tokens that have a weight; a token of less than half a unit has none.
   std::uint64_t count() const { return count_; }
   std::uint64_t weight() const { return weight_; }
 
-  // The first n tokens. Precondition: 1 <= n <= count().
+  // Returns the first n tokens. Precondition: 1 <= n <= count().
   TokenPrefix first(std::uint64_t n) const;
-  // The fewest first tokens that weigh at least `weight`. Precondition: 1 <= weight <= weight().
+  // Returns the smallest number of first tokens that weigh at least `weight`. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
-  // The weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. They are the first ones
-  // of the order. Precondition: -kReach < nats <= 0.
+  // Returns the weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. They are the
+  // first ones of the order. Precondition: -kReach < nats <= 0.
   std::uint64_t weight_from(float nats) const;
 
  private:
-  // Bins of 1/16 nat below the greatest logit, and one for what is out of reach.
+  // Bins of 1/16 nat below the greatest logit, and one bin for tokens out of reach.
   static constexpr int kBins = 480;
   struct Bin {
     std::uint64_t count = 0;

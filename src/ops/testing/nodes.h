@@ -1,4 +1,4 @@
-// Several nodes of a group of ranks within one process, each with its end of the connections.
+// Several nodes of a group of ranks within one process. Each has its end of the connections.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,10 @@
 
 namespace tessera::testing {
 
-// The ends of all nodes, in this process.
+// All nodes of the group.
 struct Nodes {
   std::vector<std::shared_ptr<NodeGroup>> groups;
-  std::vector<std::unique_ptr<Communicator>> ranks;  // of all nodes, in order
+  std::vector<std::unique_ptr<Communicator>> ranks;  // of all nodes, in rank order
 
   ~Nodes() {
     for (const auto& group : groups) group->end();
@@ -25,7 +25,7 @@ struct Nodes {
   Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
 };
 
-// Joined, not started.
+// Makes `nodes` nodes, joined but not started.
 inline std::vector<std::shared_ptr<NodeGroup>> join_nodes_here(int nodes) {
   const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = std::chrono::milliseconds(20'000)};
   std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;
@@ -56,7 +56,7 @@ inline std::unique_ptr<Nodes> make_nodes(int nodes, int ranks,
   });
 }
 
-// Each with whole stages of a pipeline.
+// Makes nodes that each hold whole stages of a pipeline.
 inline std::unique_ptr<Nodes> make_stage_nodes(int nodes, const RankLayout& layout,
                                                std::chrono::milliseconds limit = std::chrono::milliseconds(20'000)) {
   return make_nodes_of(nodes, [&](const std::shared_ptr<NodeGroup>& group) {
@@ -64,7 +64,7 @@ inline std::unique_ptr<Nodes> make_stage_nodes(int nodes, const RankLayout& layo
   });
 }
 
-// body(rank number) on a thread for each rank.
+// Runs body(rank number) on one thread a rank.
 template <class Body>
 void run_ranks(int ranks, const Body& body) {
   std::vector<std::thread> threads;

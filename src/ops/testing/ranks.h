@@ -1,4 +1,4 @@
-// Ranks on the device under test: how many it has room for, and a device for each.
+// Devices for the ranks of a test: whether there are enough, and one for each rank.
 #pragma once
 
 #include "tessera/device/cpu/cpu_device.h"
@@ -8,12 +8,13 @@
 
 namespace tessera::testing {
 
-// GPUs of this process are as many as it is shown; a CPU has any number of ranks.
+// Returns whether there is a device for each rank. A GPU test has as many as the process can see; a CPU serves any
+// number of ranks.
 inline bool has_devices_for(int ranks) {
   return built_in_devices().open(test_device_name(), {.rank = ranks - 1, .ranks = ranks}).ok();
 }
 
-// Of one thread on the CPU.
+// Opens a rank's device; on the CPU with one thread.
 inline Result<std::unique_ptr<Device>> open_rank_device(const Communicator& communicator) {
   if (test_device_name().starts_with("cpu")) return TRY(CpuDevice::create({.threads = 1}));
   return built_in_devices().open(test_device_name(), {.rank = communicator.place(), .ranks = communicator.places()});

@@ -1,14 +1,14 @@
-// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements: those past the
-// head's own are zeros in shared memory, so that heads of 72 cost what heads of 80 do.
+// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Elements past the
+// head's own are zeros in shared memory, so that heads of 72 cost as much as heads of 80.
 //
 // A block has some rows of one head, and goes over the keys that any of them sees, in tiles. Keys and values of the
-// next tile are copied while a tile is computed. Scores stay in registers: what a warp has of them is what the product
-// with the values takes. A warp leaves out keys that none of its rows sees, and looks at single keys in those alone
-// that some of its rows see a part of. Warps that share rows have keys of their own in each tile, and their sums are
-// put together at the end, in a fixed order.
+// next tile are copied while a tile is computed. Scores stay in registers: a warp's part of them has the layout that
+// the product with the values takes. A warp skips keys that none of its rows sees, and masks single keys only where its
+// rows see different parts of a tile. Warps that share rows have different keys of each tile, and their sums are added
+// at the end, in a fixed order.
 //
-// Tiles begin at multiples of their size, so that a row's range alone determines the order of its sums, whatever the
-// ranges of the rows beside it.
+// Tiles begin at multiples of their size. So a row's range alone determines the order of its sums, whatever the ranges
+// of the rows beside it.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,8 @@ using cuda::kWarp;
 inline constexpr int kWarpRows = 16;
 inline constexpr int kStages = 2;
 
-// A block's warps: kRowWarps have 16 rows each, times kKeyWarps, each of which has kWarpKeys keys of a tile.
+// The warps of a block: kRowWarps times kKeyWarps. A row warp has 16 rows, and a key warp has kWarpKeys keys of each
+// tile.
 template <int kRowWarps_, int kKeyWarps_, int kWarpKeys_>
 struct Shape {
   static constexpr int kRowWarps = kRowWarps_;
@@ -36,8 +37,9 @@ struct Shape {
   static constexpr int kKeys = kKeyWarps * kWarpKeys;
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
-// While every block has a multiprocessor to itself, fewer rows in each end sooner; two on one hide each other's waits.
-// With many blocks, those of warps that share no rows have the least to do.
+// Shapes for different grid sizes. As long as every block has a multiprocessor to itself, blocks with fewer rows end
+// sooner. Two blocks on one multiprocessor hide each other's waits. With many blocks, warps that share no rows have the
+// least work.
 using Rows32 = Shape<2, 2, 64>;
 using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;
@@ -49,13 +51,14 @@ struct Problem {
   int rows;
   int heads;
   int dim;      // a multiple of 8 on tensor cores
-  float scale;  // of scores, to powers of two
+  float scale;  // of scores, for powers of two
 };
 
-// Rows are 16 bytes longer than what they hold, so that eight rows at one column lie in different banks.
+// Elements of a row in shared memory. Rows are padded by 16 bytes, so that eight rows at one column lie in different
+// banks.
 template <int kDim>
 inline constexpr int kStride = kDim + 8;
-// Queries, then the stages' keys and values.
+// Shared memory: the queries, then the keys and values of each stage.
 template <class S, int kDim>
 inline constexpr std::size_t kSharedBytes = (S::kRows + kStages * 2 * S::kKeys) * kStride<kDim> * 2;
 
@@ -70,7 +73,7 @@ __device__ inline Range range_of(const Problem& p, int row) {
 }
 
 // How a block goes over rows of kPacks packs: each warp takes kAtOnce rows, then the block's next ones. A lane stays at
-// one column; lanes that are left over have none.
+// one column; surplus lanes have none.
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;
@@ -80,8 +83,8 @@ struct Walk {
   bool used = static_cast<int>(threadIdx.x) % kWarp < kAtOnce * kPacks;
 };
 
-// kRows rows from `first` of a head's queries (`part` 0), or of its keys (1) and behind them values; zeros outside of
-// `real`.
+// Copies kRows rows from `first` on of a head's queries (`part` 0), or of its keys (1) with the values behind them.
+// Rows outside of `real` become zeros.
 template <class T, class S, int kDim, int kRows, int kParts>
 __device__ inline void copy_rows(const Problem& p, int part, int head, int first, Range real, T* to) {
   const Walk<S, kDim / 8> walk;
@@ -101,12 +104,12 @@ __device__ inline void copy_rows(const Problem& p, int part, int head, int first
   }
 }
 
-// A warp's 16 rows: lane l has rows l / 4 and l / 4 + 8.
+// A warp's 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 template <int kDim>
 struct Sums {
   float out[kDim / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};  // not scaled
-  float total[2] = {};                         // over the keys of this lane
+  float greatest[2] = {-INFINITY, -INFINITY};  // running max, not scaled
+  float total[2] = {};                         // sum of weights over this lane's keys
 };
 
 template <class T, class S, int kDim>
@@ -126,7 +129,7 @@ __device__ inline void score_keys(const std::uint32_t (&q)[kDim / 16][4], const 
   }
 }
 
-// Of keys from `first`, those that a row does not see.
+// Masks the keys from `first` on that a row does not see.
 template <int kFragments>
 __device__ inline void leave_out_keys(float (&score)[kFragments][4], int first, const Range (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -139,14 +142,14 @@ __device__ inline void leave_out_keys(float (&score)[kFragments][4], int first, 
     }
 }
 
-// 2^x, zero where that is below the normal numbers: one instruction.
+// Returns 2^x, or zero where the result is below the normal numbers. It is one instruction.
 __device__ inline float power_of_two(float x) {
   float power = 0;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
 
-// Scores become weights; what was summed is made smaller where a row has a new greatest score.
+// Turns scores into weights, and rescales the sums of a row whose running max has grown.
 template <int kDim, int kFragments>
 __device__ inline void weigh_keys(float (&score)[kFragments][4], float scale, Sums<kDim>& sums) {
 #pragma unroll
@@ -156,7 +159,7 @@ __device__ inline void weigh_keys(float (&score)[kFragments][4], float scale, Su
     for (int n = 0; n < kFragments; ++n) most = fmaxf(most, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
     most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
     most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-    const float base = most == -INFINITY ? 0.0f : most;  // a row that has seen no key yet
+    const float base = most == -INFINITY ? 0.0f : most;  // -INFINITY: the row has seen no key yet
     const float shrink = power_of_two((sums.greatest[r] - base) * scale);
     sums.greatest[r] = most;
     sums.total[r] *= shrink;
@@ -194,7 +197,7 @@ __device__ inline void add_values(const float (&weight)[S::kWarpKeys / 8][4], co
   }
 }
 
-// Rows of a warp that has all of their keys.
+// Writes the rows of a warp that has all of their keys.
 template <class T, int kDim>
 __device__ inline void store_rows(const Problem& p, int head, int first_row, const Sums<kDim>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -215,7 +218,7 @@ __device__ inline void store_rows(const Problem& p, int head, int first_row, con
   }
 }
 
-// What the warps that share rows have summed, in shared memory.
+// The sums of warps that share rows, in shared memory.
 template <class S, int kDim>
 struct SharedSums {
   float greatest[S::kKeyWarps][S::kRows];
@@ -241,7 +244,7 @@ __device__ inline void share_sums(const Sums<kDim>& sums, int key_warp, int firs
   }
 }
 
-// All rows of the block, a pack at a time.
+// Joins the sums and writes all rows of the block, a pack at a time.
 template <class T, class S, int kDim>
 __device__ inline void store_shared_rows(const Problem& p, int head, int block_row, const SharedSums<S, kDim>& shared) {
   const Walk<S, kDim / 8> walk;
@@ -252,7 +255,7 @@ __device__ inline void store_shared_rows(const Problem& p, int head, int block_r
     float most = shared.greatest[0][row];
 #pragma unroll
     for (int k = 1; k < S::kKeyWarps; ++k) most = fmaxf(most, shared.greatest[k][row]);
-    const float base = most == -INFINITY ? 0.0f : most;  // an empty range
+    const float base = most == -INFINITY ? 0.0f : most;  // -INFINITY: the range is empty
     float total = 0;
     float sum[8] = {};
 #pragma unroll
@@ -276,7 +279,7 @@ __device__ inline void store_shared_rows(const Problem& p, int head, int block_r
   }
 }
 
-// Grid [blocks of rows, heads].
+// Grid: (blocks of rows, heads).
 template <class T, class S, int kDim>
 __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p) {
   constexpr int kTile = S::kKeys * kStride<kDim>;
@@ -289,9 +292,9 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
   const int key_warp = static_cast<int>(threadIdx.x) / kWarp / S::kRowWarps;
   const int head = static_cast<int>(blockIdx.y);
   const int block_row = static_cast<int>(blockIdx.x) * S::kRows;
-  const int warp_row = row_warp * kWarpRows;  // of the block
+  const int warp_row = row_warp * kWarpRows;  // the warp's first row within the block
 
-  // Ranges are staged by copies: they may be read before the kernel ahead has ended.
+  // A copy brings the ranges, so they may be read before the kernel ahead has ended.
   Range all{p.rows, 0};
 #pragma unroll
   for (int i = 0; i < S::kRows / kWarp; ++i) {
@@ -301,8 +304,8 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
   }
   all = {__reduce_min_sync(0xffffffffu, all.begin), __reduce_max_sync(0xffffffffu, all.end)};
   Range mine[2];
-  Range some{p.rows, 0};   // seen by some row of the warp
-  Range every{0, p.rows};  // and by all
+  Range some{p.rows, 0};   // keys that some row of the warp sees
+  Range every{0, p.rows};  // keys that all rows of the warp see
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     mine[r] = range_of(p, block_row + warp_row + lane / 4 + 8 * r);
@@ -352,7 +355,8 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);  // behind the last tile's barrier, or q is not used
+    // written behind the last tile's barrier; without a tile q is not used
+    auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();
     store_shared_rows<T, S, kDim>(p, head, block_row, shared);

@@ -2,13 +2,13 @@
 // ranges are data, so that a recorded graph serves any packing of images and windows.
 //
 //   segment_attention(qkv X[S, 3·H·D], ranges i32[S, 2]) {heads = H} → X[S, H·D]
-//     out[s] = softmax(q[s] · k[r]ᵀ / √D) · v[r], r from ranges[s, 0] to ranges[s, 1] - 1, for each head; zeros for an
-//     empty range. A row of qkv has the heads' queries, then their keys, then their values. Ranges are cut to
+//     For each head, out[s] = softmax(q[s] · k[r]ᵀ / √D) · v[r] with r from ranges[s, 0] to ranges[s, 1] - 1; zeros for
+//     an empty range. A row of qkv has the heads' queries, then their keys, then their values. Ranges are clipped to
 //     [0, S). D is at most kMaxSegmentHeadDim and a multiple of 4.
 //
-// Sums are float32; their order, and so a row's last bits, may depend on S and on where in the forward the row and its
-// range lie, never on other ranges; in a deterministic forward not on S either. Rows that no range has (padding) may
-// hold anything.
+// Sums are float32. Their order, and so a row's last bits, may depend on S and on where the row and its range lie in
+// the forward, but never on other ranges; in a deterministic forward it does not depend on S either. Rows that are in
+// no range (padding) may hold anything.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
