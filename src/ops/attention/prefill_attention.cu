@@ -24,7 +24,7 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[kQuerySlots], query_empty[kQuerySlots];
-  constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // that compute
+  constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // warps that compute
   let_next_begin();
   const int cluster = static_cast<int>(blockIdx.x) / kCluster;
   const int begin = p.starts[cluster];
@@ -64,7 +64,7 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 #endif
 }
 
-// Of queries: boxes of a warpgroup's rows of one head.
+// Maps queries, in boxes of a warpgroup's rows of one head.
 Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
   const std::int64_t row = a.shape.heads * kHeadDim;
   return encode_tensor_map(
@@ -76,7 +76,7 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
                  TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Of keys or values: boxes of kBoxTokens tokens of one head.
+// Maps keys or values, in boxes of kBoxTokens tokens of one head.
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
   const std::int64_t token = a.shape.kv_heads * kHeadDim;
   return encode_tensor_map(

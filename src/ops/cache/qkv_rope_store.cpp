@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// In declaration order.
+// The operands in declaration order.
 enum Operand : std::size_t { kQkv, kTable, kSlots, kKeyCache, kValueCache, kQueryWeight, kKeyWeight };
 
 Status check_heads(const ir::OpSignature& s, const ir::Type& cache) {
@@ -91,25 +91,26 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
 // The norm of one head.
 template <class X>
 struct HeadWeight {
-  const X* at;  // [head_dim]; null: nothing is normalised
+  const X* at;  // [head_dim]; null without a norm
   float eps;
   NormForm form;
 };
 
-// Element i of a head as it is rotated: normalised where there is a weight.
+// Returns element i of a head before the rotation: normalised if there is a weight.
 template <bool kNorm, class X>
 TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, std::int64_t i) {
   if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w.at[i], scale, w.form)));
   return to_float(x[i]);
 }
 
-// The value of type X, in the cache's type.
+// Converts a value of type X to the cache's type.
 template <class X, class Y>
 TESSERA_INLINE Y stored(float value) {
   return from_float<Y>(to_float(from_float<X>(value)));
 }
 
-// One head of `n` elements; its first 2·half are rotated by the angles of cosines [half] and sines [half].
+// Processes one head of `n` elements. The first 2·half elements are rotated by the angles of cosines [half] and sines
+// [half].
 template <bool kNorm, class X, class Y>
 TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, Y* y, std::int64_t n,
                                   std::int64_t half) {

@@ -24,10 +24,10 @@ __device__ void store_as(Y* to, const Pack<X, N>& values) {
   store_pack(to, out);
 }
 
-constexpr int kMostThreads = 1024;  // of a block
+constexpr int kMostThreads = 1024;  // most threads of a block
 
-// Tokens along the grid's x. A group of blockDim.x threads has one of the row's heads, a thread one slot of it, all in
-// registers and loaded at once; groups above a warp have a block of their own (row_sum).
+// Tokens run along the grid's x. A group of blockDim.x threads takes one of the row's heads, and a thread one slot of
+// it. All values stay in registers and are loaded at once. A group larger than a warp has a block of its own (row_sum).
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
-    // The two packs of a slot are added first, which is the order of head_norm's sum over lanes.
+    // The two packs of a slot are added first, as in head_norm's sum over lanes.
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);
@@ -100,7 +100,7 @@ Result<std::unique_ptr<BoundOp>> make_kernel(const QkvRopeStoreArgs<X, Y>& args,
   if (threads > kMostThreads)
     return unimplemented("qkv_rope_store: heads of " + std::to_string(head.dim) + " values; at most " +
                          std::to_string(2 * N * kMostThreads) + " are possible");
-  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // of a block
+  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // threads of a block
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(args.num_tokens), static_cast<unsigned>(ceil_div(args.row_heads(), heads))),
       .block = dim3(threads, heads)};

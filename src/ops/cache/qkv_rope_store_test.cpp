@@ -1,5 +1,6 @@
-// Catches: heads taken for the wrong part of a row, the wrong weight, pairs of the wrong distance, values past Dr that
-// are rotated or lost, keys stored before they are rotated, slots that are off, and a size that only the fast path has.
+// Catches: heads read from the wrong part of a row, the wrong weight, pairs at the wrong distance, values past Dr that
+// are rotated or lost, keys stored before they are rotated, slots that are off, and sizes that only the fast path
+// handles.
 #include "tessera/ops/cache/qkv_rope_store.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +66,7 @@ std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::in
   return operands;
 }
 
-// One head, normalised and rotated in double, rounded to the dtype at each step.
+// Computes one head, normalised and rotated in double, and rounded to the dtype at each step.
 HostTensor reference_head(const Config& c, const std::vector<HostTensor>& operands, std::int64_t token,
                           std::int64_t row_head) {
   const std::int64_t n = c.head_dim;
@@ -120,8 +121,8 @@ Reference reference(const Config& c, const std::vector<HostTensor>& operands) {
   return out;
 }
 
-// The reference rounds too, and a value near the middle of two may go to the other one; with a norm this happens before
-// the rotation already.
+// The reference rounds too, and a value near the middle of two numbers may round to the other one. With a norm this
+// happens before the rotation as well.
 Tolerance allowed(const Config& c, DType stored) {
   Tolerance t = testing::tolerance(stored, 2);
   if (c.norm) t.absolute = 5 * testing::tolerance(c.dtype).relative;
@@ -137,7 +138,7 @@ void check(const Config& c, const std::vector<std::int32_t>& slots) {
   EXPECT_EQ(out.operands[4].bytes, expected.v_cache.bytes) << "v: " << c.title();
 }
 
-const std::vector<std::int32_t> kSomeSlots = {31, -1, 0, 7, 32, 1'000'000'000, 5};  // 32 is one past the end
+const std::vector<std::int32_t> kSomeSlots = {31, -1, 0, 7, 32, 1'000'000'000, 5};  // 32 is one past the last slot
 
 class QkvRopeStore : public ::testing::TestWithParam<DType> {};
 

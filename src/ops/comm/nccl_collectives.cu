@@ -9,11 +9,11 @@
 namespace tessera::cuda {
 namespace {
 
-// Of the ranks' rows that are gathered at once. More rows come in several turns: scratch stays small beside the
-// activations, and a turn of this size is limited by its bytes, not by its start.
+// Bytes of the ranks' rows that are gathered at once; more rows take several turns. This keeps scratch small in
+// comparison to the activations. A turn of this size is limited by its bytes, not by its start-up.
 constexpr std::int64_t kGatherBytes = std::int64_t{16} << 20;
 
-// Rows of [R, bytes of a row] that a turn takes.
+// Returns the number of rows of [R, bytes of a row] that a turn takes.
 std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
   return std::min(rows, std::max<std::int64_t>(1, kGatherBytes / std::max<std::int64_t>(row_bytes, 1)));
 }
@@ -40,14 +40,14 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // NCCL may choose another algorithm for another size, whose first call connects the GPUs for it.
+  // NCCL may choose another algorithm for another size; its first call then connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;
   TensorView x_;
 };
 
-// The rows of all ranks to each, or of the ranks' sums its own to each.
+// Gathers the rows of all ranks on each rank, or sums the ranks' rows and gives each rank its own part.
 class NcclRowsOp final : public BoundOp {
  public:
   NcclRowsOp(std::shared_ptr<const NcclExchange> exchange, bool sums, const TensorView& x, const TensorView& y)
@@ -60,7 +60,7 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // As of a reduction; a size may be that of both.
+  // Depends on the size as for a reduction, and differs from it, because a size may occur in both.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -80,7 +80,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // As of a reduction. A stage between two others has both sides, each of which is one end of a warm-up.
+  // Depends on the size as for a reduction. A stage between two others has both sides, and each side is one end of a
+  // separate warm-up.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;
@@ -118,7 +119,7 @@ class NcclGatherOp final : public BoundOp {
  private:
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
-  // What came for `rows` rows, from scratch to their place.
+  // Moves what arrived for `rows` rows from scratch to its place.
   Status order(DeviceAddress to, std::int64_t rows, CudaStream& stream) const {
     TRY(stream.begin_launch("all_gather"));
     if (row_bytes_ % 16 == 0) {

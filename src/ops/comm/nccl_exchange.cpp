@@ -21,17 +21,17 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// From a group's end until a rank that has not ended itself is taken to hang in a kernel, and from then until a call
-// that has not returned is taken to hang too.
+// Time from a group's end until a rank that has not ended by itself counts as hanging in a kernel; after that, the time
+// until a call that has not returned counts as hanging too.
 constexpr std::chrono::seconds kRankEnds(1);
-// That the thread which watches may take to its end. It may be in an abort of NCCL's, which waits for NCCL's own
-// threads, and those for the other processes of the machine; or tell a node that says nothing any more, which takes as
-// long as NodeGroupOptions::silence, 15 s: this is longer, as the thread uses the communicator until it is told.
+// Time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads and
+// those for the machine's other processes. Or it may be telling a node that no longer answers, which takes as long as
+// NodeGroupOptions::silence, 15 s. The limit is longer than that, because the thread uses the communicator until then.
 constexpr std::chrono::seconds kAbortLimit(20);
 
-// What ranks tell each other.
+// What ranks tell each other about themselves.
 struct Introduction {
-  NcclId id;  // rank 0's
+  NcclId id;  // made by rank 0
   std::int32_t version = 0;
   std::array<char, 40> gpu{};
 };
@@ -40,7 +40,7 @@ std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
 }
 
-// `places`: of each among the ranks of all stages.
+// `places` has each rank's place among the ranks of all stages.
 Status check_ranks(std::span<const Introduction> all, std::span<const int> places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].version != all[0].version)
@@ -57,15 +57,15 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
   return ok_status();
 }
 
-// A connection to all other ranks that may never come about: NCCL waits for a rank that is gone. It is made on a thread
-// of its own, which is left behind then.
+// A connection to all other ranks, which may never complete: NCCL waits for a rank that is gone. A separate thread
+// makes it, and is left behind in that case.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;
-  // Guarded by the mutex.
-  std::optional<Status> is_current{};   // of the GPU for the thread
-  std::optional<Result<void*>> comm{};  // once NCCL has answered
-  bool left = false;                    // nobody waits any more
+  // The members below are guarded by the mutex.
+  std::optional<Status> is_current{};   // whether the GPU could be made current for the thread
+  std::optional<Result<void*>> comm{};  // set once NCCL has answered
+  bool left = false;                    // nobody waits for the result any more
 
   void run(const NcclLibrary& nccl, int ranks, const NcclId& id, int rank,
            const std::function<Status()>& make_current) {
@@ -117,17 +117,17 @@ Result<NcclType> type_of(ir::DType dtype) {
 
 }  // namespace
 
-// What the rank and the thread that watches for it share. That thread may outlive the rank, where NCCL hangs.
+// What the rank shares with the thread that watches it. The thread may outlive the rank if NCCL hangs.
 struct NcclExchange::Shared {
   std::shared_ptr<const NcclLibrary> nccl;
   void* comm = nullptr;
   int rank = 0;
   int ranks = 1;
-  std::atomic<std::uint32_t> ended = 0;  // 1: the group has
-  std::mutex calls;                      // NCCL takes one call at a time, but for an abort
+  std::atomic<std::uint32_t> ended = 0;  // 1: the group has ended
+  std::mutex calls;                      // serialises NCCL calls; only an abort may run beside one
   std::mutex mutex;
   std::condition_variable woken;
-  bool closing = false;  // guarded by it: the rank ends
+  bool closing = false;  // guarded by the mutex; set when the rank ends
   std::thread watch;
   std::future<void> watched;
 
@@ -139,21 +139,21 @@ struct NcclExchange::Shared {
     return nccl->check(collective(), function);
   }
 
-  // True: the rank ends.
+  // Waits for `limit` at most, and returns whether the rank ends.
   bool closes_within(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex);
     return woken.wait_for(lock, limit, [this] { return closing; });
   }
 
-  // Until the call under way is done, for kRankEnds at most: once the group has ended no other one begins.
+  // Waits until the running call is done, for kRankEnds at most. No other call begins, because the group has ended.
   void let_call_end() {
     const auto deadline = std::chrono::steady_clock::now() + kRankEnds;
     std::unique_lock lock(calls, std::defer_lock);
     while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   }
 
-  // Until the rank or its group ends. An abort waits for the graphs that have recorded the collectives, which end with
-  // the rank.
+  // Watches until the rank or its group ends. An abort waits for the graphs that have recorded the collectives; they
+  // end with the rank.
   void watch_over(Communicator& communicator) {
     bool closes = false;
     while (ended.load() == 0 && !closes) {
@@ -161,21 +161,21 @@ struct NcclExchange::Shared {
       int result = kNcclSuccess;
       const Status asked = nccl->check(nccl->call().get_async_error(comm, &result), "ncclCommGetAsyncError");
       const Status lost = asked.ok() && result != kNcclInProgress ? nccl->check(result, "NCCL") : asked;
-      // Asking may have hung for so long that the communicator is gone.
+      // The query may have hung for so long that the communicator is gone.
       if (lost.ok() || closes) continue;
       closes = closes_within(std::chrono::milliseconds(0));
       if (!closes) communicator.abort(lost.message());
     }
     if (closes || closes_within(kRankEnds)) return;
     let_call_end();
-    (void)nccl->call().abort(comm);  // a call that hangs ends by this alone
+    (void)nccl->call().abort(comm);  // only this ends a call that hangs
   }
 };
 
-// Who shares the communicator, and how they tell each other.
+// The ranks that share a communicator, and how they exchange messages.
 struct NcclExchange::Meeting {
-  int rank = 0;             // of this one among them
-  std::vector<int> places;  // of each among the ranks of all stages
+  int rank = 0;             // this rank's number among them
+  std::vector<int> places;  // each rank's place among the ranks of all stages
   std::function<Result<std::vector<Introduction>>(const Introduction& mine)> introduce;
 };
 

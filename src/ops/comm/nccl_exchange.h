@@ -76,7 +76,7 @@ class NcclExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // null until it raises the flag
+  Communicator* communicator_ = nullptr;  // set once it raises the flag
   std::shared_ptr<Shared> shared_;        // shared with the thread that watches
 };
 

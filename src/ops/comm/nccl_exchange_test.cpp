@@ -1,7 +1,7 @@
-// Catches: ranks that do not share rank 0's id, a start that differs and goes on, one that waits without an end, a
-// communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is used after that,
-// and a library that is absent, old or other than expected and is called all the same. Over connections of two nodes,
-// with an NCCL that moves no data (testing/fake_nccl.h).
+// Catches: ranks that do not share rank 0's id; a rank that continues although the ranks' settings differ; a start that
+// waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is
+// used after that; and a library that is absent, old or a different one but is called all the same. The tests run over
+// connections of two nodes, with an NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/ops/comm/nccl_exchange.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ constexpr int kRemoteError = 6;
 class Nccl : public ::testing::Test {
  protected:
   Nccl() : library_(dlopen(TESSERA_FAKE_NCCL, RTLD_NOW)) {
-    if (library_ == nullptr) return;  // the program was taken elsewhere without it
+    if (library_ == nullptr) return;  // the program was moved without the library
     auto* const find = reinterpret_cast<FakeNccl& (*)()>(dlsym(library_, kFakeNccl));
     fake_ = &find();
     fake_->version = 22809;
@@ -49,7 +49,7 @@ class Nccl : public ::testing::Test {
             .make_current = ok_status,
             .library = TESSERA_FAKE_NCCL};
   }
-  // All ranks at once.
+  // Makes the exchanges of all ranks at once.
   template <class PlaceOf>
   Exchanges open(Nodes& nodes, const PlaceOf& place_of) {
     Exchanges made(nodes.ranks.size(), Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
@@ -64,7 +64,7 @@ class Nccl : public ::testing::Test {
     const std::lock_guard lock(fake_->mutex);
     return fake_->calls;
   }
-  // Until `call` was made; false after 10 s.
+  // Waits until `call` was made; returns false after 10 s.
   bool comes_to(const std::string& call) {
     std::unique_lock lock(fake_->mutex);
     return fake_->moved.wait_for(lock, std::chrono::seconds(10),
@@ -82,7 +82,7 @@ class Nccl : public ::testing::Test {
       fake.reduce_hangs.clear();
     });
   }
-  // Until the rank's group has ended; false after 10 s.
+  // Waits until the rank's group has ended; returns false after 10 s.
   static bool comes_to_its_end(const Communicator& rank) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (rank.status().ok() && std::chrono::steady_clock::now() < deadline)
@@ -110,7 +110,7 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
                 UnorderedElementsAre("init 0 of 4 id 7", "init 1 of 4 id 7", "init 2 of 4 id 7", "init 3 of 4 id 7"));
     EXPECT_EQ((*made[3])->ranks(), 4);
     EXPECT_EQ((*made[3])->library().version_text(), "2.28.9");
-    // Where it is there already nobody is waited for.
+    // If the exchange exists already, of() waits for nobody.
     EXPECT_EQ(NcclExchange::of(nodes->rank(2), place(2)).value(), *made[2]);
     std::vector<float> x(16);
     change([](FakeNccl& fake) { fake.calls.clear(); });
@@ -131,7 +131,8 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// The ends of a group come to its processes one after another: who ends by itself must not wait for the others in NCCL.
+// A group's end reaches its processes one after another. A rank that ends by itself must not wait in NCCL for the
+// others.
 TEST_F(Nccl, ARankThatEndsWithItsGroupIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {
@@ -146,7 +147,7 @@ TEST_F(Nccl, ARankThatEndsWithItsGroupIsNotAborted) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// Kernels that wait for a GPU of a node that is gone end by the abort alone.
+// Only the abort ends kernels that wait for a GPU of a node that is gone.
 TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -159,7 +160,7 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
 }
 
-// As the first call of a size does that connects to a GPU of a node that is gone.
+// The first call of a size hangs like this if it connects to a GPU of a node that is gone.
 TEST_F(Nccl, ACallThatHangsEndsByTheAbort) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -172,7 +173,7 @@ TEST_F(Nccl, ACallThatHangsEndsByTheAbort) {
   EXPECT_TRUE(comes_to("all_reduce 0: 2 of type 7"));
   nodes->groups[1]->leave(device_lost("its machine has gone"));
   EXPECT_TRUE(comes_to("abort 0"));
-  release();  // lets the test end where no abort has come
+  release();  // lets the test end if no abort has come
   caller.join();
 }
 
@@ -207,7 +208,7 @@ TEST_F(Nccl, ARankThatNcclRefusesEndsTheStartOfAll) {
   EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
 }
 
-// NCCL itself waits for ever for a rank that is gone.
+// NCCL itself would wait for ever for a rank that is gone.
 TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   change([](FakeNccl& fake) { fake.init_hangs = true; });
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(2000));
@@ -215,7 +216,7 @@ TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   for (const auto& exchange : made) EXPECT_EQ(exchange.status().code(), StatusCode::kCancelled);
   EXPECT_THAT(nodes->rank(0).status().message(),
               AllOf(HasSubstr("is not connected to the others by NCCL within 2 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
-  release();  // what comes too late is given back
+  release();  // a communicator that comes too late is given back
   EXPECT_TRUE(comes_to("abort 0"));
   EXPECT_TRUE(comes_to("abort 1"));
 }
@@ -232,18 +233,18 @@ TEST_F(Nccl, ANodeThatIsLostDuringTheStartEndsIt) {
   lost.join();
   EXPECT_EQ(made[0].status().code(), StatusCode::kCancelled);
   EXPECT_THAT(made[0].status().message(), HasSubstr("its machine has gone"));
-  release();  // what comes too late is given back, on both
+  release();  // communicators that come too late are given back, on both nodes
   EXPECT_TRUE(comes_to("abort 0"));
   EXPECT_TRUE(comes_to("abort 1"));
 }
 
-// Of three stages on three nodes each link has a communicator of its own, in which the sender is the first.
+// With three stages on three nodes, each link has a communicator of its own, in which the sender is the first rank.
 TEST_F(Nccl, EveryLinkBetweenStagesHasACommunicatorOfTwo) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(3, {.tp_size = 1, .pp_size = 3});
   {
     Exchanges sends(3, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
     Exchanges receives = sends;
-    run_ranks(3, [&](int rank) {  // a body receives before it sends
+    run_ranks(3, [&](int rank) {  // each rank receives before it sends
       const auto at = static_cast<std::size_t>(rank);
       if (rank < 2) receives[at] = NcclExchange::link(nodes->rank(rank), /*to_next=*/false, place(rank));
       if (rank > 0) sends[at] = NcclExchange::link(nodes->rank(rank), /*to_next=*/true, place(rank));
@@ -275,7 +276,7 @@ TEST_F(Nccl, SidesOfALinkThatCannotGoTogetherAreNamedByTheirRanks) {
                                HasSubstr("ranks 3 and 1")));
 }
 
-// A GPU that waits in a link for a node that is gone ends by the abort.
+// The abort ends a GPU that waits in a link for a node that is gone.
 TEST_F(Nccl, ALostNodeAbortsTheLinksToIt) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 1, .pp_size = 2});
   Exchanges made(2, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));

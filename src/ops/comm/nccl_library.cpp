@@ -6,11 +6,11 @@
 namespace tessera {
 namespace {
 
-// Of ncclResult_t: the caller's faults.
+// Values of ncclResult_t for errors of the caller.
 constexpr int kInvalidArgument = 4;
 constexpr int kInvalidUsage = 5;
 
-// dlerror() without a text is null.
+// Returns dlerror()'s text; dlerror() returns null if there is none.
 std::string loader_error() {
   const char* error = dlerror();
   return error == nullptr ? "no reason is given" : error;

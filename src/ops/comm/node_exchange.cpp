@@ -9,15 +9,15 @@
 namespace tessera {
 namespace {
 
-// The number on the wire is the place in this list.
+// The index in this list is the number on the wire.
 constexpr std::array<std::string_view, 4> kCalls = {"all_reduce", "all_gather", "all_gather_rows", "reduce_scatter"};
 
-// Both kinds of frame begin so.
+// Head of both kinds of frame.
 struct WireNumber {
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;
 };
-// Behind it the tensors' bytes, one after another.
+// Head of a frame of tensors. The tensors' bytes follow, one after another.
 struct WireTensors {
   WireNumber at;
   std::uint32_t call = 0;
@@ -104,7 +104,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
 }
 
 Status NodeExchange::spread(const TensorView& result, bool in_parts) {
-  empty();  // before the others, who send again once they have the result
+  empty();  // before the results go out, because the other nodes then send again
   const WireNumber at{.epoch = epoch(), .number = number_};
   const std::span<const std::byte> whole = bytes_of(result);
   if (!in_parts) return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), whole});

@@ -1,8 +1,8 @@
-// Catches: ranks of several nodes that get other bits than ranks of one, results of a collective that was given up
-// taken for those of a later one, a rank that waits for a node that has gone, and tensors of another form that are
-// read.
+// Catches: ranks of several nodes that get other bits than ranks of one; results of an aborted collective that are
+// taken for those of a later one; a rank that waits for a node that is gone; and tensors of another shape or type that
+// are accepted.
 //
-// The nodes of a group are in this process here, each with its end of the connections.
+// All nodes of a group run in this process, each with its end of the connections.
 #include "tessera/ops/comm/node_exchange.h"
 
 #include <gmock/gmock.h>
@@ -123,7 +123,7 @@ TEST(NodeExchange, ManyCallsInARow) {
   });
 }
 
-// Whichever rank ends the group, in whichever state the others are, all return, and the next round is right.
+// Whichever rank ends the group, in whatever state the others are, all ranks return, and the next round is right.
 TEST(NodeExchange, ARestartedGroupGoesOn) {
   constexpr int kRanks = 4;
   const std::unique_ptr<Nodes> made = make_nodes(2, kRanks);
@@ -140,7 +140,7 @@ TEST(NodeExchange, ARestartedGroupGoesOn) {
       }
     });
     for (int r = 0; r < kRanks; ++r) {
-      while (made->rank(r).status().ok()) std::this_thread::sleep_for(milliseconds(1));  // its node hears of it
+      while (made->rank(r).status().ok()) std::this_thread::sleep_for(milliseconds(1));  // until its node has been told
     }
     ASSERT_TRUE(made->rank(0).restart().ok());
     run_ranks(kRanks, [&](int r) {
@@ -191,7 +191,7 @@ TEST(NodeExchange, RanksThatDisagreeGetAnError) {
   }
 }
 
-// Ranks of a node that does not add up itself.
+// The ranks that disagree are on a node that does not add up itself.
 TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 4);
   run_ranks(4, [&](int r) {
@@ -202,7 +202,7 @@ TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   });
 }
 
-// Calls of equal form whose kinds differ.
+// The calls have equal shapes but different kinds.
 TEST(NodeExchange, RanksInDifferentCallsGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   run_ranks(2, [&](int r) {
@@ -222,7 +222,7 @@ TEST(NodeExchange, WhatCannotBeReadIsAnError) {
   EXPECT_EQ(exchange.take_tensors(1, little).code(), StatusCode::kDataLoss);
   EXPECT_EQ(exchange.take_result(little).code(), StatusCode::kDataLoss);
   std::vector<std::byte> nonsense(200, std::byte{0xff});
-  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // of this epoch
+  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // the epoch is the current one
   ASSERT_TRUE(exchange.take_tensors(1, nonsense).ok());
   std::vector<std::byte> again(200);
   EXPECT_EQ(exchange.take_tensors(1, again).code(), StatusCode::kDataLoss) << "the first is still to be read";
@@ -232,7 +232,7 @@ TEST(NodeExchange, WhatCannotBeReadIsAnError) {
   EXPECT_EQ(exchange.collect(tensors, calls, milliseconds(1000)).code(), StatusCode::kInternal);
 }
 
-// The head of tensors as it goes over the wire, then the value.
+// Makes the payload of a frame of tensors: the head, then the value.
 std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
   struct {
     std::uint64_t epoch = 0;
@@ -268,7 +268,7 @@ TEST(NodeExchange, WhatIsBeingAddedUpIsNotOverwritten) {
   EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
 }
 
-// As where a rank's thread ends by an exception: its communicator is gone, its connection is not.
+// This happens if a rank's thread ends by an exception: its communicator is gone, but its connection is not.
 TEST(NodeExchange, FramesForRanksThatAreGoneAreForNobody) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   made->ranks[1].reset();
@@ -277,7 +277,7 @@ TEST(NodeExchange, FramesForRanksThatAreGoneAreForNobody) {
   made->rank(0).abort("a fault");
   float x = 1;
   EXPECT_TRUE(made->groups[0]->send(1, FrameKind::kResult, std::array{std::as_bytes(std::span(&x, 1))}).ok());
-  made->groups[1]->end();  // has taken them all
+  made->groups[1]->end();  // returns when it has taken all frames
 }
 
 TEST(NodeExchange, NoOtherNodeRestartsTheGroup) {

@@ -9,14 +9,15 @@
 namespace tessera::cuda {
 namespace {
 
-// Each block waits for the same block of its peers alone, whose device places it sooner or later, because what runs
-// there ends by itself: blocks beside kernels that fill the device (two-batch overlap) may be placed late.
+// Each block waits only for the same block of its peers. A peer's device starts that block sooner or later, because
+// everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap), the block may
+// start late.
 constexpr std::int64_t kMostBlocks = 128;
-// From here on two ranks, and more, add up in two steps: the wire counts more than a second way.
+// From this size on, two and more ranks add up in two steps: the bytes on the wire then cost more than a second hop.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
-// Of one turn in two steps: three turns' mailboxes and the data stay in the L2 cache, beyond which a turn is three
-// times as slow.
+// Most bytes of one turn in two steps: the mailboxes of three turns and the data then stay in the L2 cache; a larger
+// turn is three times as slow.
 constexpr std::int64_t kMostTwoStepBytes = 8 << 20;
 
 LaunchShape shape_of(std::int64_t items) {
@@ -29,11 +30,11 @@ __global__ void fill_absent(uint4* to, std::int64_t packs) {
     to[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
-// Units that a buffer takes of a rank's data.
+// Returns the number of units of a rank's data that a buffer takes.
 std::int64_t most_units(const Peers& peers, int words, bool two_steps) {
   const std::int64_t units = peers.buffer_words / words;
   if (!two_steps) return units / (peers.ranks - 1);
-  // (ranks - 1) · ⌈units / ranks⌉ + units ≤ what there is
+  // Solves (ranks - 1) · ⌈units / ranks⌉ + units ≤ the units of a buffer.
   return std::min((units - peers.ranks) * peers.ranks / (2 * peers.ranks - 1), kMostTwoStepBytes / (4 * words));
 }
 

@@ -15,10 +15,11 @@
 namespace tessera::cuda {
 namespace {
 
-// Of a buffer: an all-reduce at once of 16 MiB among two, of 5 MiB among four. Larger ones are cut.
+// Bytes of a buffer: enough for an all-reduce at once of 16 MiB among two ranks, or of 5 MiB among four. Larger ones
+// are split.
 constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 
-// What ranks tell each other.
+// What ranks tell each other about themselves.
 struct Introduction {
   int ordinal = 0;
   std::byte* mailbox = nullptr;
@@ -77,7 +78,7 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
 
   int ordinal = 0;
   TRY(cuda_status(cudaGetDevice(&ordinal), "cudaGetDevice"));
-  // Every mailbox is empty once all have introduced themselves.
+  // Once all ranks have introduced themselves, every mailbox is empty.
   const std::vector<Introduction> all =
       TRY(introduce(communicator, Introduction{.ordinal = ordinal, .mailbox = mailbox}));
   peers_ = {.rank = communicator.rank(),

@@ -68,7 +68,7 @@ class PeerExchange {
   PeerExchange() = default;
   Status open(Communicator& communicator, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it raises the flag
+  Communicator* communicator_ = nullptr;  // set once it raises the flag
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // Turns, then the mailbox
   Peers peers_;

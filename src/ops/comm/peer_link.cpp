@@ -18,7 +18,7 @@ namespace {
 // What the two sides tell each other.
 struct Introduction {
   int ordinal = 0;
-  std::byte* memory = nullptr;  // of LinkTurns and what follows
+  std::byte* memory = nullptr;  // LinkTurns, with the counters or slots behind it
 };
 
 constexpr std::size_t kCountersAt = kDeviceAlignment;

@@ -1,4 +1,4 @@
-// Both sides of a link between stages: of one process (peer_link.h), or by NCCL between two.
+// Both sides of a link between stages, of one process (peer_link.h) or between two by NCCL.
 #include "tessera/ops/comm/peer_link.h"
 
 #include <algorithm>
@@ -30,7 +30,8 @@ __device__ inline void store_counter(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// By thread 0 of the block, for all of it: until the counter has reached `value`. False where it never will.
+// Waits until the counter has reached `value`. Thread 0 of the block waits for the whole block. Returns false if the
+// group has ended, so that the counter never gets there.
 __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint32_t value, const std::uint32_t* stop) {
   __shared__ bool reached;
   if (threadIdx.x == 0) {
@@ -47,7 +48,7 @@ __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint3
   return reached;
 }
 
-// The last block counts the turn.
+// Ends the turn: the last block counts it.
 __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   if (threadIdx.x != 0) return;
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
@@ -55,7 +56,8 @@ __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   turns->turn = turn + 1;
 }
 
-// A block's units, the same on both sides: a range, so that every block has one whatever the size.
+// Returns the first of a block's units, a range that is the same on both sides. Every block has a range whatever the
+// size.
 __device__ inline std::int64_t first_unit(std::int64_t units, unsigned block) { return units * block / kLinkBlocks; }
 
 template <int kWords>
@@ -67,7 +69,7 @@ template <int kWords>
 __global__ void __launch_bounds__(kThreads)
     send_units(const __grid_constant__ LinkEnd end, Unit<kWords>* x, std::int64_t units) {
   const std::uint32_t turn = *static_cast<const volatile std::uint32_t*>(&end.turns->turn);
-  // The slot's turn before this one was read, unless there was none.
+  // Waits until the slot's previous turn was read, if there was one.
   if (wait_for_counter(&end.taken[blockIdx.x], turn - cuda::kLinkSlots + 1, end.stop)) {
     Unit<kWords>* slot = slot_of<kWords>(end, turn);
     const std::int64_t last = first_unit(units, blockIdx.x + 1);
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
     const Unit<kWords>* slot = slot_of<kWords>(end, turn);
     const std::int64_t last = first_unit(units, blockIdx.x + 1);
     for (std::int64_t i = first_unit(units, blockIdx.x) + threadIdx.x; i < last; i += kThreads)
-      x[i] = cuda::load_mail(slot + i);  // past L1, which knows nothing of what another GPU wrote
+      x[i] = cuda::load_mail(slot + i);  // bypasses L1, which does not see what another GPU wrote
     __syncthreads();
     if (threadIdx.x == 0) store_counter(&end.taken[blockIdx.x], turn + 1);
   }

@@ -55,7 +55,7 @@ class PeerLink {
   PeerLink() = default;
   Status open(Communicator& communicator, bool to_next, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it raises the flag
+  Communicator* communicator_ = nullptr;  // set once it raises the flag
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // LinkTurns and counters; on the receiver also the slots
   LinkEnd end_;

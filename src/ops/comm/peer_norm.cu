@@ -1,5 +1,5 @@
-// all_reduce and the add_rms_norm behind it in one launch, for the few rows of a decode: a block has a row, which it
-// sends, adds up over the ranks and normalises without writing the sum of the ranks anywhere.
+// all_reduce and the add_rms_norm behind it in one launch, for the few rows of a decode step. A block sends its row,
+// adds it up over the ranks, and normalises it without writing the ranks' sum to memory.
 #include <utility>
 
 #include "tessera/ops/comm/peer_collectives.h"
@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kHeld = 2;  // units of 16 bytes of a row in a thread, at most
+constexpr int kHeld = 2;  // most units of 16 bytes of a row in a thread
 
 template <class T>
 struct PeerNorm {
@@ -105,8 +105,8 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   });
 }
 
-// Null where there is one rank: then there is nothing to wait for, and the norm has a kernel of its own. Null too where
-// ranks are in other processes, whose memory is not reached from here.
+// Returns null with one rank, where there is nothing to wait for and the norm has a kernel of its own. Returns null
+// also if ranks are in other processes, whose memory cannot be reached from here.
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   const Communicator* communicator = calls[0].context.communicator;
   if (communicator == nullptr || communicator->ranks() == 1 || communicator->spans_processes())
@@ -120,7 +120,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
 
 }  // namespace
 
-// A block of 512 threads for each row, all of them on the device at once.
+// Each row has a block of 512 threads; all blocks must be on the device at once.
 const JoinedKernelDef kPeerNorm{.ops = {"all_reduce", "add_rms_norm"}, .name = "peers", .most_rows = 128, .bind = bind};
 
 }  // namespace tessera::cuda

@@ -1,4 +1,4 @@
-// The exchange of rows over mailboxes: every rank's rows to all, and of every rank's rows each its own part, added up.
+// The exchange of rows over mailboxes: all-gather of every rank's rows, and reduce-scatter of every rank's rows.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// Each block waits for the same block of its peers alone, whose device places it sooner or later, because what runs
-// there ends by itself: blocks beside kernels that fill the device (two-batch overlap) may be placed late.
+// Each block waits only for the same block of its peers. A peer's device starts that block sooner or later, because
+// everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap), the block may
+// start late.
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {
@@ -18,7 +19,7 @@ LaunchShape shape_of(std::int64_t units) {
           .block = dim3(kPeerThreads)};
 }
 
-// Units [0, units) of x of every rank → units [r · stride, r · stride + units) of y.
+// Copies units [0, units) of x of every rank r to units [r · stride, r · stride + units) of y.
 template <int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     gather_rows(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Launches the kernel over the units of a rank's rows, as many at a time as a mailbox takes.
+// Launches the kernel over the units of a rank's rows, in portions that a mailbox can take.
 template <int kWords, auto kKernel>
 Result<std::unique_ptr<BoundOp>> bind_rows(const char* name, std::shared_ptr<PeerExchange> exchange,
                                            const TensorView& x, const TensorView& y, std::int64_t bytes) {

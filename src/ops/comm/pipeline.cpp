@@ -11,8 +11,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // of a value's memory, once it was received
-// Values after which a sender on another node is told: of kMostWaiting, so that it never waits for less than that.
+constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // bytes of memory that a received value keeps
+// Number of received values after which a sender on another node is told. It is less than kMostWaiting, so that the
+// sender does not stop before it hears of them.
 constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
 
 }  // namespace
@@ -32,14 +33,14 @@ int Pipeline::sender(int rank, Way way) const {
   return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
 }
 
-// That between two ranks of neighbouring stages.
+// Returns the link between two ranks of neighbouring stages.
 Pipeline::Link& Pipeline::link(int rank, int other, Way way) {
   const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
   return links_[static_cast<std::size_t>((stage * layout_.tp_size + layout_.rank_in_stage(rank)) * 2 +
                                          (way == Way::kToNext ? 0 : 1))];
 }
 
-// Where `other` does not come in time all ends, so that no rank waits on.
+// If `other` does not come in time, the pipeline ends, so that no rank waits any longer.
 template <class Moved>
 Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
   if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {
@@ -56,12 +57,12 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
   if (!is_here(other)) {
-    // Counted before it is out: the other node may say at once that it was received.
+    // The value is counted before it is sent, because the other node may report it as received at once.
     const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
     lock.unlock();
     return wire_->send(FrameKind::kStageValue, head, bytes);
   }
-  // The slot is this rank's until it is counted as sent.
+  // The slot belongs to this rank until the value is counted as sent.
   std::vector<std::byte>& value = to.values[to.sent % kMostWaiting];
   lock.unlock();
   value.assign(bytes.begin(), bytes.end());
@@ -76,7 +77,7 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   Link& from = link(rank, other, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
-  // The slot is this rank's until it is counted as received.
+  // The slot belongs to this rank until the value is counted as received.
   std::vector<std::byte>& slot = from.values[from.received % kMostWaiting];
   lock.unlock();
   const std::span<const std::byte> value = std::span(slot).subspan(is_here(other) ? 0 : sizeof(StageFrame));

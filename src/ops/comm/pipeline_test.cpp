@@ -1,6 +1,6 @@
 // Catches, on the device under test: values that overtake one another between stages or are taken for those of an
-// earlier step (also by replays), a sender that overwrites what was not received yet, and a rank that waits for ever
-// for a neighbour that has gone. On GPUs each rank needs one of its own.
+// earlier step (also by replays); a sender that overwrites a value that was not received yet; and a rank that waits for
+// ever for a neighbour that is gone. On GPUs each rank needs one of its own.
 #include "tessera/ops/comm/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST(Pipeline, ValuesComeInTheOrderInWhichTheyWereSent) {
     EXPECT_EQ(came, n);
     if (::testing::Test::HasFailure()) break;
   }
-  pipeline.end(cancelled("all values were sent"));  // lets a sender end whose values nobody takes
+  pipeline.end(cancelled("all values were sent"));  // ends a sender whose values nobody takes
   sender.join();
 }
 
@@ -72,12 +72,12 @@ TEST(Pipeline, AWaitEndsWithThePipelineOrAfterTheLimit) {
 
   pipeline.begin();
   EXPECT_TRUE(pipeline.send(1, Way::kToNext, received).ok());
-  pipeline.begin();  // what was sent is gone
+  pipeline.begin();  // values that were sent before are gone
   pipeline.end(cancelled("enough"));
   EXPECT_EQ(pipeline.receive(0, Way::kToNext, received).message(), "enough");
 }
 
-// A fault of any rank ends the waits of all, in whichever stage; restarted, the group is as new.
+// A fault of any rank ends the waits of all ranks of all stages. After a restart the group is as new.
 TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
   const auto group = Communicator::create_stages({.tp_size = 2, .pp_size = 2}, std::chrono::seconds(20));
   std::array<float, 4> x{1, 2, 3, 4};
@@ -97,7 +97,7 @@ TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
   EXPECT_TRUE(group[2]->pipeline()->send(2, Way::kToNext, std::as_bytes(std::span(x))).ok());
 }
 
-// Ranks are counted over all stages, in errors of one stage's group too.
+// Errors count ranks over all stages, also errors of one stage's group.
 TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
   const RankLayout layout{.tp_size = 2, .pp_size = 2};
   std::array<float, 4> x{1, 2, 3, 4};
@@ -116,7 +116,7 @@ TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
 
 TEST(Pipeline, OneStageHasNone) { EXPECT_EQ(Communicator::create_group(2)[0]->pipeline(), nullptr); }
 
-// One side of a link: steps that send or receive tensors of several sizes, eagerly and by a replay, in turns.
+// Runs one side of a link: steps that send or receive tensors of several sizes, alternately eagerly and by a replay.
 Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::vector<std::int64_t>& columns,
                 int steps) {
   const std::unique_ptr<Device> device = TRY(open_rank_device(communicator));
@@ -166,7 +166,8 @@ Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::v
 TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
   if (!has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const auto group = Communicator::create_stages(kTwoStages, std::chrono::seconds(30));
-  // Sixteen bytes at a time and four, less than a thread for each block, and more than a slot takes on a GPU.
+  // Sizes: a multiple of sixteen bytes and of four; fewer bytes than one thread for each block; more than a slot takes
+  // on a GPU.
   const std::vector<std::int64_t> columns =
       on_cuda() ? std::vector<std::int64_t>{64, 1, 1025, 3'000'000} : std::vector<std::int64_t>{64, 1, 1025};
   Status sent;

@@ -1,4 +1,4 @@
-// The exchange of rows between GPUs: of one process over each other's memory, of several by NCCL.
+// The exchange of rows between GPUs: over each other's memory within one process, by NCCL between several processes.
 #include "tessera/ops/comm/row_exchange.h"
 
 #include <fmt/format.h>
@@ -10,14 +10,14 @@
 namespace tessera {
 namespace {
 
-// A rank's rows are whole words, and a mailbox has room for a unit of each.
+// Checks that a rank's rows are whole words, and that a mailbox has room for a unit of each rank.
 Status check_bytes(const BindArgs& args, std::int64_t bytes) {
   if (bytes % 4 == 0) return ok_status();
   return unimplemented(
       fmt::format("{} of {} bytes of a rank between GPUs; multiples of 4 are accepted", args.node.op, bytes));
 }
 
-// One rank's rows are all rows.
+// With one rank, its rows are all rows.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(const TensorView& x, const TensorView& y) : x_(x), y_(y) {}

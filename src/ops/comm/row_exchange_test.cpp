@@ -1,6 +1,6 @@
 // Catches, on the device under test: rows of one rank in another's place, sums out of rank order or rounded twice,
 // values of an earlier call that are taken for those of this one (also by replays), and ranks that wait for ever for
-// one that has gone. On GPUs each rank needs one of its own.
+// one that is gone. On GPUs each rank needs one of its own.
 #include "tessera/ops/comm/row_exchange.h"
 
 #include <gmock/gmock.h>
@@ -24,14 +24,14 @@ HostTensor rows_of_rank(DType dtype, std::vector<std::int64_t> dims, int rank, i
   return t;
 }
 
-// Zeros have no sign in what is compared: a sum that begins with +0 has none, and mailboxes keep none.
+// Removes the sign of zeros before a comparison: a sum that begins with +0 has none, and mailboxes keep none.
 std::vector<double> unsigned_zeros(std::vector<double> values) {
   for (double& value : values) value += 0.0;
   return values;
 }
 
 struct Sizes {
-  std::int64_t rows;  // of a rank
+  std::int64_t rows;  // rows of a rank
   std::int64_t cols;
 };
 
@@ -40,7 +40,7 @@ struct RowGroup {
   DType dtype;
 };
 
-// One rank's operators over sizes, and what they give.
+// One rank's operators for several sizes, and their results.
 class Exchange {
  public:
   static Result<std::unique_ptr<Exchange>> create(Communicator& communicator, DType dtype,
@@ -60,7 +60,7 @@ class Exchange {
     return made;
   }
 
-  // All exchanges with the data of `round`, by the graph or eagerly; every result is compared.
+  // Runs all exchanges with the data of `round`, by the graph or eagerly, and compares every result.
   Status run(int round, bool replay) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const HostTensor x = operand(i, rank_, round);
@@ -89,7 +89,7 @@ class Exchange {
  private:
   struct Call {
     std::unique_ptr<ir::Node> node;
-    std::vector<std::int64_t> dims;  // of x
+    std::vector<std::int64_t> dims;  // dimensions of x
     DType dtype;
     TensorView x;
     TensorView y;
@@ -122,7 +122,7 @@ class Exchange {
   HostTensor operand(std::size_t i, int rank, int round) const {
     const Call& call = calls_[i];
     if (call.dtype != DType::kInt32) return rows_of_rank(call.dtype, call.dims, rank, round + static_cast<int>(i));
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(call.dims[0]), -1);  // slots, of padding for the most part
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(call.dims[0]), -1);  // slots; most of them are padding
     ids[0] = 100 * rank + round;
     return int_tensor(call.dims, ids);
   }
@@ -158,7 +158,7 @@ class Exchange {
   std::unique_ptr<RecordedGraph> graph_;
 };
 
-// body(communicator) → Status on a thread for each rank. No rank ends before all have run.
+// Calls body(communicator) → Status on a thread for each rank. No rank ends before all have run.
 template <class Body>
 void exchange_on_ranks(int ranks, const Body& body) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
@@ -176,7 +176,7 @@ void exchange_on_ranks(int ranks, const Body& body) {
 
 class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
-// Rows of 4 bytes' and of 16 bytes' multiples, of one block and of many, and more than a mailbox holds.
+// Sizes: rows of a multiple of 4 bytes and of 16 bytes, for one block and for many, and more than a mailbox holds.
 TEST_P(RowExchange, EverySizeInTurnAndAgain) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";

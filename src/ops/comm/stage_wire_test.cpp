@@ -1,8 +1,8 @@
-// Catches: values between stages on different nodes that overtake one another, are lost on their way by node 0, or were
-// sent before a restart and are taken for later ones; a sender that fills the memory of a node which does not receive;
-// a rank that waits for a node that has gone; and frames that are read although they are none.
+// Catches: values between stages on different nodes that overtake one another, get lost on their way through node 0, or
+// were sent before a restart and are taken for later ones; a sender that fills the memory of a node that does not
+// receive; a rank that waits for a node that is gone; and invalid frames that are accepted.
 //
-// The nodes are in this process here, each with its end of the connections.
+// All nodes run in this process, each with its end of the connections.
 #include "tessera/ops/comm/stage_wire.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,8 @@ struct WireCase {
 
 class StageNodes : public ::testing::TestWithParam<WireCase> {};
 
-// From the first stage to the last, through ranks that pass them on: within a node, to node 0, and by way of node 0.
+// Values go from the first stage to the last, through ranks that pass them on: within a node, to node 0, and by way of
+// node 0.
 TEST_P(StageNodes, ValuesComeInTheOrderInWhichTheyWereSent) {
   const auto& [nodes, layout] = GetParam();
   const std::unique_ptr<Nodes> made = make_stage_nodes(nodes, layout);
@@ -83,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StageNodes,
                                   std::to_string(test.param.layout.tp_size);
                          });
 
-// What goes back, as GPUs introduce themselves.
+// Values also travel backwards, as when GPUs introduce themselves.
 TEST(StageWire, BothWays) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   int sent = 5;
@@ -105,7 +106,7 @@ TEST(StageWire, ASenderWaitsForWhoDoesNotReceive) {
               HasSubstr("rank 0 of 2 did not come to its neighbour in the pipeline, rank 1, within 0.3"));
 }
 
-// Whatever was on its way when the group ended is for nobody.
+// Frames that were under way when the group ended are dropped.
 TEST(StageWire, ARestartedGroupGoesOnWithNewValues) {
   const RankLayout layout{.tp_size = 1, .pp_size = 3};
   const std::unique_ptr<Nodes> made = make_stage_nodes(3, layout);
@@ -152,11 +153,11 @@ TEST(StageWire, AValueOfOtherBytesIsRefused) {
 struct BadFrame {
   FrameKind kind;
   StageFrame head;
-  std::size_t bytes;  // of the head that are sent
+  std::size_t bytes;  // bytes of the head that are sent
   const char* words;
 };
 
-// Each ends the connection with an error that says what came, for node 0's rank as well.
+// Each case ends the connection with an error that says what arrived, also for node 0's rank.
 TEST(StageWire, WhatCannotBeReadIsAnError) {
   constexpr std::size_t kAll = sizeof(StageFrame);
   const std::vector<BadFrame> bad = {
@@ -181,7 +182,7 @@ TEST(StageWire, WhatCannotBeReadIsAnError) {
   }
 }
 
-// More than may wait, from a node that does not count.
+// A node that does not count sends more values than may wait.
 TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   for (std::uint64_t n = 0; n <= Pipeline::kMostWaiting; ++n) {
@@ -192,7 +193,7 @@ TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   EXPECT_THAT(made->rank(0).status().message(), HasSubstr("it sent value 16 to rank 0, which has received 0 of 16"));
 }
 
-// Node 0 alone passes values on.
+// Only node 0 passes values on.
 TEST(StageWire, AValueForAnotherNodeIsRefusedElsewhere) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(3, {.tp_size = 1, .pp_size = 3});
   const StageFrame head{.rank = 2};

@@ -1,5 +1,5 @@
-// Catches: an operator beside a fork or a join that begins before what it reads is written, or that overwrites what
-// work on the stream's side still reads. On CUDA each of these launches begins before the one ahead has ended.
+// Catches: an operator beside a fork or a join that begins before its input is written, or that overwrites what work on
+// the side stream still reads. On CUDA each of these launches begins before the one ahead has ended.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +18,7 @@ using testing::on_cuda;
 using testing::poisoned_tensor;
 using testing::test_device;
 
-// Additions of whole numbers in float32 [rows, 1024], all elements alike.
+// Additions of integers in float32 [rows, 1024]; all elements are equal.
 class Additions {
  public:
   explicit Additions(std::int64_t rows) : dims_{rows, 1024}, stream_(*test_device().create_stream("main")) {
@@ -27,7 +27,7 @@ class Additions {
   }
 
   TensorView place() { return place(dims_); }
-  // sum = x + y, by an operator that normalises the sum too.
+  // Binds sum = x + y, by an operator that normalises the sum too.
   std::unique_ptr<BoundOp> bind(const TensorView& x, const TensorView& y, const TensorView& sum) {
     const ir::OpDecl& decl = **built_in_ops().get("add_rms_norm");
     nodes_.push_back(std::make_unique<ir::Node>(testing::make_node(decl, 3, {{"eps", 1e-6}})));
@@ -43,7 +43,7 @@ class Additions {
     const HostTensor t = filled_tensor(DType::kFloat32, {to.elements()}, value);
     return stream_->upload(to.data, t.bytes.data(), t.bytes.size());
   }
-  // Of all elements; none where they are not alike.
+  // Returns the value of all elements, or nothing if they differ.
   std::optional<double> value_of(const TensorView& from) {
     HostTensor t = poisoned_tensor(DType::kFloat32, {from.elements()});
     EXPECT_TRUE(stream_->download(t.bytes.data(), from.data, t.bytes.size()).ok());
@@ -69,8 +69,9 @@ class Additions {
   TensorView weight_;
 };
 
-// On the main stream c = a + b; on the side d = c + a and many times more c, beside e = c + b on the main one; behind
-// the join f = d + e, and at last c, which the side has read, is written over.
+// The main stream computes c = a + b. The side stream computes d = c + a and then c + … many more times, while the main
+// stream computes e = c + b. After the join the main stream computes f = d + e, and at last overwrites c, which the
+// side stream has read.
 TEST(SideWork, OperatorsThatBeginEarlyWaitForForkAndJoin) {
   Additions work(on_cuda() ? 4096 : 4);
   const TensorView a = work.place();
@@ -85,7 +86,7 @@ TEST(SideWork, OperatorsThatBeginEarlyWaitForForkAndJoin) {
   const auto beside = work.bind(c, b, e);
   const auto last = work.bind(d[0], e, f);
   const auto overwrite = work.bind(b, b, c);
-  constexpr int kSlow = 6;  // operators on the side that go on
+  constexpr int kSlow = 6;  // further operators on the side stream
   const auto enqueue = [&]() -> Status {
     Stream& main = work.stream();
     Stream& side = *TRY(main.side());

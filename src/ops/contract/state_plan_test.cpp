@@ -1,5 +1,5 @@
-// Catches: batches whose slots contradict their requests and reach kernels all the same; a plan that takes other memory
-// than it said.
+// Catches: batches whose slots contradict their requests but reach kernels; a plan that takes another amount of memory
+// than it announced.
 #include "tessera/ops/contract/state_plan.h"
 
 #include <gtest/gtest.h>

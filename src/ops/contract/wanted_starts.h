@@ -1,5 +1,5 @@
-// The rows of a batch that an operator of wanted rows computes: of each request, the rows from the first wanted one on.
-// That is one number a request. Usually the last row of a prompt is wanted, or all rows.
+// The rows of a batch that an operator of wanted rows computes: of each request, the rows from the first wanted one on,
+// which needs one number a request. Usually the last row of a prompt is wanted, or all rows.
 #pragma once
 
 #include <cstdint>

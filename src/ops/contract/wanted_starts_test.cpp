@@ -1,5 +1,5 @@
-// Catches: a wanted row that is counted to a neighbouring request, or that is not the first of its own, and rows in an
-// order of their own that are not found.
+// Catches: a wanted row that is assigned to a neighbouring request or is not the first of its own, and wanted rows that
+// are missed because they are not in order.
 #include "tessera/ops/contract/wanted_starts.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST(WantedStarts, AreTheFirstWantedRowOfEachRequest) {
   EXPECT_THAT(starts_of({4, 1, 3}, {5}), ElementsAre(4, 1, 0));
 }
 
-// Rows that are sampled come first, then those of prompts' log-probabilities; a row may be there twice.
+// Rows that are sampled come first, then those of prompts' log-probabilities; a row may occur twice.
 TEST(WantedStarts, AreFoundInAnyOrder) {
   EXPECT_THAT(starts_of({4, 1, 3}, {3, 4, 7, 1, 2, 3, 6}), ElementsAre(1, 0, 1));
   std::mt19937 generator(3);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostDimensions = 5;
 
-// The driver's function, without linking the driver.
+// Finds the driver's function at run time, so that the driver need not be linked.
 Result<PFN_cuTensorMapEncodeTiled_v12000> find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -1,5 +1,5 @@
-// Catches: native forms that compute something else than the operator they stand for, in another order of
-// results, or with attributes lost; and native forms that nothing compares.
+// Catches: native forms that compute something other than their operator, return results in another order, or lose
+// attributes; and native forms that no test compares.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,11 +15,11 @@ namespace {
 using ir::DType;
 using testing::HostTensor;
 
-constexpr std::int64_t kRows = 5;  // as a first dimension: the tokens, T in a model
+constexpr std::int64_t kRows = 5;  // used as the first dimension: the tokens, T in a model
 
 struct Operand {
   std::vector<std::int64_t> dims;
-  std::optional<DType> dtype = std::nullopt;  // the case's where there is none
+  std::optional<DType> dtype = std::nullopt;  // the case's dtype if absent
 
   ir::Type type(DType of_case) const { return {dtype.value_or(of_case), ir::Shape(dims.begin(), dims.end())}; }
 };
@@ -33,7 +33,7 @@ struct Case {
 std::vector<Case> cases() {
   const std::int64_t cols = 96;
   const Operand x{{kRows, cols}};
-  // Heads of 32: 4 of queries, 2 of keys and of values; all or 20 values of each rotated.
+  // Heads of 32 values: 4 of queries, 2 of keys and 2 of values. Rotary takes all values of each head, or 20.
   const Operand qkv{{kRows, 8 * 32}};
   const Operand slots{{kRows}, DType::kInt32};
   const Operand cache{{2, 8, 2, 32}};
@@ -67,7 +67,7 @@ std::vector<Case> cases() {
   };
 }
 
-// Random contents; integers are distinct slots of the cache.
+// Makes random operands; integers are distinct slots of the cache.
 std::vector<HostTensor> contents(const Case& c, DType dtype) {
   std::vector<HostTensor> tensors;
   for (const Operand& operand : c.operands) {
@@ -79,7 +79,7 @@ std::vector<HostTensor> contents(const Case& c, DType dtype) {
   return tensors;
 }
 
-// The graph that consists of the operator's native form alone; `ids` are the operands' values in it. What the
+// Makes a graph that consists of the operator's native form alone; `ids` receives the operands' values in it. What the
 // operator writes outlives a forward.
 Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                               const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {
@@ -93,7 +93,7 @@ Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type
   return b.finish();
 }
 
-// Runs a graph's nodes one by one. `values` holds the operands before, and every value after.
+// Runs a graph's nodes one by one. `values` holds the operands on entry, and every value on return.
 void run(const ir::Graph& graph, std::map<ir::ValueId, HostTensor>& values) {
   for (const ir::Node& node : graph.nodes) {
     std::vector<HostTensor> operands;
@@ -144,7 +144,7 @@ TEST(NativeForm, ComputesWhatTheKernelDoes) {
     for (const DType dtype : testing::kFloatingDTypes) compare(c, dtype);
 }
 
-// Also with a symbol for the rows, as in a model.
+// The native form also works with a symbol for the rows, as in a model.
 TEST(NativeForm, KeepsSymbols) {
   for (const Case& c : cases()) {
     const ir::OpDecl& decl = *built_in_ops().find(c.op);

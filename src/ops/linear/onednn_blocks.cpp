@@ -13,7 +13,7 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// There is a primitive for each multiple of so many rows: fewer are computed in vain.
+// There is a primitive for each multiple of this many rows, which limits the rows that are computed in vain.
 constexpr std::int64_t kStep = 16;
 static_assert(OneDnnBlocks::kMostRows % kStep == 0);
 
@@ -22,8 +22,8 @@ std::size_t index_of(std::int64_t rows) {
 }
 std::int64_t rows_of(std::size_t index) { return (static_cast<std::int64_t>(index) + 1) * kStep; }
 
-// oneDNN divides a product among the threads that it could use when the primitive is made, and counts on them when it
-// runs.
+// Limits oneDNN to one thread. oneDNN divides a product among the available threads when it makes the primitive, and
+// expects them when it runs.
 class OneThread {
  public:
   OneThread() : before_(worker_threads()) { set_worker_threads(1); }
@@ -51,11 +51,11 @@ Status failure(const OneDnnBlocks::Shape& shape, const char* what) {
                                     shape.depth, ir::dtype_name(shape.dtype), what));
 }
 
-// A view of memory that an operand has for one run.
+// A oneDNN view of an operand's memory for one run.
 class Argument {
  public:
   Argument(const dnnl::memory::desc& description, const dnnl::engine& engine, const std::byte* data) {
-    // oneDNN reads operands through pointers to non-const.
+    // oneDNN takes operands as pointers to non-const.
     status_ = dnnl_memory_create(&memory_, &description.data, engine.get(), const_cast<std::byte*>(data));
   }
   Argument(const Argument&) = delete;

@@ -23,12 +23,12 @@ Result<GatedActivation> activation_of(const ir::OpSignature& s) {
   return refuse(s, fmt::format("activation = \"{}\"; it must be \"{}\"", name, fmt::join(kActivations, "\" or \"")));
 }
 
-// Of [experts, rows, columns]: a matrix for each expert.
+// Returns the type [experts, rows, columns]: a matrix for each expert.
 ir::Type stack_type(ir::DType dtype, const ir::Dim& experts, std::int64_t rows, std::int64_t columns) {
   return {dtype, {experts, rows, columns}};
 }
 
-// A matrix for each expert, gate_up or down.
+// Checks a stack of one matrix for each expert (gate_up or down), and returns its shape.
 Result<ir::Shape> stack_of(const ir::OpSignature& s, std::size_t i, std::string_view name) {
   TRY(expect_rank(s, i, name, 3));
   for (const ir::Dim& dim : s.operands[i].shape)
@@ -37,7 +37,7 @@ Result<ir::Shape> stack_of(const ir::OpSignature& s, std::size_t i, std::string_
   return s.operands[i].shape;
 }
 
-// gate_up and down where they have 4 bits to a value, and their scales, which are the last two operands.
+// Checks gate_up and down with 4-bit values, and their scales, which are the last two operands.
 Status check_mxfp4(const ir::OpSignature& s, std::int64_t hidden) {
   const ir::Shape& stack = s.operands[3].shape;
   const std::int64_t rows = *stack[1].constant();
@@ -54,7 +54,7 @@ Status check_mxfp4(const ir::OpSignature& s, std::int64_t hidden) {
   return expect(scales + 1, "down_scale", hidden, rows / 2 / kMxfp4Block);
 }
 
-// gate_up, down and what belongs to them: operands 3 and later.
+// Checks the weights: gate_up, down and their biases and scales, which are operands 3 and later.
 Status check_weights(const ir::OpSignature& s, std::int64_t hidden) {
   const ir::DType dtype = s.operands[0].dtype;
   const ir::Shape stack = TRY(stack_of(s, 3, "gate_up"));

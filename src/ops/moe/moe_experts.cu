@@ -1,15 +1,16 @@
-// moe_experts on CUDA. At bind one of six ways is chosen, by sizes and types alone:
+// moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone:
 //
-//   one token  weights of 4 bits, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
+//   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
-//   hopper     16-bit types, many rows to an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum
+//   hopper     16-bit types, many rows an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// Weights of 4 bits go all ways but the last with bfloat16, in which models that have them compute, else the plain one.
-// A deterministic forward goes the last two, for in the others sums have other orders: a row's bits then are the same
-// in any company. Every launch has a fixed shape; what the router chose is read from device memory.
+// With bfloat16, the type in which models with 4-bit weights compute, 4-bit weights take any of these but the plain
+// one; with other types they take the plain one. A deterministic forward takes one of the last two, because in the
+// others the order of sums depends on the batch; so a row's bits do not depend on other rows. Every launch has a fixed
+// shape; the router's choice is read from device memory.
 #include <algorithm>
 
 #include "tessera/ops/cuda/cuda_op.h"
@@ -29,8 +30,8 @@ namespace tessera {
 namespace cuda::moe {
 namespace {
 
-constexpr std::int64_t kManyRows = 128;  // of a tile of a large prefill
-constexpr std::int64_t kSomeRows = 64;   // of other tiles
+constexpr std::int64_t kManyRows = 128;  // rows of a tile in a large prefill
+constexpr std::int64_t kSomeRows = 64;   // rows of other tiles
 static_assert(kSomeRows == kPlainRows);
 
 enum class Way { kNothing, kOneToken, kStreamed, kFewRows, kGrouped, kHopper, kPlain };
@@ -47,7 +48,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
-// Large tiles where a token's even share of rows fills them.
+// Returns kManyRows if a token's even share of rows fills tiles of that size.
 std::int64_t tile_rows(const ExpertsProblem& p, Way way) {
   return way == Way::kGrouped && most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
@@ -58,7 +59,7 @@ Scratch scratch_of(const ExpertsProblem& p, Way way) {
   return lay_out(p, way == Way::kFewRows ? 0 : tiles_of(p, way));
 }
 
-// The operator's launches for some of its tokens, as those of all ways need them.
+// The operator's launches for some of its tokens, in the form that all algorithms use.
 template <class T>
 struct Launches {
   Matmul<T> gate_up;
@@ -96,7 +97,7 @@ void launch_add_up(const Launches<T>& l, const int* place, cudaStream_t stream) 
                packs, l.down.top_k, l.down.experts);
 }
 
-// The list alone: these ways find a row by its token.
+// Makes only the list: these algorithms find a row by its token.
 template <class T>
 void launch_sort(const ExpertsProblem& p, std::int64_t begin, const Launches<T>& l, cudaStream_t stream) {
   launch_order<RowsOfX::kListed>(p, begin, l.tile_rows, l.tile_rows, l.order, nullptr, stream);
@@ -119,7 +120,8 @@ std::unique_ptr<BoundOp> make_few_rows(const ExpertsProblem& p, std::byte* scrat
   });
 }
 
-// A kernel that walks the list of tiles, in as many blocks as the device runs at once or can be of use.
+// A kernel that walks the list of tiles, with the number of blocks that the device runs at once, or fewer if there are
+// fewer tiles.
 struct TileKernel {
   LaunchShape shape;
   std::size_t shared_bytes = 0;
@@ -175,7 +177,7 @@ Result<std::unique_ptr<BoundOp>> make_plain(const ExpertsProblem& p, std::byte* 
   });
 }
 
-// The two ways of tensor cores, by how weights are read.
+// Both tensor-core algorithms that read weights through `Rows` or `WeightCopy`.
 template <class T, template <class> class Rows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_tiles(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors,
                                             Way way) {

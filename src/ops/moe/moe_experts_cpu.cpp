@@ -1,17 +1,17 @@
-// moe_experts on the CPU: rows in the order of their experts, then products in blocks of an expert's rows and of its
-// columns, by dot products of rows (linear_dot.cpp) or by oneDNN (onednn_blocks.h).
+// moe_experts on the CPU: rows are sorted by expert, then products run in blocks of an expert's rows and columns, by
+// dot products of rows (linear_dot.cpp) or by oneDNN (onednn_blocks.h).
 //
-// A decode reads the chosen experts' weights, 3 · H · I each, and little else: its time is theirs from memory, and
-// every weight is read once for up to 240 rows of its expert. Blocks of 48 columns are small enough to share the work
-// of one token among dozens of threads: with I = 768 and 8 experts there are 128 of them.
+// A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Its time is that of reading
+// them from memory, and every weight is read once for up to 240 rows of its expert. Blocks of 48 columns are small
+// enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128 of them.
 //
-// A prefill has enough rows of every expert that products set the pace. There oneDNN is the faster one: bfloat16, one
-// core of a Zen 5 EPYC, H = 2048 and I = 768, the whole operator is 1.19 times as fast with 128 rows of each expert,
-// 1.24 with 256, and no faster with 32. Its sums depend on the number of rows, so that a deterministic forward has the
-// dot kernel for any number.
+// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster: in bfloat16 on one
+// core of a Zen 5 EPYC with H = 2048 and I = 768, the whole operator is 1.19 times as fast with 128 rows of each
+// expert, 1.24 times with 256, and no faster with 32. oneDNN's sums depend on the number of rows, so a deterministic
+// forward always uses the dot kernel.
 //
-// Weights of 4 bits are read once from memory too: a block's become numbers in the second-level cache, 48 rows of them,
-// and are multiplied there.
+// Weights of 4 bits are read once from memory too: a block unpacks 48 rows of them into the L2 cache, and multiplies
+// them there.
 #include <algorithm>
 #include <atomic>
 
@@ -27,7 +27,7 @@ namespace {
 
 using namespace experts_cpu;  // NOLINT(google-build-using-namespace): of this kernel alone
 
-constexpr std::int64_t kProductsToWake = 32768;  // what waking a thread costs
+constexpr std::int64_t kProductsToWake = 32768;  // about as much work as waking a thread costs
 
 struct ClampedSwiglu {
   float limit;
@@ -42,7 +42,7 @@ struct Gated {
   TESSERA_INLINE float operator()(float gate, float up) const { return to_float(from_float<T>(F{}(gate))) * up; }
 };
 
-// As the dot kernel reads it, rounded to T.
+// Converts a value to the dot kernel's input, rounded to T.
 template <class T>
 TESSERA_INLINE DotInput<T> as_input(float value) {
   if constexpr (std::is_same_v<T, Float16>)
@@ -51,7 +51,7 @@ TESSERA_INLINE DotInput<T> as_input(float value) {
     return from_float<T>(value);
 }
 
-// gate and up of a block, [rows, columns] each.
+// The gate and up of a block, [rows, columns] each.
 template <class T>
 struct GateUp {
   const T* gate;
@@ -60,7 +60,7 @@ struct GateUp {
   std::int64_t columns;
 };
 
-// y: rows of `stride`.
+// Writes to rows of y that are `stride` apart.
 template <class T, class F>
 TESSERA_CPU_CLONES void activate(const GateUp<T>& in, DotInput<T>* y, std::int64_t stride, F activation) {
   for (std::int64_t r = 0; r < in.rows; ++r) {
@@ -90,13 +90,13 @@ TESSERA_CPU_CLONES void store_row(const float* sum, T* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(sum[i]);
 }
 
-// oneDNN's products with an expert's matrices; null: it is not used.
+// oneDNN's products with an expert's matrices; null if oneDNN is not used.
 struct Products {
   std::unique_ptr<OneDnnBlocks> up;
   std::unique_ptr<OneDnnBlocks> down;
 };
 
-// The operator for tokens [begin, begin + count), count <= kMostTokens.
+// Runs the operator for tokens [begin, begin + count), count <= kMostTokens.
 template <class T>
 struct Slice {
   const ExpertsProblem& p;
@@ -107,7 +107,7 @@ struct Slice {
   std::int64_t begin;
   std::int64_t count;
   std::int64_t num_blocks = 0;
-  std::int64_t num_pairs = 0;  // that have an expert
+  std::int64_t num_pairs = 0;  // pairs that have an expert
 
   template <class U>
   U* part(std::size_t offset) const {
@@ -120,7 +120,7 @@ struct Slice {
     return id >= 0 && id < p.experts ? id : -1;
   }
 
-  // Places pairs in the order of experts, those of an expert in the order of tokens.
+  // Sorts pairs by expert; the pairs of an expert stay in the order of tokens.
   void sort() {
     auto* ends = part<std::int32_t>(at.ends);
     auto* place = part<std::int32_t>(at.place);
@@ -144,7 +144,8 @@ struct Slice {
     }
   }
 
-  // body(block, column block, worker's memory, whether the worker's last block was another one); the first error.
+  // Calls body(block, column block, worker's memory, whether the worker's last block was a different one) in parallel.
+  // Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;
@@ -172,7 +173,7 @@ struct Slice {
     return base == nullptr ? nullptr : base + static_cast<std::size_t>(index) * sizeof(T);
   }
 
-  // Rows [first, first + rows) of a stack, k weights each, as T.
+  // Returns rows [first, first + rows) of a stack as T, k weights each.
   const std::byte* weights(const std::byte* stack, const std::uint8_t* scales, std::int64_t first, std::int64_t rows,
                            std::int64_t k, std::byte* own) const {
     if (!p.mxfp4) return element(stack, first * k);
@@ -182,7 +183,7 @@ struct Slice {
     return reinterpret_cast<const std::byte*>(w);
   }
 
-  // y[rows, n] = x[rows, k] · wᵀ + bias by the way that suits the block. y has room for computed_rows().
+  // y[rows, n] = x[rows, k] · wᵀ + bias, by the kernel that suits the block. y has room for computed_rows().
   Status multiply(const LinearProblem& matmul, const OneDnnBlocks* onednn, const DotInput<T>* x, std::byte* own) const {
     if (uses_onednn(onednn, matmul.m, matmul.n))
       return onednn->run(matmul.m, {.x = reinterpret_cast<const std::byte*>(x),
@@ -280,7 +281,7 @@ struct Slice {
 
 std::int64_t workers_of(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Bytes of oneDNN's scratch for each worker; 0: it is not used.
+// Returns the bytes of oneDNN's scratch for each worker; 0 means that oneDNN is not used.
 Result<std::size_t> onednn_bytes(const BindArgs& args, const ExpertsProblem& p) {
   if (!takes_onednn(p, args.context.limits.deterministic)) return std::size_t{0};
   const std::size_t up = TRY(OneDnnBlocks::scratch_bytes(up_shape(p), most_block_rows(p)));

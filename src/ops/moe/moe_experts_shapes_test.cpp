@@ -1,5 +1,5 @@
-// Catches: operands of moe_experts whose shapes or types do not fit each other and that are taken all the same, or are
-// refused without saying which and why.
+// Catches: operands of moe_experts whose shapes or types do not fit each other but are accepted, or are refused without
+// a message that says which and why.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/contract/op_test_util.h"

@@ -1,6 +1,6 @@
-// Catches: rows that go through another expert's weights, a lost or doubled token, sums in another order, experts
-// without tokens that are read or leave tokens behind, scratch that a skewed choice overruns, padding that reaches a
-// row, and weights of 4 bits that are taken for others.
+// Catches: rows that go through another expert's weights; a lost or doubled token; sums in another order; experts
+// without tokens whose weights are read, or that leave tokens behind; scratch that a skewed choice overruns; padding
+// that reaches a row; and 4-bit weights that are unpacked wrongly.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ ir::Attributes attributes_of(const Form& form) {
 
 enum class Choice { kSpread, kOne, kSome, kNone };
 
-// Distinct experts of each token: spread over all, one and the same (top_k 1 of it), or no expert for some tokens or
-// for all.
+// The distinct experts of each token: spread over all, one and the same for all tokens (with top_k 1), or no expert for
+// some tokens or for all.
 HostTensor ids_of(const Sizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
@@ -43,7 +43,7 @@ HostTensor ids_of(const Sizes& s, Choice choice) {
       } else if (choice == Choice::kOne) {
         ids.push_back(k == 0 ? static_cast<std::int32_t>(s.experts - 1) : -1);
       } else if (choice == Choice::kSome && t % 3 == 1) {
-        ids.push_back(k % 2 == 0 ? -1 : static_cast<std::int32_t>(s.experts));  // neither is an expert
+        ids.push_back(k % 2 == 0 ? -1 : static_cast<std::int32_t>(s.experts));  // neither -1 nor this id is an expert
       } else {
         ids.push_back(static_cast<std::int32_t>((t * t + t / 2 + k * 3) % s.experts));
       }
@@ -51,7 +51,8 @@ HostTensor ids_of(const Sizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// The least of three factors that rows of `columns` get: their values then are about as large as the other tests'.
+// The smallest of the three factors for rows of `columns` values. It makes values about as large as those of the other
+// tests.
 double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
@@ -73,7 +74,7 @@ std::vector<HostTensor> make_mxfp4_operands(DType dtype, const Sizes& s, const F
   return operands;
 }
 
-// The stack as numbers.
+// Unpacks the stack to numbers.
 HostTensor unpacked(const HostTensor& packed, const HostTensor& scales) {
   constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   HostTensor values{DType::kFloat32, packed.dims, std::vector<std::byte>(packed.bytes.size() * 2 * sizeof(float))};
@@ -110,7 +111,7 @@ double activate(const std::string& activation, double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }
 
-// y[from … ] += weight · expert(x row)
+// y[from … ] += weight · expert(row of x)
 void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::int64_t token, std::int64_t expert,
                 double weight, std::span<double> y) {
   const std::int64_t hidden = operands[0].dims[1];
@@ -154,7 +155,7 @@ std::vector<double> reference(std::vector<HostTensor> operands, const Form& form
   return y;
 }
 
-// Three roundings of values near 1 to the dtype, and float32 sums.
+// Allows three roundings of values near 1 to the dtype, and float32 sums.
 Tolerance allowed(DType dtype) {
   switch (dtype) {
     case DType::kBFloat16: return {4e-2, 1e-2};
@@ -185,8 +186,8 @@ TEST_P(MoeExperts, MatchesTheReference) {
       check(GetParam(), s, form);
 }
 
-// One block to a row, rows that are no multiple of what a warp or a stage takes, and more tokens than go without a
-// sort.
+// Sizes: rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
+// kernels without a sort take.
 TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const Sizes& s : {Sizes{1, 1, 1, 32, 32}, Sizes{1, 4, 8, 96, 160}, Sizes{5, 2, 3, 64, 96},
@@ -195,18 +196,18 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
-  // One token with one expert of four, of five, and none.
+  // One token: with one expert out of four, out of five, and without any.
   for (const std::int64_t top_k : {4, 5}) check(GetParam(), {1, top_k, 8, 96, 160}, form, Choice::kOne);
   check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
 
-// Rows of whole 64 columns, for which CUDA has ways of its own on Hopper: parts of a chunk and several, more than eight
-// rows of an expert, tiles of all widths and experts without rows.
+// Rows that are multiples of 64 columns, for which CUDA has special kernels on Hopper: a part of a chunk and several
+// chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const Sizes& s : {Sizes{1, 4, 8, 64, 64}, Sizes{3, 4, 8, 1152, 320}, Sizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // One token: more columns than a block has slots for, couples of experts of which one is missing, or both.
+  // One token: more columns than a block has slots for, and couples of experts of which one or both are missing.
   for (const Sizes& s : {Sizes{1, 4, 8, 1152, 320}, Sizes{1, 5, 8, 192, 2816}, Sizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -217,13 +218,13 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
     check(GetParam(), {tokens, 2, 3, 64, 64}, form, Choice::kOne);
 }
 
-// Every value in either half of a byte, and factors at the ends of what float32 and bfloat16 hold.
+// Covers every value in either half of a byte, and scale factors at the limits of float32 and bfloat16.
 TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
-  // gate = 6 and up = 1 for the first two rows of the 32, else 0: down's first two columns are what counts. In half of
-  // down's rows the first has a value, in half the second.
+  // gate is 6 and up is 1 for the first two rows of the 32, else 0. So only down's first two columns matter: half of
+  // down's rows have a value in the first one, half in the second.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
@@ -238,15 +239,15 @@ TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// Factors far from one, whose product with x or with each other is: sums keep them. A factor of 255 makes NaN of what
-// it multiplies, and of nothing else.
+// Scale factors far from one, whose product with x or with each other is near one: sums keep them. A factor of 255
+// makes NaN of what it multiplies, and of nothing else.
 TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
   const Form form{.mxfp4 = true};
   const Sizes s{1, 2, 2, 64, 64};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, form);
   const HostTensor near = operands[5];
-  for (const int far : {-100, 100}) {  // of gate and up, as x is moved the other way
+  for (const int far : {-100, 100}) {  // exponent of gate and up; x is scaled the other way
     for (std::int64_t i = 0; i < near.size(); ++i) operands[5].set(i, near.at(i) + far / 2.0);
     for (std::int64_t i = 0; i < s.hidden; ++i)
       operands[0].set(i, std::ldexp(1.0 - static_cast<double>(i) / 100, -far / 2));
@@ -254,7 +255,7 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     expect_close(out.results[0], reference(operands, form), allowed(GetParam()),
                  "factors moved by " + std::to_string(far / 2));
   }
-  // Down's first row of expert 0, and of expert 1 the last.
+  // The first row of expert 0's down, and the last row of expert 1's.
   const std::int64_t blocks = s.intermediate / kMxfp4Block;
   operands[6].set(0, 255);
   operands[6].set(2 * s.hidden * blocks - 1, 255);
@@ -263,21 +264,21 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     EXPECT_EQ(std::isnan(out.results[0].at(h)), h == 0 || h == s.hidden - 1) << "column " << h;
 }
 
-// More rows of one expert than a block has, and experts without any. Of 60 tokens CUDA has ways of its own.
+// More rows of one expert than a block has, and experts without rows. For 60 tokens CUDA has special kernels.
 TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {60, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {5, 3, 4, 40, 24}, {}, Choice::kOne);
 }
 
-// Sums that CUDA cuts among warps, or computes in more stages than fit shared memory at once.
+// Sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once.
 TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {2, 2, 4, 600, 264}, {.gate_up_bias = true});
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
 
-// Sixteen rows to an expert and more, of which CUDA has a way of its own on Hopper: tiles of all widths and several to
-// an expert, experts without rows, sizes that leave the last tile of weights and the last stage partly empty.
+// Sixteen rows an expert and more, for which CUDA has a special kernel on Hopper: tiles of all widths, several tiles an
+// expert, experts without rows, and sizes that leave the last tile of weights and the last stage partly empty.
 TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   check(GetParam(), {330, 4, 5, 80, 72}, with_biases);
@@ -289,12 +290,13 @@ TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
     for (const Choice choice : {Choice::kOne, Choice::kSpread}) check(GetParam(), {tokens, 2, 3, 272, 136}, {}, choice);
 }
 
-// Sizes of a real model, with more rows and with fewer than CUDA's decode takes.
+// Sizes of a real model, with more rows and with fewer rows than CUDA's decode kernel takes.
 TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
 
-// Rows that are whole steps of CUDA's decode, with several experts of a block, groups of eight rows and odd stages.
+// Rows that are whole steps of CUDA's decode kernel, with several experts in a block, groups of eight rows, and an odd
+// number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   for (const Sizes& s : {Sizes{1, 2, 8, 64, 32}, Sizes{7, 4, 16, 1056, 224}, Sizes{40, 6, 9, 160, 96}})
@@ -303,7 +305,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
 }
 
-// More tokens than are computed at a time: 2048, or 4096 on CUDA.
+// More tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroWhateverTheyHold) {
@@ -323,7 +325,7 @@ TEST_P(MoeExperts, RowsWithoutExpertsAreZeroWhateverTheyHold) {
             0);
 }
 
-// NaN of one token meets no other, although they share experts.
+// A token's NaN reaches no other token, although they share experts.
 TEST_P(MoeExperts, NanStaysInItsRow) {
   const Sizes s{20, 3, 5, 64, 32};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, {});
@@ -334,7 +336,7 @@ TEST_P(MoeExperts, NanStaysInItsRow) {
   expect_close(out.results[0], expected, allowed(GetParam()), "NaN in row 7");
 }
 
-// To the bit: alone or among others, with other tokens at its experts.
+// A row has the same bits alone and among others, with any other tokens at its experts.
 TEST_P(MoeExperts, ARowIsTheSameInAnyCompany) {
   ForwardContext deterministic;
   deterministic.limits.deterministic = true;

@@ -18,15 +18,15 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// Rows that an expert has on average from which on this way is taken: a tile of 32 tokens, its narrowest, then is half
-// full. With fewer rows weights are the floor either way, and the rows' copies come on top. Weights of 4 bits are
-// unpacked once for all of a tile's rows here, which pays from fewer rows on: no fewer than 5 are measured.
+// Average rows of an expert from which on this kernel is used: at 16 a tile of 32 tokens, the narrowest, is half full.
+// With fewer rows the weights are the bound for every kernel, and copying rows comes on top. 4-bit weights are unpacked
+// once for all rows of a tile here, which pays from fewer rows on; 5 is the smallest number that was measured.
 constexpr std::int64_t kRowsOfExpert = 16;
 constexpr std::int64_t kPackedRowsOfExpert = 5;
 
 Scratch scratch_of(const ExpertsProblem& p) { return lay_out(p, most_tiles(p, kHopperRows)); }
 
-// x or activated values: rows of k.
+// Maps x, or the activated values: rows of k elements.
 Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, std::int64_t k) {
   return encode_tensor_map(
       p.dtype, rows,
@@ -34,7 +34,7 @@ Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, 
                  TensorBox{.size = most_pairs(p), .stride = k, .box = kHopperStep / kHopperCluster}});
 }
 
-// As many clusters as the device runs at once.
+// Returns the number of clusters that the device runs at once.
 template <bool kGateUp, class Kernel>
 Result<LaunchShape> shape_of(const ExpertsProblem& p, Kernel* kernel, std::size_t shared_bytes) {
   constexpr int kOfBlock = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
@@ -48,7 +48,7 @@ Result<LaunchShape> shape_of(const ExpertsProblem& p, Kernel* kernel, std::size_
                      .cluster = kHopperCluster};
 }
 
-// The kernels' problems, both matmuls of either kind of weights.
+// Makes the kernels' problems: both matmuls, with either kind of weights.
 template <class T, bool kGateUp>
 Result<HopperMatmul<T>> make_matmul(const ExpertsProblem& p, const Scratch& l, std::byte* scratch) {
   const std::int64_t k = kGateUp ? p.hidden : p.intermediate;
@@ -72,7 +72,7 @@ Result<HopperMatmul<T>> make_matmul(const ExpertsProblem& p, const Scratch& l, s
       .order = l.order(scratch)};
 }
 
-// A kernel, and what it is launched with.
+// A kernel and its launch arguments.
 template <class Problem>
 struct HopperLaunch {
   void (*kernel)(Problem);

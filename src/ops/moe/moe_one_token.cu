@@ -1,4 +1,4 @@
-// Binds moe_experts for one token whose weights have 4 bits (moe_one_token.cuh).
+// Binds moe_experts for one token with 4-bit weights (moe_one_token.cuh).
 #include "tessera/ops/moe/moe_one_token.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace cuda;
 using namespace cuda::moe;
 using T = __nv_bfloat16;
 
-// Of what a device allows a block, some is for variables of the kernels.
+// Shared memory that is kept for the kernels' variables, out of what a device allows a block.
 constexpr std::int64_t kVariables = 8 << 10;
 
 std::int64_t shared_memory() {
@@ -44,7 +44,7 @@ Result<std::unique_ptr<BoundOp>> bind_one_token_experts(const ExpertsProblem& p,
                            .block = dim3(kTokenDownWarps * kWarp)};
   const auto first_bytes = static_cast<std::size_t>(token_gate_up_bytes(p.hidden));
   const auto second_bytes = static_cast<std::size_t>(token_down_bytes(p.intermediate));
-  // As much for all sizes: the kernels have one limit.
+  // The allowance is the same for all sizes, because a kernel has only one limit.
   for (const void* kernel :
        {reinterpret_cast<const void*>(token_gate_up<T>), reinterpret_cast<const void*>(token_down<T>)})
     TRY(allow_shared_memory(kernel, static_cast<std::size_t>(shared_memory()), "moe_experts"));

@@ -1,6 +1,6 @@
 // Catches: an expert that two ranks compute, or none; rows that reach another rank's expert; and padding or scratch
-// that goes wrong where most of the chosen experts, or all, are elsewhere. Router and experts of two unequal parts add
-// up to the whole.
+// that goes wrong if most or all of the chosen experts are on other ranks. Router and experts of two unequal parts must
+// add up to the whole.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gmock/gmock.h>
@@ -16,14 +16,14 @@ using ir::DType;
 constexpr std::int64_t kExperts = 12;
 constexpr std::int64_t kTopK = 3;
 
-// Of an expert.
+// Sizes of an expert.
 struct Sizes {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   bool mxfp4 = false;
 };
 
-// Rows [first, first + count) of the first dimension.
+// Returns rows [first, first + count) of the first dimension.
 HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t count) {
   HostTensor part = whole;
   const std::size_t bytes = whole.bytes.size() / static_cast<std::size_t>(whole.dims[0]);
@@ -33,7 +33,7 @@ HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t cou
   return part;
 }
 
-// The stacks of all experts, gate_up and down, and behind a bias the factors where they have four bits.
+// The stacks of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
 std::vector<HostTensor> stacks_of(DType dtype, const Sizes& s) {
   const std::int64_t rows = 2 * s.intermediate;
   const HostTensor bias = random_tensor(dtype, {kExperts, s.hidden}, 5);
@@ -50,8 +50,8 @@ std::vector<HostTensor> stacks_of(DType dtype, const Sizes& s) {
 
 class MoeParts : public ::testing::TestWithParam<DType> {
  protected:
-  // What the experts [first, first + count) add to `tokens` rows, of which every third is padding. No token chooses the
-  // last `shunned` experts.
+  // Returns what the experts [first, first + count) add to `tokens` rows, of which every third is padding. No token
+  // chooses the last `shunned` experts.
   std::vector<double> run(const Sizes& s, std::int64_t tokens, std::int64_t first, std::int64_t count,
                           std::int64_t shunned = 0) {
     const DType dtype = GetParam();
@@ -72,15 +72,15 @@ class MoeParts : public ::testing::TestWithParam<DType> {
         .values();
   }
 
-  // A few roundings of values near `greatest`.
+  // Allows a few roundings of values near `greatest`.
   double allowed(double greatest) const {
     const double of_one = GetParam() == DType::kFloat32 ? 1e-5 : GetParam() == DType::kFloat16 ? 4e-3 : 3e-2;
     return of_one * std::max(1.0, greatest);
   }
 };
 
-// What kernels have ways of their own for: sizes that are whole steps of them and others, weights of four bits, one
-// row, a decode's, and prefills whose experts have rows for oneDNN.
+// Sizes that reach every kernel: whole steps of them and others, 4-bit weights, one row, a decode step's rows, and
+// prefills whose experts have enough rows for oneDNN.
 constexpr Sizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {
@@ -99,7 +99,7 @@ TEST_P(MoeParts, AddUpToTheWhole) {
     }
 }
 
-// The other part is then all there is.
+// If nobody chose one part, the other part is the whole.
 TEST_P(MoeParts, APartThatNobodyChoseAddsNothing) {
   constexpr std::int64_t kShunned = 4;
   for (const Sizes& s : kSizes)

@@ -98,7 +98,8 @@ TESSERA_CPU_CLONES void score_row(const T* logits, float* scores, std::int64_t e
   for (std::int64_t e = 0; e < experts; ++e) scores[e] /= sum;
 }
 
-// What experts are chosen by. NaN would win or lose by the order of comparisons.
+// Computes the scores by which experts are chosen. NaN is replaced, as it would win or lose depending on the order of
+// comparisons.
 void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   for (std::int64_t e = 0; e < p.experts; ++e) {
     const float c = p.correction != nullptr ? scores[e] + p.correction[e] : scores[e];
@@ -106,7 +107,8 @@ void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   }
 }
 
-// The index of the greatest of values[0 … count) that is not taken, the lowest one of equals; it is taken then.
+// Returns the index of the greatest of values[0 … count) that is not taken yet, the lowest index among equals, and
+// takes it.
 std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count) {
   std::int64_t best = -1;
   for (std::int64_t i = 0; i < count; ++i)
@@ -115,7 +117,7 @@ std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count)
   return best;
 }
 
-// Takes the experts of all groups but the best ones.
+// Takes the experts of all groups except the best ones, so that they cannot be chosen.
 void exclude_groups(const RouteProblem& p, const float* choice, bool* taken) {
   const std::int64_t size = p.experts / p.groups;
   float scores[kMaxExperts];
@@ -176,7 +178,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "moe_route", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const RouteProblem p = make_route_problem(args);
     const T* logits = args.operands[0].as<T>();
-    // A row's time is that of top_k passes over its scores.
+    // A row takes about as long as top_k passes over its scores.
     const std::int64_t row_bytes = p.experts * (p.top_k + 4) * static_cast<std::int64_t>(sizeof(float));
     return make_cpu_op("moe_route", [=] {
       parallel_rows(p.tokens, row_bytes,

@@ -1,8 +1,9 @@
-// moe_route on CUDA: a warp takes a row. Lane l holds experts l, l + 32, … as keys in registers, and one pick of the
-// best is two instructions that reduce over the warp.
+// moe_route on CUDA: a warp takes a row. Lane l holds experts l, l + 32, … as keys in registers, and picking the best
+// expert takes two instructions that reduce over the warp.
 //
-// A row is E logits and top_k results: a step's rows are a few hundred KiB at most, so that the kernel's time is the
-// launch and the chain of top_k picks, each about 60 cycles. Rows share nothing, so that bits do not depend on them.
+// A row has E logits and top_k results: a step's rows are at most a few hundred KiB. So the kernel's time is that of
+// the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do not depend
+// on other rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -14,16 +15,16 @@ namespace {
 
 constexpr int kWarps = 4;  // rows of a block
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr unsigned kTaken = 0;  // below the key of every number
+constexpr unsigned kTaken = 0;  // below the keys of all numbers
 
-// Keys are ordered as the numbers are; NaN is the lowest number.
+// Maps a number to a key of the same order. NaN maps to the lowest number.
 __device__ unsigned key_of(float x) {
   const unsigned bits = __float_as_uint(isnan(x) ? -INFINITY : x + 0.0f);  // -0 becomes 0
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The index of the greatest key, the lowest of equals, and takes it. Index i is keys[i / 32] of lane i % 32. At least
-// one key is not taken.
+// Returns the index of the greatest key, the lowest index among equals, and takes it. Index i is keys[i / 32] of lane i
+// % 32. Precondition: at least one key is not taken.
 template <int kPerLane>
 __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   unsigned greatest = keys[0];
@@ -41,7 +42,7 @@ __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   return static_cast<int>(index);
 }
 
-// The same for keys in shared memory.
+// Like take_greatest() above, for keys in shared memory.
 __device__ int take_greatest(unsigned* keys, int count, int lane) {
   unsigned greatest = kTaken;
   unsigned index = ~0u;
@@ -54,13 +55,14 @@ __device__ int take_greatest(unsigned* keys, int count, int lane) {
   return static_cast<int>(index);
 }
 
-// What the experts of a row are chosen by.
+// Returns the score by which a row's expert is chosen.
 __device__ float choice_of(const RouteProblem& p, const float* scores, int expert) {
   const float c = p.correction != nullptr ? scores[expert] + p.correction[expert] : scores[expert];
   return isnan(c) ? -INFINITY : c;
 }
 
-// Takes the experts of all groups but the best ones. `groups`: shared memory for a key each, and then whether it stays.
+// Takes the experts of all groups except the best ones. `groups` is shared memory with one element a group: first its
+// key, then whether it stays.
 template <int kPerLane>
 __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
                                int lane) {
@@ -85,7 +87,7 @@ __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsig
   }
 }
 
-// scores of one row: softmax or sigmoid of the logits, in shared memory.
+// Computes the scores of one row in shared memory: softmax or sigmoid of the logits.
 template <class T, int kPerLane>
 __device__ void score_row(const RouteProblem& p, const T* logits, float* scores, int lane) {
   const int experts = static_cast<int>(p.experts);
@@ -118,7 +120,7 @@ __device__ void score_row(const RouteProblem& p, const T* logits, float* scores,
   __syncwarp();
 }
 
-// kPerLane: experts of a lane, 32 · kPerLane >= p.experts.
+// kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
 template <class T, int kPerLane>
 __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const RouteProblem p) {
   __shared__ float all_scores[kWarps][kPerLane * kWarp];
@@ -147,7 +149,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const Ro
   }
   if (p.groups_per_token < p.groups) exclude_groups(p, scores, all_groups[warp], keys, lane);
 
-  // Lane k keeps the results k and k + 32: top_k is 64 at most.
+  // Lane k keeps the results k and k + 32, because top_k is at most 64.
   int my_id[2] = {};
   float my_weight[2] = {};
   float sum = 0;

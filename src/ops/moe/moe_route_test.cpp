@@ -1,6 +1,6 @@
-// Catches: a token sent to other experts than the formula says or with other weights, ties that the order of experts
-// does not decide, groups that are ranked by the wrong score, correction that reaches the weights, padding that
-// chooses experts, and a rank's experts that are taken for another one's.
+// Catches: a token sent to experts or with weights that differ from the formula; ties that the order of experts does
+// not decide; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts;
+// and a rank's experts taken for another rank's.
 #include "tessera/ops/moe/moe_route.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ std::vector<HostTensor> make_operands(DType dtype, std::int64_t tokens, const Ro
   return operands;
 }
 
-// The indices of the `count` greatest, the greatest first, the lower index of equals.
+// Returns the indices of the `count` greatest values, the greatest first, the lower index among equals.
 std::vector<std::size_t> greatest(const std::vector<double>& values, std::int64_t count) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -118,7 +118,8 @@ Routed reference(const std::vector<HostTensor>& operands, const Routing& r) {
   return out;
 }
 
-// Mixtral, Qwen3-MoE, GPT-OSS; GLM-4-MoE, DeepSeek-V2 and -V3, Gemma 4; sizes that are no multiple of a warp or vector.
+// The routings of Mixtral, Qwen3-MoE, GPT-OSS, GLM-4-MoE, DeepSeek-V2 and -V3, and Gemma 4, and sizes that are not a
+// multiple of a warp or vector.
 const Routing kRoutings[] = {
     {.experts = 8, .top_k = 2, .normalise = true},
     {.experts = 128, .top_k = 8, .normalise = true},
@@ -172,7 +173,7 @@ TEST_P(MoeRoute, EqualScoresTakeTheLowerIndex) {
   EXPECT_EQ(grouped.results[0].values(), (std::vector<double>{0, 1, 2, 9, 0, 1}));
 }
 
-// The correction decides the choice and is no part of the weights.
+// The correction affects the choice and is not part of the weights.
 TEST(MoeRouting, CorrectionIsForTheChoiceAlone) {
   const HostTensor logits = make_tensor(DType::kFloat32, {1, 4}, std::vector<double>{0, 1, 2, 3});
   const HostTensor correction = make_tensor(DType::kFloat32, {4}, std::vector<double>{10, 0, 0, -10});
@@ -182,7 +183,7 @@ TEST(MoeRouting, CorrectionIsForTheChoiceAlone) {
   expect_close(out.results[1], std::vector<double>{0.5, 1 / (1 + std::exp(-2.0))}, {1e-7, 1e-6}, "weights");
 }
 
-// Each part of the experts sees its own of what is chosen among all, counted from its first one.
+// Each part of the experts gets its own experts of a choice among all, with ids that count from its first expert.
 TEST_P(MoeRoute, ChoosesAmongAllAndKeepsItsPart) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);
@@ -205,7 +206,7 @@ TEST_P(MoeRoute, ChoosesAmongAllAndKeepsItsPart) {
   }
 }
 
-// NaN in a real row gives NaN weights of experts that exist; in a padded row it gives nothing.
+// NaN in a real row gives NaN weights of existing experts; in a padded row it changes nothing.
 TEST_P(MoeRoute, NanStaysInItsRow) {
   const Routing r{.experts = 40, .top_k = 4, .normalise = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), 4, r);

@@ -13,18 +13,18 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// How gate and up shares a multiprocessor's shared memory. Measured on an H200: of one token, of which a block has few
-// items, two blocks with half of it each are faster, and with weights of 4 bits, where two keep more of the arithmetic
-// busy; else one with a long ring.
+// How gate and up uses a multiprocessor's shared memory. Measured on an H200: two blocks with half of it each are
+// faster for one token, where a block has few items, and for 4-bit weights, where two blocks keep the arithmetic units
+// busier. Else one block with a long ring is faster.
 struct Share {
-  std::int64_t blocks;      // of gate and up, to a multiprocessor
-  std::int64_t ring_bytes;  // of a block's weights
+  std::int64_t blocks;      // blocks of gate and up per multiprocessor
+  std::int64_t ring_bytes;  // bytes of a block's ring of weights
 };
 constexpr Share kOne{.blocks = 1, .ring_bytes = 200 * 1024};
 constexpr Share kTwo{.blocks = 2, .ring_bytes = 96 * 1024};
 Share share_of(const ExpertsProblem& p) { return p.tokens == 1 || p.mxfp4 ? kTwo : kOne; }
 
-// With weights of 4 bits up to 32 pairs the kernel for few rows is as fast.
+// With 4-bit weights the kernel for few rows is as fast up to 32 pairs.
 constexpr std::int64_t kFewestPackedPairs = 33;
 
 template <class T>
@@ -49,7 +49,7 @@ Result<StreamedLaunch<T>> make_launch(const ExpertsProblem& p, const Matmul<T>& 
     return kGateUp ? 0 : pairs * kStreamedWeightRows * static_cast<std::int64_t>(sizeof(T));
   };
   const auto* kernel = reinterpret_cast<const void*>(streamed_experts<T, kGateUp, Stream>);
-  // As much for all sizes: the kernel has one limit.
+  // The allowance is the same for all sizes, because a kernel has only one limit.
   TRY(allow_shared_memory(kernel, static_cast<std::size_t>(kOne.ring_bytes + outputs_of(kStreamedPairs)),
                           "moe_experts"));
   return StreamedLaunch<T>{.problem = problem,
@@ -85,7 +85,8 @@ bool streamed_serves(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early() && memory.ok() &&
          *memory >=
-             static_cast<std::size_t>(kOne.ring_bytes + 2 * kStreamedPairs * kStreamedWeightRows);  // with results
+             // including the results
+             static_cast<std::size_t>(kOne.ring_bytes + 2 * kStreamedPairs * kStreamedWeightRows);
 }
 
 std::size_t streamed_scratch_bytes(const ExpertsProblem& p) {

@@ -15,11 +15,11 @@ using namespace cuda;
 template <class T>
 struct GatedNorm {
   const T* x;              // [rows, heads, head_dim]
-  const T* z;              // [rows, width], from its column on
+  const T* z;              // [rows, width], from the attribute's column on
   const float* w;          // [head_dim]
   T* y;                    // as x
-  std::int64_t num_heads;  // of all rows
-  std::int64_t heads;      // of a row
+  std::int64_t num_heads;  // heads of all rows
+  std::int64_t heads;      // heads of a row
   std::int64_t head_dim;
   std::int64_t width;
   float eps;
@@ -27,8 +27,8 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// blockDim.x neighbouring lanes, a power of two up to a warp, take a head; the block has blockDim.y of them. A head is
-// read again, from the cache, after its sum.
+// blockDim.x neighbouring lanes, a power of two up to a warp, take a head; a block has blockDim.y heads. A head is read
+// again after its sum, from the cache.
 template <class T, int N>
 __global__ void gated_norm(const GatedNorm<T> p) {
   let_next_begin();
@@ -84,7 +84,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
   });
 }
 
-// One pack to a thread; the last one may be short.
+// Each thread takes one pack; the last one may be short.
 template <class T, int N>
 __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   let_next_begin();

@@ -1,5 +1,5 @@
 // Catches: a gate read from the wrong columns or with the wrong activation; a norm over the whole row instead of a
-// head; rows that touch each other.
+// head; rows that affect each other.
 #include "tessera/ops/recurrent/output_gate.h"
 
 #include <gtest/gtest.h>

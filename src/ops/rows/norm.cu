@@ -13,12 +13,12 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kRowThreads = 512;  // of a row, at most
+constexpr int kRowThreads = 512;  // most threads of a row
 
 template <class T>
 struct Norm {
   const T* x;         // [rows, n]
-  const T* residual;  // [rows, n], added to x first; null for the norms of x alone
+  const T* residual;  // [rows, n], added to x first; null if x is normalised without a residual
   const T* w;         // [n]
   T* y;               // [rows, n]
   T* sum;             // [rows, n], T(x + residual); null without a residual
@@ -29,7 +29,7 @@ struct Norm {
 };
 
 // A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
-// under way before the first is waited for.
+// issued before the first one is waited for.
 template <class T, int kHeld, bool kAdd>
 __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   constexpr int N = kPackSize<T>;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   float squares = 0;
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
-    if (!mine(h)) continue;  // but all threads take part in the sum
+    if (!mine(h)) continue;  // threads without a pack still take part in the sum
     if constexpr (kAdd) {
       held[h] = added(held[h], residual[h]);
       store_pack(norm.sum + row * norm.n + column(h), held[h]);
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
     if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
-// A layer's last norm and the next one's first: x is normalised by w0 and rounded as if it were stored, and goes on as
-// in norm_held.
+// The last norm of a layer and the first of the next: x is normalised by w0, rounded as if it were stored, and
+// processed further as in norm_held.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, const T* w0, float eps0, NormForm form0) {
   constexpr int N = kPackSize<T>;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, co
     if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
-// Rows of any length, a block to each; they are read again, from the cache, after the sum.
+// Normalises rows of any length, one block a row. They are read again after the sum, from the cache.
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm) {
   __shared__ float scratch[kWarp];
@@ -150,15 +150,15 @@ __global__ void norm_reread(const Norm<T> norm) {
                normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
-constexpr std::int64_t kShortRow = kRowThreads;  // packs up to which a thread holds one
-constexpr int kHeld = 4;                         // of longer rows
+constexpr std::int64_t kShortRow = kRowThreads;  // most packs of a row of which a thread holds one
+constexpr int kHeld = 4;                         // packs that a thread holds of longer rows
 
 template <class T>
 bool is_held(std::int64_t n) {
   return n % kPackSize<T> == 0 && n / kPackSize<T> <= kRowThreads * kHeld;
 }
 
-// How many packs a thread holds depends on n alone, so that a row's sum has the same order in every batch.
+// The number of packs that a thread holds depends on n alone, so that a row's sum has the same order in every batch.
 template <class T>
 LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
   const std::int64_t packs = n / kPackSize<T>;
@@ -180,7 +180,7 @@ std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm) {
   return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, kHeld, kAdd>, shape, stream, norm); });
 }
 
-// rms_norm and head_norm normalise runs of as many values as w has. `name` is a string literal.
+// Binds rms_norm or head_norm, which normalise runs of w.size() values. `name` is a string literal.
 Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* name) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const std::int64_t n = args.operands[1].cols();
@@ -234,7 +234,7 @@ std::unique_ptr<BoundOp> make_norm_twice(const BindArgs& first, const BindArgs& 
       [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, w0, eps0, form0); }, choice);
 }
 
-// The same bits as the two operators'.
+// Gives the same bits as the two operators.
 Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls) {
   switch (calls[0].operands[0].dtype) {
     case ir::DType::kBFloat16: return make_norm_twice<__nv_bfloat16>(calls[0], calls[1]);

@@ -1,5 +1,5 @@
-// Catches: a wrong mean (tail elements lost, wrong divisor), eps in the wrong place, the weight applied to
-// the wrong head, the sum result of add_rms_norm not being what was normalised, rows that touch each other.
+// Catches: a wrong mean (tail elements lost, wrong divisor); eps in the wrong place; the weight applied to the wrong
+// head; a sum result of add_rms_norm that is not what was normalised; rows that affect each other.
 #include "tessera/ops/rows/norm.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::tolerance;
 
 constexpr double kEps = 1e-5;
 
-// x [rows, w.size()] normalised in double.
+// Normalises x [rows, w.size()] in double.
 std::vector<double> reference(const std::vector<double>& x, const std::vector<double>& w) {
   std::vector<double> y(x.size());
   for (std::size_t r = 0; r < x.size(); r += w.size()) {
@@ -50,7 +50,7 @@ TEST(Norm, RmsNorm) {
   }
 }
 
-// Values so small that eps decides.
+// The values are so small that eps decides the result.
 TEST(Norm, EpsIsInsideTheRoot) {
   const HostTensor x = random_tensor(DType::kFloat32, {3, 64}, 1, -1e-3, 1e-3);
   const HostTensor w = testing::filled_tensor(DType::kFloat32, {64}, 1);
@@ -58,7 +58,7 @@ TEST(Norm, EpsIsInsideTheRoot) {
   expect_close(out.results[0], reference(x.values(), w.values()), tolerance(DType::kFloat32), "rms_norm, small");
 }
 
-// As Hugging Face: 3 · 1/√9.0 rounds to the storage type before the weight multiplies it.
+// Follows Hugging Face: 3 · 1/√9.0 rounds to the storage type before the weight multiplies it.
 TEST(Norm, RoundsBeforeTheWeight) {
   const HostTensor x = testing::make_tensor(DType::kBFloat16, {1, 2}, std::vector<double>{1.0, 1.0078125});
   const HostTensor w = testing::filled_tensor(DType::kBFloat16, {2}, 1.9921875);
@@ -70,7 +70,7 @@ TEST(Norm, RoundsBeforeTheWeight) {
   }
 }
 
-// As Gemma 4 in Hugging Face: the product alone is rounded.
+// Follows Gemma 4 in Hugging Face: only the product is rounded.
 TEST(Norm, RoundsOnce) {
   const HostTensor x = testing::make_tensor(DType::kBFloat16, {1, 2}, std::vector<double>{1.0, 1.0078125});
   const HostTensor w = testing::filled_tensor(DType::kBFloat16, {2}, 1.9921875);
@@ -85,7 +85,7 @@ TEST(Norm, RoundsOnce) {
   }
 }
 
-// The weight is its distance from one, and the product is rounded once.
+// The weight holds its distance from one, and the product is rounded once.
 TEST(Norm, UnitOffset) {
   const ir::Attributes attributes{{"eps", kEps}, {"unit_offset", true}};
   for (const DType dtype : testing::kFloatingDTypes) {

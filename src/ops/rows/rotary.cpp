@@ -66,7 +66,7 @@ struct SinCos {
   float cosine;
 };
 
-// Both to float32's last bit, in double arithmetic that vectorises. Precondition: |x| < 2^24.
+// Sine and cosine, exact to float32's last bit, in double arithmetic that vectorises. Precondition: |x| < 2^24.
 TESSERA_INLINE SinCos sin_cos(float x) {
   // x = q·π/2 + r, |r| <= π/4. Adding 1.5·2^52 leaves q in the low bits of the sum.
   const double magic = 6755399441055744.0;
@@ -77,7 +77,7 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   double r = wide - q * 1.57079632673412561417;
   r = r - q * 6.07710050650619224932e-11;
   const double s = r * r;
-  // Taylor's series; the first terms left out are below 2e-9 · r and 3e-10.
+  // Taylor series; the first omitted terms are below 2e-9 · r and 3e-10.
   const double sine = r * (1.0 + s * (-1.0 / 6 + s * (1.0 / 120 + s * (-1.0 / 5040 + s * (1.0 / 362880)))));
   const double cosine = 1.0 + s * (-0.5 + s * (1.0 / 24 + s * (-1.0 / 720 + s * (1.0 / 40320 - s * (1.0 / 3628800)))));
   const std::uint64_t quadrant = std::bit_cast<std::uint64_t>(shifted);
@@ -105,7 +105,7 @@ TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* i
   }
 }
 
-// Rows begin … end - 1 of all `total`; positions [3, total].
+// Computes rows begin … end - 1 out of `total`. positions: [3, total].
 TESSERA_CPU_CLONES void section_rows(const std::int32_t* positions, std::int64_t total, const RopeSections& sections,
                                      const float* inv_freq, float* table, std::int64_t begin, std::int64_t end,
                                      std::int64_t half, float scale) {
@@ -121,7 +121,7 @@ TESSERA_CPU_CLONES void section_rows(const std::int32_t* positions, std::int64_t
   }
 }
 
-// One token: `heads` heads of `head_dim` values, the first 2·half of each rotated.
+// Rotates one token: `heads` heads of `head_dim` values, the first 2·half of each.
 template <class T>
 TESSERA_INLINE void rotate_token(const T* x, const float* cosines, T* y, std::int64_t heads, std::int64_t head_dim,
                                  std::int64_t half, bool interleaved) {

@@ -11,7 +11,7 @@ namespace {
 using namespace cuda;
 
 struct TableArgs {
-  const std::int32_t* positions;  // [rows]; of sections [3, rows]
+  const std::int32_t* positions;  // [rows]; with sections [3, rows]
   const float* inv_freq;          // [half]
   float* table;                   // [rows, 2, half]
   std::int64_t rows;
@@ -19,7 +19,7 @@ struct TableArgs {
   float scale;
 };
 
-// In double: float32's own range reduction is slow far from zero, and a table serves all layers.
+// Computes the angle in double: float32's own range reduction is slow far from zero, and a table serves all layers.
 __device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position) {
   double sine;
   double cosine;
@@ -73,7 +73,7 @@ __global__ void rotary(const Rotary<T> r) {
   }
 }
 
-// An item is a pair of neighbours (2i, 2i + 1), or a pair or single value that stays.
+// An item is a pair of neighbours (2i, 2i + 1), or a pair or single value that is copied.
 template <class T>
 __global__ void rotary_interleaved(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();

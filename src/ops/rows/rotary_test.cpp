@@ -1,5 +1,5 @@
-// Catches: a rotation of the wrong sign or the wrong pairs, angles of another precision than Hugging
-// Face's, a range reduction that fails far from zero, values past Dr that are rotated or lost.
+// Catches: a rotation with the wrong sign or of the wrong pairs, angles of another precision than Hugging Face's, a
+// range reduction that fails far from zero, values past Dr that are rotated or lost.
 #include "tessera/ops/rows/rotary.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST(Rotary, Table) {
   }
 }
 
-// Written out for 8 pairs: in order as Qwen2.5-VL has them, interleaved as Qwen3-VL and Qwen3.5.
+// Written out for 8 pairs: in order as in Qwen2.5-VL, interleaved as in Qwen3-VL and Qwen3.5.
 TEST(Rotary, TableOfPositionsInThreeDimensions) {
   struct Case {
     std::vector<std::int64_t> sections;
@@ -117,8 +117,8 @@ TEST(Rotary, RefusesSectionsThatDoNotFit) {
               HasSubstr("belong together"));
 }
 
-// The formula of Hugging Face's apply_rotary_pos_emb, x·cos + rotate_half(x)·sin with cos and sin twice
-// side by side; interleaved, that of GPT-J, rotate_every_two.
+// The formula of Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, with cos and sin repeated side by
+// side. Interleaved, that of GPT-J: rotate_every_two.
 std::vector<double> reference(const HostTensor& x, const HostTensor& table, std::int64_t head_dim, bool interleaved) {
   const std::int64_t cols = x.dims[1];
   const std::int64_t rotated = table.dims[1];
@@ -143,7 +143,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& table, std:
 TEST(Rotary, AgreesWithHuggingFace) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const bool interleaved : {false, true}) {
-      // head_dim, rotated of it, heads
+      // head_dim, rotated values of it, heads
       for (const auto& [d, rotated, heads] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{64, 64, 3},
                                               {128, 128, 16},
                                               {80, 20, 2},
@@ -166,7 +166,7 @@ TEST(Rotary, AgreesWithHuggingFace) {
   }
 }
 
-// A rotation keeps lengths, and the scores of two rows depend on their distance alone.
+// A rotation keeps lengths, and the scores of two rows depend only on their distance.
 TEST(Rotary, ScoresDependOnDistance) {
   constexpr std::int64_t kDim = 64;
   const HostTensor f = inverse_frequencies(kDim / 2, 1e4);

@@ -20,7 +20,7 @@ Result<ir::Shape> shape_attribute(const ir::OpSignature& s) {
   return shape;
 }
 
-// An element count: the product of the dimensions that are numbers, and the symbols.
+// A number of elements: the product of the constant dimensions, and the symbols.
 struct Count {
   std::int64_t constant = 1;
   std::vector<ir::Dim> symbolic;
@@ -37,8 +37,8 @@ Count count_of(const ir::Shape& shape) {
   return count;
 }
 
-// Whether both have the same number of elements in every bucket. Products of two symbols agree only
-// factor by factor.
+// Returns whether both have the same number of elements in every bucket. Products of two symbols agree only factor by
+// factor.
 bool same_count(const ir::Shape& from, const ir::Shape& to) {
   Count a = count_of(from);
   Count b = count_of(to);

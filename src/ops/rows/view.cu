@@ -13,22 +13,22 @@ using namespace cuda;
 
 struct Part {
   std::byte* data;     // [rows, bytes]
-  std::int64_t bytes;  // of a row
+  std::int64_t bytes;  // bytes of a row
 };
 
-// Passed by value: lives in constant memory while the kernel runs.
+// The parts of a split. They are passed by value and lie in constant memory while the kernel runs.
 struct Parts {
   Part at[kMaxSplits];
 };
 
-// x [rows, words] → parts, whose rows lie side by side in x's
+// Copies x [rows, words] to the parts, whose rows lie side by side in x's.
 template <class Word>
 __global__ void split(const Word* x, std::int64_t rows, std::int64_t words, const __grid_constant__ Parts parts) {
   const std::int64_t row = row_of_thread();
   if (row >= rows) return;
   for (std::int64_t i = item_of_thread(); i < words; i += item_step()) {
     int p = 0;
-    std::int64_t column = i;  // of part p
+    std::int64_t column = i;  // column within part p
     std::int64_t part_words = parts.at[0].bytes / static_cast<std::int64_t>(sizeof(Word));
     while (column >= part_words) {
       column -= part_words;
@@ -42,7 +42,7 @@ Result<std::unique_ptr<BoundOp>> bind_split(const BindArgs& args) {
   const TensorView& x = args.operands[0];
   const std::int64_t element = static_cast<std::int64_t>(ir::dtype_size(x.dtype));
   Parts parts{};
-  std::int64_t common = 0;  // bytes that divide every part
+  std::int64_t common = 0;  // a number of bytes that divides every part
   for (std::size_t i = 0; i < args.results.size(); ++i) {
     parts.at[i] = {args.results[i].data.raw(), args.results[i].cols() * element};
     common = std::gcd(common, parts.at[i].bytes);

@@ -41,7 +41,7 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
 }
 
-// The greatest of x[0, n) other than NaN; -inf where there is none.
+// Returns the greatest of x[0, n) without NaN, or -inf if there is none.
 TESSERA_INLINE float greatest(const float* x, std::int64_t n) {
   constexpr std::int64_t kLanes = 64;
   float best = -std::numeric_limits<float>::infinity();
@@ -57,7 +57,7 @@ TESSERA_INLINE float greatest(const float* x, std::int64_t n) {
   return best;
 }
 
-// One pass over memory: the first block that has the greatest value is searched while it is in the cache.
+// Takes one pass over memory: the first block that has the greatest value is searched while it is in the cache.
 TESSERA_CPU_CLONES std::int32_t argmax_row(const float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
   float best = -std::numeric_limits<float>::infinity();
@@ -82,7 +82,7 @@ struct SamplingParams {
 };
 
 std::int32_t draw(const TokenOrder& order, const SamplingParams& params) {
-  std::uint64_t weight = order.weight();  // of the tokens kept so far
+  std::uint64_t weight = order.weight();  // weight of the tokens kept so far
   if (params.top_k > 0 && static_cast<std::uint64_t>(params.top_k) < order.count())
     weight = order.first(static_cast<std::uint64_t>(params.top_k)).weight;
   if (params.top_p < 1.0f) {
@@ -130,7 +130,7 @@ struct SampleKernel {
   }
 };
 
-// Rows are dealt out to as many slots as there are threads; a slot has scratch for one row.
+// Rows are distributed over as many slots as there are threads; a slot has scratch for one row.
 std::int64_t slots_of(const BindArgs& args) {
   return std::clamp<std::int64_t>(args.operands[0].rows(), 1, std::max(1, args.device.properties().threads));
 }

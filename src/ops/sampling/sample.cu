@@ -15,10 +15,10 @@ namespace {
 
 using namespace cuda;
 
-// Rows are cut into chunks, so that a few long rows fill the device; a block to each.
+// Rows are split into chunks, one block each, so that a few long rows fill the device.
 struct Chunks {
-  std::int64_t count;   // of a row
-  std::int64_t length;  // of a chunk, in logits
+  std::int64_t count;   // chunks of a row
+  std::int64_t length;  // logits of a chunk
 };
 
 Chunks chunks_of(std::int64_t rows, std::int64_t vocab, Device& device) {
@@ -30,8 +30,8 @@ Chunks chunks_of(std::int64_t rows, std::int64_t vocab, Device& device) {
   return {ceil_div(vocab, length), length};
 }
 
-// The greatest logit of each chunk, as a key; `bins`, where given, are cleared for the launch that follows.
-// x [rows, vocab], best [rows, chunks.count], bins [rows]
+// Finds the greatest logit of each chunk, as a key. If `bins` is not null, clears it for the next launch. x [rows,
+// vocab], best [rows, chunks.count], bins [rows]
 template <int N>
 __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks, std::uint64_t* best, RowBins* bins) {
   __shared__ std::uint64_t warps[kBlockThreads / kWarp];
@@ -64,7 +64,7 @@ __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks
   if (threadIdx.x == 0) best[blockIdx.x] = key;
 }
 
-// The key of the row's greatest logit, in every lane of a warp. best [chunks]
+// Returns the key of the row's greatest logit, in every lane of a warp. best [chunks]
 __device__ std::uint64_t best_of_row(const std::uint64_t* best, std::int64_t chunks) {
   std::uint64_t key = kNoToken;
   for (std::int64_t c = threadIdx.x % kWarp; c < chunks; c += kWarp) key = best[c] < key ? best[c] : key;
@@ -79,7 +79,7 @@ __device__ std::int32_t token_of(std::uint64_t key) {
   return key == kNoToken ? 0 : static_cast<std::int32_t>(static_cast<std::uint32_t>(key));
 }
 
-// A warp to a row.
+// Each warp takes a row.
 __global__ void argmax_rows(const std::uint64_t* best, std::int64_t chunks, std::int64_t rows, std::int32_t* out) {
   const std::int64_t row = flat_item() / kWarp;
   if (row >= rows) return;
@@ -111,7 +111,7 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
 
 struct Sample {
   const float* logits;       // [rows, vocab]
-  const float* temperature;  // [rows], as are the next
+  const float* temperature;  // [rows], as the five parameters below
   const std::int32_t* top_k;
   const float* top_p;
   const float* min_p;
@@ -124,9 +124,9 @@ struct Sample {
   std::int64_t rows;
   std::int64_t vocab;
   Chunks chunks;
-  unsigned row_blocks;  // that share a row of the draw, a cluster
+  unsigned row_blocks;  // blocks that share a row of the draw: a cluster
 
-  // The rows [row, row + count), with the same scratch.
+  // Returns the problem of rows [row, row + count), with the same scratch.
   Sample from(std::int64_t row, std::int64_t count) const {
     Sample part = *this;
     part.logits += row * vocab;
@@ -143,10 +143,10 @@ struct Sample {
   }
 };
 
-// All other rows take the argmax.
+// Returns whether a row is drawn; all other rows take the argmax.
 __device__ bool is_drawn(const RowScale& scale) { return scale.temperature > 0.0f && isfinite(scale.greatest); }
 
-// Fills the bins of rows that are drawn; a block to a chunk.
+// Fills the bins of rows that are drawn, one block a chunk.
 template <int N>
 __global__ void fill_bins(const __grid_constant__ Sample s) {
   __shared__ Histogram<kNatBins> sums;
@@ -166,7 +166,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  // Beyond kReach however it is rounded: smaller logits are skipped without a division.
+  // A bound beyond kReach under any rounding: smaller logits are skipped without a division.
   const float least = scale.greatest - 1.03f * kReach * temperature;
   using Batch = TokenBatch<N, 1>;
   for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
@@ -196,15 +196,15 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   }
 }
 
-// The steps of a draw, in this order.
+// The steps of a draw, in order.
 enum DrawStep { kTopK, kTopP, kMinP, kToken, kDrawSteps };
 
 struct Need {
-  std::uint64_t amount;  // number or weight that the first tokens must reach; 0: the step is left out
+  std::uint64_t amount;  // number or weight that the first tokens must reach; 0: the step is skipped
   Measure measure;
 };
 
-// `kept` are the tokens that the steps before have left.
+// `kept` describes the tokens that earlier steps have kept.
 __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally& kept) {
   if (step == kTopK) {
     const std::int32_t top_k = s.top_k[row];
@@ -221,12 +221,12 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// The least nats that min_p keeps; -kReach or less: all.
+// Returns the least nats that min_p keeps; -kReach or less keeps all.
 __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// A cluster of blocks to a row: the argmax, or top_k, top_p, min_p and the draw.
+// A cluster of blocks takes a row: the argmax, or top_k, top_p, min_p and the draw.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
   __shared__ SearchScratch scratch;
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   Tally kept = block_prefix(bin.tally, scratch).total;
   __syncthreads();  // the scratch is used again
   int token = 0;
-#pragma unroll 1  // the search stands in the code once, for the instruction cache
+#pragma unroll 1  // keeps one copy of the search in the code, for the instruction cache
   for (int step = kTopK; step < kDrawSteps; ++step) {
     if (step == kMinP) {
       const float nats = nats_of_min_p(s.min_p[row]);
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
 // Rows that have scratch at the same time; more rows are processed in groups of this size.
 constexpr std::int64_t kRowsAtOnce = 512;
 
-// [0, best) are the chunks' keys, then come the bins.
+// Layout of the scratch: the chunks' keys at [0, best), then the bins.
 struct SampleScratch {
   Chunks chunks;
   std::size_t best_bytes;
@@ -281,8 +281,8 @@ SampleScratch sample_scratch(const BindArgs& args) {
 
 Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scratch(args).bytes; }
 
-// How many blocks share each of `rows` rows: several where rows are few. 1 where the device runs code that was compiled
-// for devices without clusters.
+// Returns how many blocks share each of `rows` rows: several if rows are few. Returns 1 if the device runs code
+// compiled for devices without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {
   TRY(static_cast<const CudaDevice&>(device).make_current());

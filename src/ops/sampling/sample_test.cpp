@@ -1,6 +1,6 @@
-// Catches: a distribution that is not the one asked for (wrong order of temperature, top-k, top-p and min-p, a
-// set one token too large or small, a biased draw), draws that depend on the row's place, the batch or the
-// number of threads, NaN or masked logits that are drawn, ties that go to another index.
+// Catches: a distribution that is not the one requested (wrong order of temperature, top-k, top-p and min-p; a set one
+// token too large or small; a biased draw); draws that depend on the row's place, the batch or the number of threads;
+// NaN or masked logits that are drawn; ties that go to another index.
 #include "tessera/ops/sampling/sample.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::random_tensor;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The vectors published with Random123, file kat_vectors.
+// The test vectors published with Random123, file kat_vectors.
 TEST(Philox, KnownAnswers) {
   using Words = std::array<std::uint32_t, 4>;
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -63,7 +63,7 @@ TEST(Argmax, LowestIndexWinsAndNaNDoesNot) {
     HostTensor x = testing::filled_tensor(DType::kFloat32, {5, n}, -1);
     x.set(n - 1, 2), x.set(n - 2, 2);                                            // row 0: a tie
     x.set(n + n - 1, 3), x.set(n, nan);                                          // row 1: NaN first
-    for (std::int64_t i = 0; i < n; ++i) x.set(2 * n + i, nan);                  // row 2: NaN alone
+    for (std::int64_t i = 0; i < n; ++i) x.set(2 * n + i, nan);                  // row 2: only NaN
     for (std::int64_t i = 0; i < n; ++i) x.set(3 * n + i, i < 3 ? nan : -kInf);  // row 3: NaN, then -inf
     x.set(4 * n + 5, kInf), x.set(4 * n + 6, kInf);                              // row 4: inf
     EXPECT_EQ(argmax(x), (std::vector<double>{static_cast<double>(n - 2), static_cast<double>(n - 1), 0, 3, 5})) << n;
@@ -80,7 +80,7 @@ struct Draw {
   int position = 0;
 };
 
-// The operands: one row of logits for all draws, or a row for each.
+// Makes the operands: one row of logits for all draws, or a row for each.
 std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& draws) {
   const std::int64_t rows = static_cast<std::int64_t>(draws.size());
   const std::vector<std::byte> row = logits.bytes;
@@ -112,10 +112,10 @@ std::vector<double> sample(const HostTensor& logits, const std::vector<Draw>& dr
 
 struct Expected {
   int token = 0;
-  bool sure = true;  // no rounding of the weights can lead to another token
+  bool sure = true;  // no rounding of the weights can change the token
 };
 
-// The definition, in double and with a full sort.
+// The definition of the draw, in double and with a full sort.
 Expected reference(const std::vector<double>& logits, const Draw& d) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Every draw equals the reference's, except where rounding could decide. Those are at most a quarter, even where every
-// token has a probability of about 1e-5.
+// Every draw must equal the reference's, except where rounding could decide. These exceptions are at most a quarter,
+// even if every token has a probability of about 1e-5.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();
@@ -207,7 +207,7 @@ TEST(Sample, AgreesWithTheDefinition) {
                   "vocabulary " + std::to_string(vocab) + ", deviation " + std::to_string(deviation));
 }
 
-// The weight lies in many tokens far from the greatest one: the search has to widen.
+// The weight lies in many tokens far from the greatest one, so the search has to widen.
 TEST(Sample, HeavyTail) {
   HostTensor x = testing::filled_tensor(DType::kFloat32, {1, 60000}, -9);
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, -9 - static_cast<double>(i * 7919 % 60000) * 1e-5);
@@ -235,7 +235,7 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
   EXPECT_TRUE(sample(testing::poisoned_tensor(DType::kFloat32, {0, 9}), {}).empty());
 }
 
-// Pearson's statistic of 1e5 draws against the distribution, where seed, choice or position counts up. There are 20
+// Pearson's statistic of 1e5 draws against the distribution, while seed, choice or position counts up. There are 20
 // tokens, so 19 degrees of freedom: one test in a thousand exceeds 43.8.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
@@ -264,7 +264,7 @@ TEST(Sample, DrawsFollowTheDistribution) {
   }
 }
 
-// Which tokens may be drawn: exactly the kept ones, ties at the edge by id.
+// Checks which tokens may be drawn: exactly the kept ones, with ties at the edge decided by id.
 TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 6}, std::vector<double>{1, 3, 2, 3, 2, 0});
   const auto support = [&](int top_k, double top_p, double min_p = 0) {
@@ -282,7 +282,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 0.28), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.54), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.80), (std::set<double>{1, 2, 3, 4}));
-  // Of the first three 0.233 remain to token 2, so 0.8 needs it and 0.75 does not.
+  // Of the first three tokens, 0.233 remain for token 2, so 0.8 needs it and 0.75 does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
   // Relative to the most probable: 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.
@@ -294,7 +294,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 1, 1e-30).size(), 6u) << "beyond reach";
   EXPECT_EQ(support(0, 1, 5), (std::set<double>{1, 3})) << "above 1 is 1";
   EXPECT_EQ(support(0, 1, std::nan("")).size(), 6u);
-  // It cuts what the others have left, and adds nothing.
+  // min_p cuts what the other parameters have left, and adds nothing.
   EXPECT_EQ(support(3, 1, 0.3), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.28, 0.3), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.80, 0.7), (std::set<double>{1, 3}));
@@ -303,7 +303,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
 TEST(Sample, IsAFunctionOfTheRowAlone) {
   const std::vector<HostTensor> all = operands(normal_logits(37, 5000, 3, 9), various_draws(37, 10));
   const std::vector<double> drawn = testing::run_op(kSample, kSampleCpu, all).results[0].values();
-  // In reverse order.
+  // The rows in reverse order.
   std::vector<HostTensor> reversed = all;
   for (std::size_t i = 0; i < all.size(); ++i) {
     reversed[i].bytes.clear();

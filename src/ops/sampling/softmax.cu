@@ -12,16 +12,16 @@ using namespace cuda;
 constexpr int kThreads = 1024;
 constexpr float kLowest = -INFINITY;
 
-// Σ e^(x - greatest), kept relative to the greatest value so far and rescaled when that grows.
+// Σ e^(x - greatest), kept relative to the running max and rescaled when that grows.
 struct Total {
   float greatest = kLowest;
   float sum = 0;
 };
 
-// Only -inf so far: -inf - -inf is NaN, where 0 is meant.
+// Returns 0 if there was only -inf so far, because -inf - -inf would be NaN.
 __device__ float base_of(float greatest) { return greatest == kLowest ? 0.0f : greatest; }
 
-// NaN is never the greatest; it stays in the sum.
+// NaN is never the running max; it stays in the sum.
 template <int N>
 __device__ void add(Total& total, const Pack<float, N>& x) {
   float greatest = total.greatest;
@@ -48,7 +48,7 @@ __device__ float block_max(float x, float* scratch) {
   return x;
 }
 
-// x, y [rows, n]; a block to a row, which is read a second time, from the cache.
+// x, y [rows, n]. A block takes a row, and reads it a second time from the cache.
 template <int N>
 __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y, std::int64_t n) {
   static_assert(kThreads == kWarp * kWarp);
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) add(mine, load_pack<float, N>(x + i));
   const float greatest = block_max(mine.greatest, maxima);
   const float sum = block_sum(mine.sum * expf(mine.greatest - base_of(greatest)), sums);
-  // Two subtractions: greatest + log(sum) would round away what is small beside it.
+  // Subtracts twice: greatest + log(sum) would round away what is small beside it.
   const float log_sum = logf(sum);
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) {
     Pack<float, N> out = load_pack<float, N>(x + i);

@@ -1,5 +1,5 @@
-// Catches: overflow for large logits, precision lost in long sums, a running maximum that is not carried
-// to earlier blocks, rows that touch each other.
+// Catches: overflow for large logits, precision lost in long sums, a running max that is not applied to earlier blocks,
+// rows that affect each other.
 #include "tessera/ops/sampling/softmax.h"
 
 #include <gmock/gmock.h>

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A token of the bin in question. Keys ascend in the order of the draw.
+// A token of the bin that is examined. Ascending keys are the order of the draw.
 struct TokenOrder::Candidate {
   std::uint64_t key;
   std::uint64_t weight;
@@ -33,8 +33,8 @@ TESSERA_INLINE std::int32_t bin_of(float nats) {
   return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }
 
-// The sum with 2^52 rounds to the unit and leaves the weight in its low bits, which vectorises where a
-// conversion to 64-bit integers does not.
+// Rounds to units: the sum with 2^52 leaves the weight in its low bits. This vectorises; a conversion to 64-bit
+// integers does not.
 TESSERA_INLINE std::uint64_t to_units(float probability) {
   constexpr double kUnits = static_cast<double>(std::uint64_t{1} << kWeightBits);
   constexpr double kMagic = static_cast<double>(std::uint64_t{1} << 52);
@@ -42,8 +42,8 @@ TESSERA_INLINE std::uint64_t to_units(float probability) {
   return std::bit_cast<std::uint64_t>(shifted) & ((std::uint64_t{1} << 52) - 1);
 }
 
-// Weights and bins of up to kBlock neighbouring tokens; how many are within reach. Both uses must give
-// the same bits, so there is one function, which is not inlined.
+// Computes weights and bins of up to kBlock neighbouring tokens, and returns how many are within reach. Both callers
+// must get the same bits, so they share this one function, which is not inlined.
 template <int kBins>
 [[gnu::noinline]] TESSERA_CPU_CLONES std::int32_t weigh_block(const float* logits, std::int64_t n, float greatest,
                                                               float temperature, std::uint64_t* weights,
@@ -53,7 +53,7 @@ template <int kBins>
 #pragma omp simd reduction(+ : within)
   for (std::int64_t j = 0; j < n; ++j) {
     const float z = nats(logits[j], greatest, temperature);
-    const bool reached = z > -kReach;  // not NaN
+    const bool reached = z > -kReach;  // false for NaN
     probability[j] = reached ? fast_exp(z) : 0.0f;
     const std::int32_t bin = bin_of(reached ? z : 0.0f);
     token_bin[j] = static_cast<std::uint16_t>(reached ? bin : kBins);
@@ -99,7 +99,7 @@ TokenOrder::TokenOrder(const LogitRow& row, std::byte* scratch)
   }
 }
 
-// The bin's tokens, into candidates_; returns their number.
+// Collects the bin's tokens in candidates_ and returns their number.
 std::int64_t TokenOrder::collect(int bin) const {
   std::int64_t count = 0;
   std::uint64_t weights[kBlock];
@@ -126,10 +126,11 @@ TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint
   const auto by_key = [](const Candidate& a, const Candidate& b) { return a.key < b.key; };
   std::int64_t begin = 0;
   std::int64_t end = n;
-  std::uint64_t weight = 0;  // of [0, begin), all of which come before the rest
+  std::uint64_t weight = 0;  // measure of [0, begin), whose candidates all come before the rest
   std::uint32_t random = 1;
   while (end - begin > kSortAtMost) {
-    // The pivot, moved to the end: the median of three pseudo-random places, so that no order of logits is a bad case.
+    // Chooses the pivot and moves it to the end: the median of three pseudo-random places, so that no order of logits
+    // is a bad case.
     for (std::int64_t i = 1; i <= 3; ++i) {
       random = random * 1664525u + 1013904223u;
       const std::uint64_t place = (std::uint64_t{random} * static_cast<std::uint64_t>(end - begin - i)) >> 32;
@@ -142,7 +143,7 @@ TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint
     std::int64_t middle = begin;
     std::uint64_t left = 0;
     std::uint64_t left_weight = 0;
-    // Without a branch on the comparison, which no predictor guesses.
+    // Partitions without a branch on the comparison, which no predictor can guess.
     for (std::int64_t i = begin; i < end - 1; ++i) {
       const Candidate here = c[i];
       const bool before = here.key < pivot;

@@ -25,10 +25,10 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
                      ir::Type{ir::DType::kFloat32, {rows, kMaxTopLogprobs}}};
 }
 
-// The first tokens of a row, by insertion.
+// Collects the first tokens of a row, by insertion.
 class FirstTokens {
  public:
-  // Ids ascend from call to call.
+  // Precondition: ids ascend from call to call.
   void offer(float logit, std::int32_t id) {
     if (count_ == kMaxTopLogprobs && !(logit > logits_[count_ - 1])) return;
     if (count_ < kMaxTopLogprobs) ++count_;
@@ -60,7 +60,7 @@ TESSERA_INLINE float greatest_of(const float* x, std::int64_t n) {
   return greatest;
 }
 
-// Most blocks have nothing that comes among the first: one comparison for each of their logits.
+// Most blocks have no logit that is among the first; they cost one comparison a logit.
 TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& first) {
   constexpr std::int64_t kBlock = 256;
   for (std::int64_t i = 0; i < n; i += kBlock) {
@@ -71,7 +71,7 @@ TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& 
   }
 }
 
-// log Σ e^(x - greatest) over the numbers. Blocks add up in double: 150k terms lose nothing.
+// Returns log Σ e^(x - greatest) without NaN. Blocks add up in double, so that 150k terms lose nothing.
 TESSERA_CPU_CLONES float log_sum(const float* x, std::int64_t n, float greatest) {
   constexpr std::int64_t kBlock = 2048;
   double sum = 0;
@@ -92,7 +92,7 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as is the next
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next one
   float* top_logprobs;
   std::int64_t rows;
   std::int64_t vocab;
@@ -104,7 +104,7 @@ struct TopLogprobs {
     const float greatest = first.count() > 0 ? first.logit(0) : kLowest;
     const bool distribution = std::isfinite(greatest);
     const float normaliser = distribution ? log_sum(x, vocab, greatest) : 0.0f;
-    // Two subtractions: greatest + log(sum) would round away what is small beside it.
+    // Subtracts twice: greatest + log(sum) would round away what is small beside it.
     const auto logprob = [&](float logit) {
       return distribution && !std::isnan(logit) ? (logit - greatest) - normaliser : kLowest;
     };

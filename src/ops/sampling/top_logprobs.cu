@@ -11,12 +11,13 @@ using namespace cuda;
 
 constexpr int kThreads = static_cast<int>(kBlockThreads);
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kPerThread = 16;                          // logits of a thread, in registers
-constexpr std::int64_t kChunk = kThreads * kPerThread;  // of a row, whatever the batch: a row's sum has one order
+constexpr int kPerThread = 16;  // logits of a thread, in registers
+// logits of a chunk, whatever the batch, so that a row's sum has one order
+constexpr std::int64_t kChunk = kThreads * kPerThread;
 
 // The result of a chunk.
 struct ChunkTop {
-  std::uint64_t keys[kMaxTopLogprobs];  // ascending, that is, in the order of the draw; kNoToken: no more
+  std::uint64_t keys[kMaxTopLogprobs];  // ascending, which is the order of the draw; kNoToken: no more tokens
   double sum;                           // Σ e^(x - greatest of the chunk)
 };
 
@@ -24,7 +25,7 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as is the next
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next one
   float* top_logprobs;
   ChunkTop* chunks;  // [rows, chunks_per_row]
   std::int64_t vocab;
@@ -32,14 +33,14 @@ struct TopLogprobs {
 };
 
 struct Scratch {
-  std::uint64_t warps[2][kWarps];  // the results of two rounds, so that one barrier separates them
+  std::uint64_t warps[2][kWarps];  // results of two rounds, so that one barrier separates them
   std::uint64_t keys[kMaxTopLogprobs];
   double sums[kWarps];
 };
 
 // Writes the smallest keys of the block to scratch.keys, in order. `next(after)` returns the smallest of the calling
 // thread's keys above `after`; only the thread whose key was taken calls it again. No key is 0. All threads must call
-// it.
+// this function.
 template <class Next>
 __device__ void select_first(Scratch& scratch, const Next& next) {
   std::uint64_t mine = next(0);
@@ -59,7 +60,7 @@ __device__ void select_first(Scratch& scratch, const Next& next) {
   __syncthreads();
 }
 
-// The sum over the block, in thread 0.
+// Returns the sum over the block in thread 0.
 __device__ double block_sum(double x, Scratch& scratch) {
   for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   if (threadIdx.x % kWarp == 0) scratch.sums[threadIdx.x / kWarp] = x;
@@ -69,7 +70,7 @@ __device__ double block_sum(double x, Scratch& scratch) {
   return sum;
 }
 
-// A block to a chunk.
+// Each block takes a chunk.
 template <int N>
 __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;
@@ -80,7 +81,8 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) keys[i] = kNoToken;
   using Batch = TokenBatch<N, kPerThread / N>;
-  for_each_batch<N, kPerThread / N>(t.logits + row * t.vocab, begin, end, [&](const Batch& batch) {  // once at most
+  // at most one iteration
+  for_each_batch<N, kPerThread / N>(t.logits + row * t.vocab, begin, end, [&](const Batch& batch) {
 #pragma unroll
     for (int i = 0; i < Batch::kSize; ++i) keys[i] = greatest_key(batch.logit(i), batch.id(i));
   });
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
   if (threadIdx.x == 0) out.sum = sum;
 }
 
-// Merges the chunks of a row; a block to each row.
+// Merges the chunks of a row; each block takes a row.
 __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;
   __shared__ float log_sum;
@@ -113,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ 
   select_first(scratch, [&](std::uint64_t after) {
     std::uint64_t least = kNoToken;
     for (std::int64_t c = threadIdx.x; c < t.chunks_per_row; c += kThreads) {
-      // Ascending: the first one above `after` is the chunk's least.
+      // Keys ascend, so the first one above `after` is the chunk's least.
       for (const std::uint64_t key : chunks[c].keys) {
         if (key <= after) continue;
         least = key < least ? key : least;
@@ -127,13 +129,13 @@ __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ 
   const bool distribution = isfinite(greatest);
   double sum = 0;
   for (std::int64_t c = threadIdx.x; distribution && c < t.chunks_per_row; c += kThreads) {
-    const float of_chunk = key_logit(chunks[c].keys[0]);  // NaN where it has no number
+    const float of_chunk = key_logit(chunks[c].keys[0]);  // NaN if the chunk has no number
     if (isfinite(of_chunk)) sum += chunks[c].sum * exp(static_cast<double>(of_chunk) - static_cast<double>(greatest));
   }
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) log_sum = static_cast<float>(log(sum));
   __syncthreads();
-  // Two subtractions: greatest + log(sum) would round away what is small beside it.
+  // Subtracts twice: greatest + log(sum) would round away what is small beside it.
   const auto logprob = [&](float logit) {
     return distribution && !isnan(logit) ? (logit - greatest) - log_sum : -INFINITY;
   };

@@ -1,5 +1,5 @@
-// Catches: a sum that loses small terms or overflows, ties in another order than the draw's, tokens left out between
-// the parts that a row is cut into, NaN and masked logits that count, and results that depend on the batch.
+// Catches: a sum that loses small terms or overflows, ties in another order than the draw's, tokens lost between the
+// parts into which a row is split, NaN and masked logits that count, and results that depend on the batch.
 #include "tessera/ops/sampling/top_logprobs.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ Outcome top_logprobs(const HostTensor& logits, const std::vector<std::int32_t>& 
   return {std::move(out.results[0]), std::move(out.results[1]), std::move(out.results[2])};
 }
 
-// In double, with a full sort. Rows are distributions.
+// Compares with a reference in double with a full sort. Precondition: every row is a distribution.
 void check(const HostTensor& logits, const std::vector<std::int32_t>& targets, const std::string& what) {
   const auto vocab = static_cast<std::size_t>(logits.dims[1]);
   std::vector<double> logprobs, ids, tops;
@@ -98,8 +98,8 @@ TEST(TopLogprobs, NaNAndMaskedLogitsDoNotCount) {
   HostTensor x = testing::random_tensor(DType::kFloat32, {3, 9000}, 7, -5, 5);
   for (std::int64_t i = 0; i < 9000; i += 2) x.set(i, i % 4 == 0 ? -kInf : std::nan(""));
   for (std::int64_t i = 0; i < 9000; ++i) {
-    x.set(9000 + i, i < 4 ? 1.5 : -kInf);            // masked but for four
-    x.set(18000 + i, i == 8000 ? 2 : std::nan(""));  // one number
+    x.set(9000 + i, i < 4 ? 1.5 : -kInf);            // all but four are masked
+    x.set(18000 + i, i == 8000 ? 2 : std::nan(""));  // all but one are NaN
   }
   check(x, {2, 3, 8000}, "masked");
   EXPECT_EQ(top_logprobs(x, {4, 4, 4}).logprobs.values(), (std::vector<double>(3, -kInf)));

@@ -30,7 +30,7 @@ Result<std::vector<ir::Type>> infer_segment_attention(const ir::OpSignature& s) 
   return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], cols / 3}}};
 }
 
-constexpr std::int64_t kKeys = 64;  // whose scores are held at once
+constexpr std::int64_t kKeys = 64;  // keys whose scores are held at once
 
 template <class T>
 struct Problem {
@@ -42,7 +42,7 @@ struct Problem {
   std::int64_t dim;
 };
 
-// One row of one head. Keys are taken in blocks from the range's begin.
+// Computes one row of one head. Keys are taken in blocks from the range's begin.
 template <class T>
 TESSERA_CPU_CLONES void attend_row(const Problem<T>& p, std::int64_t row, std::int64_t head) {
   float q[kMaxSegmentHeadDim];

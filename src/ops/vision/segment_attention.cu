@@ -15,8 +15,8 @@ using segments::Problem;
 
 constexpr int kPlainWarps = 4;
 
-// float32, and heads whose rows have no packs of 16 bytes: a warp for each row of a head. Lanes have a key each while
-// scores are computed, and elements of the head while values are added.
+// The kernel for float32, and for heads whose rows are not whole packs of 16 bytes. A warp takes a row of a head. Each
+// lane has a key while scores are computed, and elements of the head while values are added.
 template <class T>
 __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(const Problem p) {
   __shared__ float queries[kPlainWarps][kMaxSegmentHeadDim];
@@ -79,17 +79,17 @@ std::int64_t blocks_of(const Problem& p) {
   return ceil_div(p.rows, S::kRows) * p.heads;
 }
 
-// How many of its blocks a multiprocessor is to have at once.
+// How many of its blocks a multiprocessor should run at once.
 enum class Together { kOne, kAsManyAsFit };
 
 template <class T, class S, int kDim>
 Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together) {
   constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
-  // Blocks that are placed while the kernel ahead still runs meet where it leaves room. More than half of a
+  // Blocks that start while the kernel ahead still runs gather where it leaves room. A request for more than half of a
   // multiprocessor's shared memory keeps them apart.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
-  // What a kernel is allowed holds for all of its launches, and those of other sizes take more.
+  // A kernel's allowance holds for all of its launches, and launches of other sizes take more.
   const auto kernel = segments::segment_attention<T, S, kDim>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), std::max(bytes, most), "segment_attention"));
   const LaunchShape shape{
@@ -104,7 +104,7 @@ template <class T, int kDim>
 Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multiprocessors) {
   using segments::Rows32;
   using segments::Rows64;
-  constexpr std::int64_t kRows64Together = kDim <= 80 ? 2 : 1;  // as registers allow
+  constexpr std::int64_t kRows64Together = kDim <= 80 ? 2 : 1;  // limited by registers
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
   if (blocks_of<Rows32>(p) <= multiprocessors && segments::kSharedBytes<Rows32, kDim> <= most)
     return make_shaped<T, Rows32, kDim>(p, Together::kOne);
@@ -117,7 +117,7 @@ Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multi
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
-  // Of a deterministic forward all blocks are alike, whatever S is.
+  // In a deterministic forward all blocks have the same shape, whatever S is.
   const std::int64_t multiprocessors =
       args.context.limits.deterministic ? 0 : std::int64_t{args.device.properties().threads};
   constexpr double kLog2E = 1.4426950408889634;

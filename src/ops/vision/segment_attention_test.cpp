@@ -1,5 +1,5 @@
 // Catches: keys of another image or window, a mask at a tile's edge, heads that are mixed, elements past a head's end,
-// rows of padding that are read, sums that warps put together wrongly, and bits that depend on other segments.
+// padding rows that are read, sums that warps join wrongly, and bits that depend on other segments.
 #include "tessera/ops/vision/segment_attention.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 
-// Segments of these lengths one after another; rows past them attend to nothing.
+// Makes segments of these lengths one after another; rows past them attend to nothing.
 HostTensor ranges_of(const std::vector<std::int64_t>& lengths, std::int64_t rows) {
   std::vector<std::int32_t> ranges;
   std::int64_t begin = 0;
@@ -97,13 +97,13 @@ TEST(SegmentAttention, ManyRows) {
   check(DType::kFloat16, 1, 128, {64, 400}, 464);
 }
 
-// A GPU shares out rows and keys among warps by the number of blocks that there are to run at once.
+// A GPU divides rows and keys among warps by the number of blocks that run at once.
 TEST(SegmentAttention, FewAndManyHeads) {
   for (const std::int64_t heads : {1, 24, 40, 80}) check(DType::kBFloat16, heads, 16, {150, 1, 49}, 203);
   for (const std::int64_t heads : {24, 40}) check(DType::kFloat16, heads, 72, {150, 1, 49}, 203);
 }
 
-// What a segment gets does not depend on how the rows in front of it and behind it are divided.
+// A segment's result does not depend on how the rows before and behind it are divided.
 TEST(SegmentAttention, OtherSegmentsChangeNoBit) {
   constexpr std::int64_t kBegin = 100;
   constexpr std::int64_t kLength = 70;
@@ -132,7 +132,7 @@ TEST(SegmentAttention, RangesPastTheRowsAreCut) {
   testing::expect_close(out.results[0], reference(qkv, ranges, 1), allowed(DType::kFloat32), "cut ranges");
 }
 
-// A graph serves any images: rows of padding may hold anything.
+// A graph serves any images, so padding rows may hold anything.
 TEST(SegmentAttention, PaddingChangesNoRow) {
   for (const DType dtype : testing::kFloatingDTypes) {
     HostTensor qkv = random_tensor(dtype, {150, 3 * 2 * 80}, 1);
