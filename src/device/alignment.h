@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// The next multiple of `multiple`. Preconditions: bytes >= 0, multiple > 0.
+// Returns the next multiple of `multiple`. Preconditions: bytes >= 0, multiple > 0.
 template <class Int>
 constexpr Int align_up(Int bytes, Int multiple = static_cast<Int>(kDeviceAlignment)) {
   return (bytes + multiple - 1) / multiple * multiple;

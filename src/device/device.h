@@ -1,5 +1,5 @@
-// The contract of a device: memory, arenas, streams, events and recorded graphs. Backends (cpu/,
-// cuda/) implement it and pass one conformance suite (testing/conformance.h).
+// The contract of a device: memory, arenas, streams, events and recorded graphs. Backends (cpu/, cuda/) implement it
+// and pass one conformance suite (testing/conformance.h).
 //
 //   std::unique_ptr<Device> device = TRY(CpuDevice::create({}));
 //   std::unique_ptr<Arena> arena = TRY(device->create_arena({.reserve_bytes = 1 << 30, .name = "arena"}));
@@ -7,15 +7,14 @@
 //   TRY(stream->begin_recording("piece 0"));
 //   ... enqueue kernels on *stream: nothing runs, launches are kept with their addresses ...
 //   std::unique_ptr<RecordedGraph> graph = TRY(stream->end_recording());
-//   TRY(graph->launch(*stream));   // runs them again, as often as wanted
+//   TRY(graph->launch(*stream));   // runs them, as often as wanted
 //   TRY(stream->synchronize());
 //
-// Threads: a Device may be used from several threads. A Stream, and everything enqueued on it,
-// belongs to one thread at a time. Ownership: objects hold no reference that keeps the device
-// alive: destroy graphs before what they use, memory when no stream works on it any more, the device last.
-// Errors: kResourceExhausted for memory, kFailedPrecondition for a call that is not allowed now
-// (allocation, synchronisation or staging while recording), kDeviceLost when only a restart helps.
-// Messages name the call, the object and, where one is in the way, the recording.
+// Threads: a Device may be used from several threads. A Stream, and everything enqueued on it, belongs to one thread at
+// a time. Ownership: objects do not keep the device alive. Destroy graphs before what they use, memory when no stream
+// works on it any more, the device last. Errors: kResourceExhausted for memory, kFailedPrecondition for a call that is
+// not allowed now (allocation, synchronisation or staging while recording), kDeviceLost if only a restart helps.
+// Messages name the call, the object and, if a recording is in the way, that recording.
 #pragma once
 
 #include <compare>
@@ -32,33 +31,35 @@ namespace tessera {
 
 struct DeviceProperties {
   std::string type = "cpu";       // the name that its type is registered under: "cpu", "cuda"
-  bool on_host = true;            // kernels run on the host's cores and in its memory, and are over when enqueued
+  bool on_host = true;            // kernels run on the host's cores and in its memory, and are done when enqueued
   std::string name;               // "AMD EPYC, 2 threads, avx512"
-  std::int64_t memory_bytes = 0;  // what this process may use in all
+  std::int64_t memory_bytes = 0;  // memory that this process may use in all
   int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
   int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
   bool has_native_bf16 = false;   // matrix units take bfloat16
   std::int64_t block_bytes = 1;   // arenas grow by multiples of it
-  bool has_pointers = true;       // DeviceAddress::raw() is an address that kernels and, on a CPU, the host follow
-  // False: an arena has all of its memory from the start, so what is reserved must be what is needed.
+  // DeviceAddress::raw() is an address that kernels and, on a CPU, the host can dereference
+  bool has_pointers = true;
+  // False: an arena has all of its memory from the start, so no more should be reserved than is needed.
   bool arenas_grow = true;
-  // Memory of recorded graphs: of each graph, and of each kernel, copy or fill in it. Exact on a CPU. A fit to
-  // measurements on a GPU, whose driver does not report it (docs/cuda-graphs.md).
+  // Bytes of a recorded graph, and of each kernel, copy or fill in it. Exact on a CPU. On a GPU, whose driver does not
+  // report it, a fit to measurements (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
   std::int64_t graph_node_bytes = 0;
 };
 
-// Every address handed out is a multiple of this, enough for 16-byte accesses, cache lines and TMA.
+// Alignment of every address that a device returns: enough for 16-byte accesses, cache lines and TMA.
 inline constexpr std::size_t kDeviceAlignment = 256;
 
-// A place in device memory: the memory's handle, and bytes from its start. The device decides what a handle is. Where
-// it has pointers (CPU, CUDA) it is the address of the first byte; elsewhere it names a buffer, and only the device's
-// own streams and kernels can follow it. Trivially copyable: kernels capture it.
+// A place in device memory: the memory's handle, and an offset in bytes from its start. The device decides what a
+// handle is. If the device has pointers (CPU, CUDA), the handle is the address of the first byte. Otherwise it names a
+// buffer, and only the device's own streams and kernels can access it. Trivially copyable, so that kernels can capture
+// it.
 struct DeviceAddress {
   std::byte* handle = nullptr;  // null: no memory
   std::size_t offset = 0;
 
-  // On devices with pointers: the address itself.
+  // Returns the address itself. Only for devices with pointers.
   std::byte* raw() const { return handle + offset; }
   explicit operator bool() const { return handle != nullptr; }
   DeviceAddress& operator+=(std::integral auto bytes) {
@@ -82,7 +83,7 @@ class Allocation {
   std::size_t size_ = 0;
 };
 
-// Host memory that a device's copies reach, freed on destruction.
+// Host memory that a device can copy from and to directly, freed on destruction.
 class HostAllocation {
  public:
   virtual ~HostAllocation() = default;
@@ -95,21 +96,21 @@ class HostAllocation {
 };
 
 struct ArenaOptions {
-  std::size_t reserve_bytes = 0;  // addresses set aside; memory is taken by grow()
+  std::size_t reserve_bytes = 0;  // bytes of addresses set aside; grow() takes memory for them
   std::string name;
   // The first grow() takes all reserved bytes as one piece of physical memory, which can be shared with other devices
-  // (CUDA: one handle). Without effect on a CPU.
+  // (CUDA: one handle). Has no effect on a CPU.
   bool single_handle = false;
 };
 
-// One address range that grows and never moves: recorded graphs keep addresses into it.
+// One address range that grows and never moves, because recorded graphs keep addresses into it.
 class Arena {
  public:
   virtual ~Arena() = default;
   DeviceAddress base() const { return {base_}; }
-  std::size_t size() const { return size_; }          // bytes backed by memory, from base()
+  std::size_t size() const { return size_; }          // bytes backed by memory, from base() on
   std::size_t reserved() const { return reserved_; }  // bytes of addresses
-  // Makes at least `bytes` usable; never shrinks. kResourceExhausted past reserved() or out of memory.
+  // Makes at least `bytes` usable; never shrinks. kResourceExhausted past reserved(), or if memory is exhausted.
   virtual Status grow(std::size_t bytes) = 0;
 
  protected:
@@ -121,13 +122,13 @@ class Arena {
 class Stream;
 
 struct GraphStats {
-  std::int64_t nodes = 0;  // kernels, copies and fills
-  // Memory of the graph object itself; 0 where the device does not report it per graph (CUDA: its driver allocates
-  // blocks for many; Device::available_bytes() before and after a ladder of captures shows the sum).
+  std::int64_t nodes = 0;  // number of kernels, copies and fills
+  // Bytes of the graph object itself; 0 if the device does not report it per graph. (CUDA's driver allocates blocks for
+  // many graphs; Device::available_bytes() before and after a ladder of captures shows the sum.)
   std::int64_t bytes = 0;
 };
 
-// Launches with their addresses. Replays exactly what was enqueued while recording.
+// Recorded launches with their addresses. A replay runs exactly what was enqueued while recording.
 class RecordedGraph {
  public:
   virtual ~RecordedGraph() = default;
@@ -140,9 +141,9 @@ class RecordedGraph {
 class Event {
  public:
   virtual ~Event() = default;
-  virtual Status synchronize() = 0;  // host waits; an event never recorded is passed at once
-  // Milliseconds on the device from when `earlier` was passed to when this was. kFailedPrecondition unless both take
-  // the time, were recorded and are passed.
+  virtual Status synchronize() = 0;  // the host waits; an event that was never recorded counts as passed
+  // Returns the milliseconds on the device between the passing of `earlier` and of this event. kFailedPrecondition
+  // unless both take the time, were recorded and have passed.
   virtual Result<double> milliseconds_since(const Event& earlier) const = 0;
 };
 
@@ -156,45 +157,44 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Between host and device. upload() has read `host` when it returns, download() has filled it when
-  // synchronize(), or an event recorded after it, has passed. Host memory of allocate_host() is read and
-  // written while the stream runs instead: neither call waits for the stream, and what is uploaded must not
-  // change until the stream has passed it. Refused while recording: what varies from step to step is staged
-  // before a graph, not in it.
+  // Copies between host and device. upload() has read `host` when it returns. download() has filled it when
+  // synchronize(), or an event recorded after the download, has passed. Host memory of allocate_host() is read and
+  // written while the stream runs instead: neither call waits for the stream, and uploaded memory must not change until
+  // the stream has passed the upload. Refused while recording: data that varies from step to step is staged before a
+  // graph, not in it.
   virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
-  // On the device; may be recorded. The two ranges of a copy must not overlap.
+  // Copies and fills on the device; may be recorded. The two ranges of a copy must not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // Work beside this stream's, which may be recorded too: what is enqueued on the side stream after fork_side() begins
-  // once all that was enqueued here by then has ended, and what is enqueued here after join_side() once all that was
-  // enqueued there has. In between the two run at the same time where the device can: they must not write what the
-  // other uses. Each fork is joined, in a recording before that ends. The side stream is owned by this one, takes
-  // kernels, copies and fills alone, and must not be asked for the first time while recording. By default all runs in
-  // order, on this stream.
+  // A side stream, whose work runs beside this stream's work; it may be recorded too. Work enqueued on the side stream
+  // after fork_side() begins once everything enqueued here before has ended. Work enqueued here after join_side()
+  // begins once everything enqueued on the side stream has ended. In between, both run at the same time if the device
+  // can: neither may write what the other uses. Each fork must be joined, in a recording before the recording ends.
+  // This stream owns the side stream, which takes only kernels, copies and fills. The first call of side() must not be
+  // made while recording. By default all work runs in order, on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }
 
-  // Refused while this stream records: an event orders graphs, it is not part of one.
+  // Events are refused while this stream records: an event orders graphs and is not part of one.
   virtual Status record(Event& event) = 0;
   virtual Status wait(Event& event) = 0;
-  virtual Status synchronize() = 0;  // host waits for all work enqueued so far
+  virtual Status synchronize() = 0;  // the host waits for all work enqueued so far
 
-  // From here work is kept instead of run, and the device refuses allocation, arena growth, new
-  // streams, synchronisation and staging from this thread; a refused call leaves the recording as it
-  // was. A destructor cannot refuse: memory freed meanwhile from this thread makes end_recording()
-  // fail with its name. `what` names the piece in those errors. Recording is exclusive per device: a
-  // second one is refused.
+  // Begins a recording. From here on work is kept instead of run, and the device refuses allocation, arena growth, new
+  // streams, synchronisation and staging from this thread. A refused call leaves the recording as it was. A destructor
+  // cannot refuse: if this thread frees memory meanwhile, end_recording() fails with that memory's name. `what` names
+  // the piece in those errors. Recording is exclusive per device: a second one is refused.
   virtual Status begin_recording(std::string what) = 0;
-  // On the thread that began. After an error too, no recording is open.
+  // Ends the recording. Must be called on the thread that began it. After an error, too, no recording is open.
   virtual Result<std::unique_ptr<RecordedGraph>> end_recording() = 0;
-  // Ends a recording and drops it: what to do after an error in between.
+  // Ends a recording and drops it. Call it after an error during the recording.
   virtual void abandon_recording() = 0;
   virtual bool recording() const = 0;
-  // Of the open recording: ok, or why it is void (memory was freed, a library made a call that capture does not
-  // allow). Called after each operator, so that the error can name the operator.
+  // Status of the open recording: ok, or why it is void (memory was freed, or a library made a call that capture does
+  // not allow). Called after each operator, so that the error can name the operator.
   virtual Status recording_status() const = 0;
 };
 
@@ -202,18 +202,18 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceProperties& properties() const = 0;
-  // `name` appears in errors and in the memory report. bytes may be 0; data() may then be null.
+  // `name` appears in errors and in the memory report. If `bytes` is 0, data() may be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
-  // Host memory that copies from and to the device fastest (CUDA: pinned).
+  // Allocates host memory that the device copies fastest from and to (CUDA: pinned).
   virtual Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
   virtual Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
-  // Call before a library is initialised or code is loaded for the first time: refused while recording, because
-  // libraries may allocate and synchronise then. `library` names it in the error.
+  // Must be called before a library is initialised or code is loaded for the first time. Refused while recording,
+  // because libraries may allocate and synchronise then. `library` names the library in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
-  // Bytes that allocate() could still give, as reported by the system.
+  // Returns the bytes that allocate() could still give, as the system reports them.
   virtual std::int64_t available_bytes() const = 0;
 };
 

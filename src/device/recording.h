@@ -1,5 +1,5 @@
-// The one recording that a device may have open: exclusive per device, bound to the thread that began it, and
-// void once that thread frees memory. Every backend keeps its recordings with it. Thread-safe.
+// The one recording that a device may have open. It is exclusive per device, bound to the thread that began it, and
+// void once that thread frees memory. Every backend keeps its recordings here. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,26 +16,26 @@ namespace tessera {
 
 class OpenRecording {
  public:
-  // kFailedPrecondition, which names both recordings, where one is open.
+  // Opens a recording. If one is open already, returns kFailedPrecondition, which names both.
   Status open(const Stream& stream, const std::string& what);
-  // The error says what made the recording void. Nothing happens where `stream` has none open.
+  // Closes the recording. The error says what made it void. Does nothing if `stream` has none open.
   Status close(const Stream& stream);
 
-  // kFailedPrecondition for what the recording thread may not do.
+  // Returns kFailedPrecondition for calls that the recording thread may not make.
   Status check(DeviceCall call, std::string_view object) const;
   bool on_this_thread() const;
-  // What has made the open recording void so far; ok where `stream` has none open.
+  // Returns what has made the open recording void so far; ok if `stream` has none open.
   Status status(const Stream& stream) const;
-  // Memory was freed: on the recording thread this makes the recording void.
+  // Reports that memory was freed. On the recording thread this makes the recording void.
   void note_freed(std::string_view object);
 
  private:
-  Status void_status() const;                   // under the mutex
-  std::atomic<const Stream*> stream_{nullptr};  // read without the mutex where null is the common case
+  Status void_status() const;                   // the caller holds the mutex
+  std::atomic<const Stream*> stream_{nullptr};  // read without the mutex, as null is the common case
   mutable std::mutex mutex_;
   std::thread::id thread_;
   std::string what_;
-  std::string freed_;  // the first one's name
+  std::string freed_;  // name of the first freed memory
 };
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Models write their forward with this. Every call checks operands and attributes against the
-// operator's declaration and infers result types; the first error is kept and later calls do
-// nothing, so that model code reads as a formula and checks once, in finish().
+// The builder with which models write their forward. Every call checks operands and attributes against the operator's
+// declaration and infers result types. The first error is kept and later calls do nothing, so that model code reads as
+// a formula and checks for errors once, in finish().
 //
 //   GraphBuilder b("llama", ops);
 //   ValueId ids = b.input("input_ids", {DType::kInt32, {Symbol::kTokens}});
@@ -23,35 +23,37 @@
 namespace tessera::ir {
 
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
-inline constexpr std::size_t kMaxResults = 8;  // of one node
+inline constexpr std::size_t kMaxResults = 8;  // results of one node
 
 class GraphBuilder {
  public:
-  // `ops` is borrowed for the builder's life.
+  // `ops` must outlive the builder.
   GraphBuilder(std::string graph_name, const OpTable& ops);
 
-  // Declaring a weight twice (a tied head) gives the first value again; its type must agree.
+  // Declare values. Declaring a weight twice (a tied head) returns the first value again; its type must agree.
   ValueId input(std::string name, Type type);
   ValueId weight(std::string name, Type type);
   ValueId state(std::string name, Type type);
   void cache_group(CacheGroup group);
 
-  // Adds a node and returns its only result; for an operator without results, and after an error, {-1}.
+  // Adds a node and returns its only result. Returns {-1} for an operator without results, and after an error.
   ValueId op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
-  // Adds a node and returns all of its results; after an error kMaxResults times {-1}, so that taking the i-th is safe.
+  // Adds a node and returns all of its results. After an error it returns kMaxResults times {-1}, so that indexing the
+  // results is safe.
   std::vector<ValueId> multi_op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
 
-  // Names the following nodes' results "<scope>.<op>" instead of "<op>"; "" ends it. A number is added where needed.
+  // Names the results of the following nodes "<scope>.<op>" instead of "<op>"; "" ends the scope. A number is added if
+  // the name is taken.
   void scope(std::string scope_name) { scope_ = std::move(scope_name); }
   void output(ValueId value);
-  // Records an error of the caller's own (a config the model cannot express).
+  // Records an error of the caller's own (such as a config that the model cannot express).
   void fail(Status status);
 
   const Graph& graph() const { return graph_; }
-  // The value's type; after an error, of {-1}, a scalar's.
+  // Returns the value's type. After an error it accepts {-1} and returns a scalar's type.
   const Type& type(ValueId value) const;
   bool ok() const { return error_.ok(); }
-  // The graph, or the first error with the graph's name. The builder is empty afterwards.
+  // Returns the graph, or the first error with the graph's name. The builder is empty afterwards.
   Result<Graph> finish();
 
  private:
@@ -65,11 +67,12 @@ class GraphBuilder {
   Status error_;
   std::string scope_;
   std::unordered_map<std::string, ValueId> values_by_name_;
-  std::unordered_map<std::string, int> next_number_;  // of a result's name, where the plain name is taken
+  std::unordered_map<std::string, int> next_number_;  // suffix of a result's name if the plain name is taken
 };
 
-// Operand count, attribute names and kinds, and mutated operands of `node` agree with `decl`, and it mutates
-// neither inputs nor weights; the types its results must have. `node` need not be in `graph`, its operands must.
+// Checks `node` against `decl`: operand count, attribute names and kinds, and mutated operands agree, and the node
+// mutates neither inputs nor weights. Returns the types that its results must have. `node` need not be in `graph`, but
+// its operands must.
 Result<std::vector<Type>> check_node(const OpDecl& decl, const Graph& graph, const Node& node);
 
 }  // namespace tessera::ir

@@ -1,5 +1,5 @@
-// Catches: a node that disagrees with its declaration and is accepted, a first error lost behind later ones, a model
-// that crashes after an error instead of reporting it, two values of one name.
+// Catches: a node that disagrees with its declaration but is accepted, a first error that later ones hide, a model that
+// crashes after an error instead of reporting it, two values with one name.
 #include "tessera/ir/builder.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const Type kHidden{DType::kBFloat16, {Symbol::kTokens, 64}};
 
-// The error of a graph to which `add` adds one fault; %x is a hidden state.
+// Returns the error of a graph to which `add` adds one fault; %x is a hidden state.
 template <class Add>
 std::string error_of(Add add) {
   const OpTable ops = test_op_table();
@@ -161,7 +161,7 @@ TEST(GraphBuilder, NamesAreDeclaredOnce) {
               HasSubstr("weight 'w' is declared as bf16[T, 64] and again as f32[64]"));
 }
 
-// A model goes on after an error with the ids it was given.
+// After an error a model continues with the ids that it received.
 TEST(GraphBuilder, TheFirstErrorIsKeptAndLaterCallsDoNothing) {
   EXPECT_EQ(error_of([](GraphBuilder& b, ValueId x) {
               b.fail(invalid_argument("the first"));

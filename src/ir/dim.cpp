@@ -53,7 +53,7 @@ Dim Dim::reduced(Wide numerators, Int128 divisor) {
   return dim;
 }
 
-// Below, products are of two 64-bit numbers and sums of two such products, so 128 bits hold them.
+// Below, products have two 64-bit factors and sums have two such products, so 128 bits hold them.
 
 Dim Dim::operator+(const Dim& other) const {
   if (!representable()) return *this;
@@ -106,7 +106,7 @@ std::string Dim::to_string() const {
   const auto add_term = [&](std::int64_t number, const std::string& symbol) {
     if (number == 0) return;
     const bool negative = number < 0;
-    // As unsigned, so that the lowest number has a magnitude.
+    // Negates as unsigned, so that the lowest number has a magnitude.
     const std::uint64_t magnitude =
         negative ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
     if (terms++ > 0) {
@@ -186,7 +186,7 @@ class DimParser {
     const char c = peek();
     Dim dim = negative ? -1 : 1;
     if (c >= '0' && c <= '9') {
-      // Signed before it is read, so that the lowest number passes.
+      // The sign is applied before the number is read, so that the lowest number is accepted.
       dim = TRY(number(negative));
       if (!accept('*')) return dim;
       const std::optional<std::int64_t> factor = dim.constant();

@@ -1,8 +1,7 @@
-// A forward as a graph: values, nodes in execution order, and what it reads and keeps.
+// A forward as a graph: its values, its nodes in execution order, and what it reads and keeps.
 //
-// Nodes are in single assignment form except for *mutated* operands: a node may write into an
-// operand (`mut %out`), and every later node sees the new content. Nodes are therefore ordered,
-// and the order of the list is the order of execution.
+// Nodes are in single assignment form except for *mutated* operands: a node may write into an operand (`mut %out`), and
+// every later node sees the new content. Therefore the order of nodes in the list is the order of execution.
 //
 // Values come from outside or from a node:
 //   input   a static input buffer, rewritten before every forward        %input_ids: i32[T]
@@ -34,7 +33,7 @@ enum class ValueKind : std::uint8_t { kInput, kWeight, kState, kResult };
 std::string_view value_kind_name(ValueKind kind);  // "input" "weight" "state" "result"
 
 struct Value {
-  std::string name;  // unique in the graph; inputs, weights and states are found by it
+  std::string name;  // unique in the graph; identifies inputs, weights and states
   Type type = {};
   ValueKind kind = ValueKind::kResult;
   NodeId producer = kNoNode;  // for results
@@ -50,38 +49,40 @@ struct Node {
   std::vector<std::pair<std::string, Attribute>> attributes = {};  // sorted by name
 
   const Attribute* find_attribute(std::string_view name) const;
-  // The attribute's value, or `fallback` where it is absent. Precondition: right type when present.
+  // Returns the attribute's value, or `fallback` if it is absent. Precondition: if present, it has the right type.
   bool attribute_or(std::string_view name, bool fallback) const;
   std::int64_t attribute_or(std::string_view name, std::int64_t fallback) const;
   double attribute_or(std::string_view name, double fallback) const;
 };
 
-// Layers whose caches follow one rule of retention share slots, a page table and a pool of pages. Group i's states are
-// those whose first dimension is page_symbol(i), so that the bytes of a page follow from their types.
+// A group of layers whose caches follow one rule of retention. They share slots, a page table and a pool of pages.
+// Group i's states are those whose first dimension is page_symbol(i), so that the bytes of a page follow from their
+// types.
 struct CacheGroup {
   enum class Kind : std::uint8_t {
     kPaged,   // keys and values of every token of a sequence
-    kWindow,  // of the last `window` tokens; pages before them go back to the pool
+    kWindow,  // keys and values of the last `window` tokens; older pages go back to the pool
     kLatent,  // one compressed row for every token: paged, with other bytes per token
-    // One slot for a sequence, whatever its length. Operators start from zeros at position 0; a slot's content at a
-    // page's end can be copied to another slot, from which other sequences go on.
+    // One slot for a sequence, whatever its length. Operators start from zeros at position 0. A slot's content at the
+    // end of a page can be copied to another slot, from which other sequences continue.
     kState,
   };
   std::string name;  // "full", "window.4096"
   Kind kind = Kind::kPaged;
-  std::int64_t window = 0;  // kWindow: tokens a row sees, itself included; otherwise 0
+  std::int64_t window = 0;  // kWindow: tokens that a row sees, including itself; otherwise 0
   std::vector<std::int64_t> layers = {};
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };
 std::string_view cache_group_kind_name(CacheGroup::Kind kind);  // "paged" "window" "latent" "state"
-// The index of the cache group whose page symbol is the type's first dimension; none: no part of a cache.
+// Returns the index of the cache group whose page symbol is the type's first dimension; empty if the value is not part
+// of a cache.
 std::optional<std::size_t> cache_group_of(const Type& type);
 
 struct Graph {
   std::string name;
   std::vector<Value> values = {};
   std::vector<Node> nodes = {};      // in execution order
-  std::vector<ValueId> inputs = {};  // in declaration order, as are the next two
+  std::vector<ValueId> inputs = {};  // in declaration order, as the next two
   std::vector<ValueId> weights = {};
   std::vector<ValueId> states = {};
   std::vector<ValueId> outputs = {};
@@ -93,8 +94,9 @@ struct Graph {
   const Value* find_value(std::string_view value_name) const;
 };
 
-// Same name, declarations, nodes, outputs and cache groups in the same order, with values matched by name and type;
-// ids may differ. Doubles are compared bit by bit, NaNs are equal. Any graph is accepted, also one verify() refuses.
+// Returns whether the graphs have the same name, declarations, nodes, outputs and cache groups in the same order.
+// Values are matched by name and type; ids may differ. Doubles are compared bit by bit; NaNs are equal. Accepts any
+// graph, also one that verify() refuses.
 bool structurally_equal(const Graph& a, const Graph& b);
 
 }  // namespace tessera::ir

@@ -1,4 +1,4 @@
-// A small set of operators and random graphs over it, for the tests of this folder.
+// A small set of operators, and random graphs over them, for the tests of this folder.
 #pragma once
 
 #include <bit>
@@ -117,7 +117,8 @@ inline constexpr const char* kLlamaText = R"(graph @llama {
 }
 )";
 
-// Deterministic in the generator's state. Verifies; names, strings and numbers are as odd as they may be.
+// Makes random graphs that verify() accepts, as a function of the generator's state. Names, strings and numbers are as
+// unusual as the rules allow.
 class RandomGraph {
  public:
   explicit RandomGraph(std::mt19937_64& random) : random_(random) {}

@@ -1,5 +1,5 @@
-// The declaration of an operator: all that a graph needs. Kernels are declared in ops/contract/op.h, so that
-// graphs can be built, checked, split and printed without a device.
+// The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that graphs can
+// be built, checked, split and printed without a device.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class GraphBuilder;
 struct OperandDecl {
   std::string_view name;
   bool mutated = false;   // the operator writes this operand
-  bool optional = false;  // trailing operands only: may be left out
+  bool optional = false;  // only for trailing operands: it may be omitted
 };
 
 // In the order of Attribute's alternatives.
@@ -31,16 +31,16 @@ struct AttributeDecl {
   bool required = false;
 };
 
-// What a shape rule sees: operand types and the node's attributes.
+// What a shape rule receives: operand types and the node's attributes.
 struct OpSignature {
   std::span<const Type> operands;
-  const Node& node;  // for attributes; its results are not made yet
+  const Node& node;  // gives the attributes; its results are not made yet
 };
 
 enum class Execution : std::uint8_t {
   kKernel,    // a kernel runs
-  kView,      // result 0 is operand 0's memory under another shape; nothing runs
-  kAllocate,  // results are memory whose content a later node writes; nothing runs
+  kView,      // result 0 is operand 0's memory with another shape; nothing runs
+  kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
 struct OpDecl {
@@ -48,27 +48,27 @@ struct OpDecl {
   std::string_view summary;  // one line: the formula with shapes
   std::vector<OperandDecl> operands = {};
   std::vector<AttributeDecl> attributes = {};
-  // Result types from operand types; refuses what the kernels cannot take, with the reason.
+  // Infers result types from operand types. Returns an error with the reason if the kernels cannot take the operands.
   Result<std::vector<Type>> (*infer)(const OpSignature& signature) = nullptr;
 
-  // May be recorded into a graph. Forwards are cut at an operator that may not, whatever the split ops.
+  // Whether the operator may be recorded into a graph. If not, forwards are cut at it, whatever the split ops are.
   bool capturable = true;
-  // Cut here unless the user names other split ops.
+  // Whether forwards are cut here unless the user names other split ops.
   bool split_by_default = false;
   Execution execution = Execution::kKernel;
-  // The native form: the same computation by simpler operators, into `builder`; results in order.
+  // The native form: builds the same computation from simpler operators in `builder`, and returns the results in order.
   Result<std::vector<ValueId>> (*decompose)(GraphBuilder& builder, const Node& node,
                                             std::span<const ValueId> operands) = nullptr;
 };
 
-// A lookup by name over an explicit list of declarations. Borrows them.
+// A list of declarations with a lookup by name. It borrows the declarations.
 class OpTable {
  public:
   explicit OpTable(std::vector<const OpDecl*> declarations);
-  // kInvalidArgument for a name that is taken.
+  // Returns kInvalidArgument if the name is taken.
   Status add(const OpDecl& declaration);
   const OpDecl* find(std::string_view name) const;
-  // Error naming the unknown operator and the nearest declared ones.
+  // Returns an error that names the unknown operator and the nearest declared ones.
   Result<const OpDecl*> get(std::string_view name) const;
   std::span<const OpDecl* const> all() const { return declarations_; }
 

@@ -1,12 +1,12 @@
-// Pictures of a graph: SVG drawn here, and DOT for Graphviz. Both may show pieces as clusters.
+// Pictures of a graph: SVG drawn here, and DOT for Graphviz. Both can show pieces as clusters.
 //
 //   PictureOptions options;
 //   options.ops = &ops;
 //   std::string svg = to_svg(graph, options);
 //
-// The SVG is one column in execution order: a rounded box for each node with its operator and results, arrows for
-// results, small labels at the left for inputs, weights and states. It follows the viewer's light or dark scheme.
-// Any graph can be drawn, also one verify() refuses.
+// The SVG is one column in execution order. Each node is a rounded box with its operator and results; arrows show
+// results; small labels at the left show inputs, weights and states. It follows the viewer's light or dark scheme. Any
+// graph can be drawn, also one that verify() refuses.
 #pragma once
 
 #include <string>
@@ -23,10 +23,11 @@ struct PictureCluster {
 };
 
 struct PictureOptions {
-  // Borrowed for the call; null: split, view and allocating operators look like kernels.
+  // Borrowed for the call. If null, operators that split, view or allocate look like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
-  // [nodes] index into clusters, or -1: in none. Empty: no clusters. Neighbours of one cluster share a frame.
+  // [nodes] index into clusters, or -1 for no cluster. Empty: no clusters. Neighbours in the same cluster share a
+  // frame.
   std::vector<int> cluster_of_node;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kMostCharacters = 64;
 
-// A DOT string with its quotes. A line break in `text` becomes one in the label.
+// Returns a DOT string with its quotes. A line break in `text` becomes a line break in the label.
 std::string dot_string(std::string_view text) {
   std::string out = "\"";
   while (true) {

@@ -20,7 +20,7 @@ NodeStyle style_of(const OpDecl* decl, bool in_split_cluster) {
   return NodeStyle::kKernel;
 }
 
-// Follows writes: who reads a value reads what its last writer left, also where that wrote through a view.
+// Follows writes: a node that reads a value reads what the value's last writer left, also if that wrote through a view.
 class FlowBuilder {
  public:
   FlowBuilder(const Graph& graph, const PictureOptions& options) : graph_(graph), options_(options) {
@@ -76,12 +76,12 @@ class FlowBuilder {
 
   const Graph& graph_;
   const PictureOptions& options_;
-  std::vector<ValueId> memory_;  // [values]: the value whose memory it is
-  std::vector<NodeId> writer_;   // [values]: who wrote that memory last
+  std::vector<ValueId> memory_;  // [values]: the value that owns its memory
+  std::vector<NodeId> writer_;   // [values]: the last writer of that memory
   Flow flow_;
 };
 
-// Bytes of the UTF-8 character at the front that XML can show; 0: there is none.
+// Returns the bytes of the UTF-8 character at the front if XML can show it, otherwise 0.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(0);
@@ -130,7 +130,7 @@ std::string attributes_text(const Graph& graph, const Node& node) {
   if (node.attributes.empty()) return {};
   Node bare;
   bare.attributes = node.attributes;
-  const std::string text = to_text(graph, bare);  // ""() {group = 0}
+  const std::string text = to_text(graph, bare);  // "" () {group = 0}
   const std::size_t start = text.find('{') + 1;
   return text.substr(start, text.size() - start - 1);
 }

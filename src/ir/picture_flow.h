@@ -1,4 +1,4 @@
-// What both pictures show: how each node looks, which nodes feed it, which labels stand beside it.
+// What both pictures show: how each node looks, which nodes feed it, and which labels stand beside it.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace tessera::ir {
 
 enum class NodeStyle { kKernel, kSplit, kView, kAllocate };
 
-// Content flowing from the node that wrote it last.
+// An edge: content that flows from the node that wrote it last.
 struct FlowEdge {
   std::size_t from;
-  std::size_t to;  // nodes.size(): the graph's outputs
+  std::size_t to;  // nodes.size() stands for the graph's outputs
   ValueId value;
-  bool written;  // `to` writes it
+  bool written;  // `to` writes the value
 };
 
 // An input, weight or state beside the node that uses it.
@@ -29,19 +29,19 @@ struct FlowLabel {
 struct Flow {
   std::vector<NodeStyle> styles;               // [nodes]
   std::vector<int> clusters;                   // [nodes] index into options.clusters or -1
-  std::vector<std::vector<FlowLabel>> labels;  // [nodes + 1], each value once; the last are outputs
-  std::vector<FlowEdge> edges;                 // each value once for a node
+  std::vector<std::vector<FlowLabel>> labels;  // [nodes + 1], each value once; the last entry belongs to the outputs
+  std::vector<FlowEdge> edges;                 // each value at most once for a node
 };
 
-// Leaves out what does not exist.
+// Computes the flow; references to values or nodes that do not exist are omitted.
 Flow flow_of(const Graph& graph, const PictureOptions& options);
 
-// Valid UTF-8 without control characters, of at most `most` characters; what is cut or cannot be shown becomes "…" or
-// U+FFFD.
+// Returns valid UTF-8 without control characters, of at most `most` characters. What is cut becomes "…"; what cannot be
+// shown becomes U+FFFD.
 std::string printable(std::string_view text, std::size_t most);
-// "%h: bf16[T, 64]"
+// Returns "%h: bf16[T, 64]".
 std::string typed_name(const Graph& graph, ValueId id);
-// "group = 0, scale = 0.25"
+// Returns "group = 0, scale = 0.25".
 std::string attributes_text(const Graph& graph, const Node& node);
 
 }  // namespace tessera::ir

@@ -12,14 +12,14 @@
 namespace tessera::ir {
 namespace {
 
-// Sizes in pixels. Text is monospaced, so that its width is known: kCharacter at 11 px.
+// Sizes in pixels. Text is monospaced, so that its width is known: a character has kCharacter px at font size 11.
 constexpr double kCharacter = 6.62;
 constexpr double kLine = 15;
 constexpr double kMargin = 24;
 constexpr double kHeader = 78;
 constexpr double kBoxWidth = 370;
-constexpr double kBoxTop = 23;      // of a box's first result line
-constexpr double kRowGap = 20;      // room of an arrow
+constexpr double kBoxTop = 23;      // baseline of a box's first result line
+constexpr double kRowGap = 20;      // height of an arrow
 constexpr double kFrameGap = 22;    // below a frame
 constexpr double kFrameTitle = 30;  // above a frame's first box
 constexpr double kLane = 15;
@@ -97,23 +97,24 @@ std::string_view style_class(NodeStyle style) {
   return "";
 }
 
-// One value's way from its writer to readers further down, at the right of the boxes.
+// The path of one value from its writer to readers further down, at the right of the boxes.
 struct Trunk {
   std::size_t from;
   ValueId value;
   std::vector<FlowEdge> edges;
-  std::size_t first = 0;  // rows it passes
+  std::size_t first = 0;  // first row that it passes
   std::size_t last = 0;
   std::size_t lane = 0;
 };
 
-// Short ones lie near the boxes; those that meet lie in different lanes, as far as there are lanes.
+// Assigns lanes: short trunks lie near the boxes, and trunks that overlap lie in different lanes, as long as there are
+// lanes.
 std::size_t assign_lanes(std::vector<Trunk>& trunks) {
   std::vector<Trunk*> by_length;
   for (Trunk& trunk : trunks) by_length.push_back(&trunk);
   std::stable_sort(by_length.begin(), by_length.end(),
                    [](const Trunk* a, const Trunk* b) { return a->last - a->first < b->last - b->first; });
-  std::vector<std::map<std::size_t, std::size_t>> taken;  // [lanes] first row -> last row
+  std::vector<std::map<std::size_t, std::size_t>> taken;  // [lanes] first row → last row
   for (Trunk* trunk : by_length) {
     std::size_t lane = 0;
     for (; lane < taken.size(); ++lane) {
@@ -153,11 +154,11 @@ class SvgWriter {
   }
 
  private:
-  // A node, or the outputs after all nodes.
+  // A row of the picture: a node, or the outputs after all nodes.
   struct Row {
     double top = 0;
     double box_height = 0;
-    int arrivals = 0;  // lane edges drawn to it so far
+    int arrivals = 0;  // lane edges drawn to the row so far
     double bottom() const { return top + box_height; }
   };
   struct Frame {
@@ -175,7 +176,7 @@ class SvgWriter {
   }
   double lane_x(std::size_t lane) const { return box_x_ + kBoxWidth + kLane * (static_cast<double>(lane) + 1); }
   double middle_x() const { return box_x_ + kBoxWidth / 2; }
-  // Lane edges leave a box beside their value's line; a value that the node wrote, at the box's end.
+  // Lane edges leave a box beside their value's line. A value that the node wrote into leaves at the box's end.
   double leave_y(const Trunk& trunk) const {
     const Row& row = rows_[trunk.from];
     const std::vector<ValueId>& named = named_in(trunk.from);
@@ -183,13 +184,13 @@ class SvgWriter {
     if (line == std::ssize(named)) return row.bottom() - 7;
     return row.top + kBoxTop + 7 + kLine * static_cast<double>(line);
   }
-  // They arrive above that, one below the other.
+  // Lane edges arrive above that, one below the other.
   double next_arrival_y(std::size_t row) {
     const double y = rows_[row].top + 9 + 6 * rows_[row].arrivals++;
     return std::min(y, rows_[row].bottom() - 5);
   }
 
-  // Arrows to the very next node are drawn straight; all others travel in lanes.
+  // Arrows to the next node are drawn straight; all others run in lanes.
   void collect_trunks() {
     std::map<std::pair<std::size_t, ValueId>, std::size_t> index;
     for (const FlowEdge& edge : flow_.edges) {
@@ -209,7 +210,7 @@ class SvgWriter {
   }
 
   void measure() {
-    std::size_t label_characters = 24;  // the header's width
+    std::size_t label_characters = 24;  // at least the header's width
     for (const auto& labels : flow_.labels) {
       for (const FlowLabel& label : labels) {
         label_characters = std::max(label_characters, label_text(label).size());
@@ -285,7 +286,8 @@ class SvgWriter {
     put("</g>\n");
   }
 
-  // Labels at the left, each with a dot and a thread to the box; where the node writes, an arrow points to the label.
+  // Writes labels at the left, each with a dot and a line to the box; if the node writes the value, an arrow points to
+  // the label.
   void write_labels(std::size_t row) {
     const std::vector<FlowLabel>& labels = flow_.labels[row];
     if (labels.empty()) return;

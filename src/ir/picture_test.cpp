@@ -1,5 +1,5 @@
 // Catches: a node, value or cluster missing from a picture, an edge from the wrong writer, a picture that no viewer
-// opens because of a name with markup or bytes that are no text.
+// opens because a name holds markup or bytes that are not text.
 #include "tessera/ir/picture.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,8 @@ std::size_t count(std::string_view text, std::string_view part) {
   return n;
 }
 
-// "" where every tag is closed in order, no markup stands in text and no control character anywhere; else the fault.
+// Returns "" if every tag is closed in order, no markup stands in text and no control character anywhere; otherwise the
+// fault.
 std::string xml_fault(std::string_view xml) {
   std::vector<std::string> open;
   for (std::size_t at = 0; at < xml.size(); ++at) {
@@ -57,7 +58,7 @@ Graph llama() {
   return graph.ok() ? *std::move(graph) : Graph{};
 }
 
-// Pieces around the attention, node 5.
+// Cuts the graph into pieces around the attention, node 5.
 PictureOptions in_pieces(const OpTable& ops) {
   return {.ops = &ops,
           .clusters = {{.title = "piece <0>"}, {.title = "split", .is_split = true}, {.title = "piece 1"}},

@@ -1,4 +1,4 @@
-// The printer; text_parser.cpp has its counterpart.
+// The printer of the text form. text_parser.cpp is its counterpart.
 #include "tessera/ir/text.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ std::string op_text(std::string_view op) { return is_keyword(op) ? quoted(op) : 
 
 std::string double_text(double value) {
   if (std::isnan(value)) return "nan";
-  std::string text = fmt::format("{}", value);  // the shortest that reads back exactly
+  std::string text = fmt::format("{}", value);  // the shortest text that reads back exactly
   if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

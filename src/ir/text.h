@@ -1,4 +1,4 @@
-// The text form of a graph: to look at, to compare in tests, to hash and to write by hand.
+// The text form of a graph, for reading, for comparing in tests, for hashing and for writing by hand.
 //
 //   graph @llama {
 //     group "full" paged layers [0, 1]
@@ -19,23 +19,23 @@
 //   group      = "group" string ("paged" | "window" integer | "latent" | "state") "layers" integers
 //   input      = "input" value ":" type                          likewise "weight" and "state"
 //   node       = [result {"," result} "="] op "(" [operand {"," operand}] ")" ["{" [attribute {"," attribute}] "}"]
-//   result     = value [":" type]                                the type may be left out where declarations are given
+//   result     = value [":" type]                                the type may be omitted if declarations are given
 //   operand    = ["mut"] value                                   mut: the node writes this operand
 //   attribute  = (word | string) "=" ("true" | "false" | integer | double | string | integers)
 //   values     = value {"," value}
 //   value      = "%"name
-//   name       = {letter | digit | "_" | "."} | string           bare where it can be
-//   op         = word | string                                   quoted where it is a keyword or no word
+//   name       = {letter | digit | "_" | "."} | string           bare if possible
+//   op         = word | string                                   quoted if it is a keyword or no word
 //   type       = dtype "[" [dimension {"," dimension}] "]"       f32 f16 bf16 i32 i64 u8; dimensions as in ir/type.h
 //   integers   = "[" [integer {"," integer}] "]"
 //   word       = (letter | "_") {letter | digit | "_" | "."}
 //   string     = '"' … '"' with \" \\ \n \t and \xHH
 //
-// An integer has neither point nor exponent, a double has one of them or is inf, -inf or nan: `1` and `1.0` differ.
-// Values are defined before they are used; statements may come in any order otherwise. The printer writes groups,
-// inputs, weights, states, nodes, each in the graph's order, and attributes sorted by name: this is the canonical
-// text, and print(parse(text)) == text for it. For a graph, parse(print(graph)) is structurally_equal to it; value ids
-// follow the order of the text. Doubles keep their bits.
+// An integer has neither point nor exponent; a double has one of them or is inf, -inf or nan: `1` and `1.0` differ.
+// Values are defined before they are used; otherwise statements may come in any order. The printer writes groups,
+// inputs, weights, states and nodes, each in the graph's order, and attributes sorted by name. This is the canonical
+// text, for which print(parse(text)) == text. For any graph, parse(print(graph)) is structurally_equal to the graph;
+// value ids follow the order of the text. Doubles keep their bits.
 #pragma once
 
 #include <cstddef>
@@ -50,13 +50,14 @@ namespace tessera::ir {
 
 inline constexpr std::size_t kMaxGraphTextBytes = std::size_t{64} << 20;
 
-// Any graph can be printed, also one verify() refuses: an id out of range shows as "%?7", which does not parse.
+// Prints any graph, also one that verify() refuses. An id out of range shows as "%?7", which does not parse.
 std::string to_text(const Graph& graph);
-// One node's statement, without line break: for messages and tooltips.
+// Prints one node's statement, without a line break, for messages and tooltips.
 std::string to_text(const Graph& graph, const Node& node);
 
-// Errors name line and column (in bytes, from 1), what was found and what is expected. With `ops` (borrowed for the
-// call; null: no operator is checked) every node must agree with its declaration; verify() checks the rest.
+// Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. With `ops`
+// every node must agree with its declaration; null checks no operator. `ops` is borrowed for the call. verify() checks
+// the other rules.
 Result<Graph> parse_graph(std::string_view text, const OpTable* ops);
 
 }  // namespace tessera::ir

@@ -1,4 +1,4 @@
-// Tokens of the text form (ir/text.h). For the parser and printer only.
+// Tokens of the text form (ir/text.h). Only the parser and printer use them.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tessera::ir {
 
-bool is_name_char(char c);               // of a bare name: letters, digits, '_', '.'
-bool is_word(std::string_view text);     // a name that begins with a letter or '_'
-bool is_keyword(std::string_view text);  // a word that begins a statement
+bool is_name_char(char c);               // whether a bare name may hold it: letters, digits, '_', '.'
+bool is_word(std::string_view text);     // whether it is a name that begins with a letter or '_'
+bool is_keyword(std::string_view text);  // whether it is a word that begins a statement
 
 struct Token {
   enum class Kind {
-    kWord,         // text
-    kNumber,       // text, not yet read: digits with sign, point, exponent
+    kWord,         // payload: text
+    kNumber,       // text, not yet converted: digits with sign, point, exponent
     kString,       // text, without quotes and escapes
     kValue,        // %text
     kGraphName,    // @text
@@ -25,23 +25,23 @@ struct Token {
   };
   Kind kind = Kind::kEnd;
   std::string text;
-  std::size_t offset = 0;  // of its first byte
+  std::size_t offset = 0;  // byte offset of its first byte
 };
 
-// How a token is named in an error: "'('", "the end of the text".
+// Returns how an error names a token: "'('", "the end of the text".
 std::string shown(const Token& token);
 
-// Borrows the text.
+// Splits a text into tokens. Borrows the text.
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // The error is a character that begins no token, or a string without its end.
+  // Returns the next token. The error is a character that begins no token, or a string without its end.
   Result<Token> next();
-  // One dimension: what stands before the next ',' or ']' of this line. To be called where "[" or "," was the last
+  // Reads one dimension: everything before the next ',' or ']' of this line. Precondition: "[" or "," was the last
   // token.
   Result<Token> dimension();
-  // "line 3, column 14: <message>"
+  // Returns an error with the text "line 3, column 14: <message>".
   Status error_at(std::size_t offset, std::string_view message) const;
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-// A node's result as written, before the node is known to be right.
+// A node's result as written, before the node was checked.
 struct ResultText {
   Token name;
   std::optional<Type> type;
@@ -47,7 +47,7 @@ class Parser {
   }
 
  private:
-  // The token in hand is token_; advance() takes the next.
+  // token_ is the current token; advance() takes the next one.
   Status advance() {
     token_ = TRY(lexer_.next());
     return ok_status();
@@ -178,7 +178,7 @@ class Parser {
     return is_punctuation("}") ? advance() : refuse("',' or '}'");
   }
 
-  // Fills in types left out. Without declarations all are there.
+  // Fills in omitted types. Without declarations no type may be omitted.
   Status check(const Token& op, const Node& node, std::vector<ResultText>& results) const {
     if (ops_ == nullptr) return ok_status();
     const auto refuse_node = [&](const Status& error) {

@@ -1,5 +1,5 @@
-// Catches: something of a graph that is not printed or not read back, a comparison that overlooks a difference, text
-// that is accepted though wrong, an error that points to the wrong place, any text that crashes the parser.
+// Catches: parts of a graph that are not printed or not read back, a comparison that overlooks a difference, wrong text
+// that is accepted, an error that points to the wrong place, and text that crashes the parser.
 #include "tessera/ir/text.h"
 
 #include <gmock/gmock.h>
@@ -330,7 +330,7 @@ TEST(GraphText, TextSizeIsBounded) {
   }
 }
 
-// Whatever is accepted prints to text that is accepted and the same.
+// Accepted text prints to text that is accepted and prints the same again.
 TEST(GraphText, MutatedTextNeverCrashes) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(3);

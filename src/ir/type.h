@@ -18,7 +18,7 @@ namespace tessera::ir {
 
 enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8 };
 
-std::size_t dtype_size(DType dtype);       // bytes
+std::size_t dtype_size(DType dtype);       // in bytes
 std::string_view dtype_name(DType dtype);  // "f32" "f16" "bf16" "i32" "i64" "u8", as in the text form
 std::optional<DType> parse_dtype(std::string_view name);
 bool is_floating_point(DType dtype);
@@ -39,22 +39,22 @@ inline constexpr std::size_t kMaxCacheGroups = 4;
 
 std::string_view symbol_name(Symbol symbol);  // "T", "B", … "P", "P1"
 std::optional<Symbol> parse_symbol(std::string_view name);
-// The number of pages of a cache group. Precondition: group < kMaxCacheGroups.
+// Returns the symbol for the number of pages of a cache group. Precondition: group < kMaxCacheGroups.
 Symbol page_symbol(std::size_t group);
 
-// A number for every symbol; symbols that a graph does not use stay 0. The key of a captured graph.
+// A number for every symbol; symbols that a graph does not use stay 0. It is the key of a captured graph.
 struct Bucket {
   std::array<std::int64_t, kNumSymbols> sizes{};
 
   std::int64_t operator[](Symbol s) const { return sizes[static_cast<std::size_t>(s)]; }
   std::int64_t& operator[](Symbol s) { return sizes[static_cast<std::size_t>(s)]; }
   friend auto operator<=>(const Bucket&, const Bucket&) = default;
-  std::string to_string() const;  // "T=16 B=1"; without any, "no sizes"
+  std::string to_string() const;  // "T=16 B=1"; without sizes "no sizes"
 };
 
-// (constant + Σ coefficient·symbol) / divisor, kept in lowest terms; the division must be exact
-// for every bucket it is evaluated with. Arithmetic never overflows: a dimension whose numbers
-// would leave 64 bits becomes unrepresentable, stays so, and fails in evaluate() and parse().
+// (constant + Σ coefficient·symbol) / divisor, kept in lowest terms. The division must be exact for every bucket with
+// which it is evaluated. Arithmetic never overflows: a dimension whose numbers would leave 64 bits becomes
+// unrepresentable, stays so, and fails in evaluate() and parse().
 class Dim {
  public:
   constexpr Dim() = default;
@@ -67,16 +67,16 @@ class Dim {
   // Precondition: divisor > 0.
   Dim divided_by(std::int64_t divisor) const;
 
-  // The number, where no symbol is involved and the division is exact.
+  // Returns the number if no symbol is involved and the division is exact.
   std::optional<std::int64_t> constant() const;
-  // Fails where the division leaves a remainder or the result is negative.
+  // Fails if the division leaves a remainder or the result is negative.
   Result<std::int64_t> evaluate(const Bucket& bucket) const;
   bool uses(Symbol symbol) const { return coefficients_[static_cast<std::size_t>(symbol)] != 0; }
   bool representable() const { return divisor_ != 0; }
 
   friend bool operator==(const Dim&, const Dim&) = default;
   std::string to_string() const;  // "T", "2*T", "(T + 4)/2", "64"; "unrepresentable"
-  // What to_string prints, in any spacing and not only in lowest terms.
+  // Parses what to_string prints, with any spacing, and not only in lowest terms.
   static Result<Dim> parse(std::string_view text);
 
  private:
@@ -101,11 +101,11 @@ struct Type {
   std::string to_string() const;  // "bf16[T, 1024]"; a scalar is "f32[]"
 };
 
-// The numbers of a shape; fails as Dim::evaluate does, or where the element count overflows 2^62.
+// Returns the numbers of a shape. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
 Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
-// Bytes of a value of that type, without padding; fails as above.
+// Returns the bytes of a value of that type, without padding. Fails as evaluate() above.
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
-// Whether the shapes have equally many elements for every bucket: the rule of a reshape or view.
+// Returns whether the shapes have the same number of elements for every bucket, which is the rule of a reshape or view.
 // Exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.
 bool same_element_count(const Shape& a, const Shape& b);
 

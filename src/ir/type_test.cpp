@@ -1,5 +1,5 @@
-// Catches: symbolic arithmetic that gives another number than the plain one, a division taken although it leaves a
-// remainder, overflow, text that reads back as another dimension, a reshape rule that accepts or refuses wrongly.
+// Catches: symbolic arithmetic that differs from arithmetic on numbers, a division that is accepted although it leaves
+// a remainder, overflow, text that reads back as another dimension, a reshape rule that accepts or refuses wrongly.
 #include "tessera/ir/type.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class Random {
   std::mt19937_64 random_{7};
 };
 
-// The sum and product of what the parts evaluate to, wherever the parts can be evaluated.
+// Compares with the sum and product of the evaluated parts, if the parts can be evaluated.
 TEST(Dim, ArithmeticAgreesWithNumbers) {
   Random random;
   int compared = 0;

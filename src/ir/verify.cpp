@@ -56,7 +56,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Inputs, weights and states are listed once, in the list of their kind.
+  // Checks that inputs, weights and states are listed once, in the list of their kind.
   Status check_lists() const {
     std::vector<bool> listed(graph_.values.size(), false);
     const auto check_list = [&](const std::vector<ValueId>& list, ValueKind kind) -> Status {
@@ -109,7 +109,7 @@ class Verifier {
     return ok_status();
   }
 
-  // A state has the pages of one group, as its first dimension.
+  // Checks that a state has the pages of one group as its first dimension.
   Status check_group_states() const {
     for (const ValueId id : graph_.states) {
       const Type& type = graph_.value(id).type;
@@ -128,7 +128,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Results and their producers name each other, once.
+  // Checks that results and their producers refer to each other, once.
   Status check_producers() const {
     std::vector<bool> made(graph_.values.size(), false);
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -267,8 +267,8 @@ class Verifier {
 
   const Graph& graph_;
   const OpTable& ops_;
-  std::vector<ValueId> memory_;  // [values]: the value whose memory it is; itself, but for views
-  std::vector<bool> unwritten_;  // [values]: allocated, and not written so far
+  std::vector<ValueId> memory_;  // [values]: the value that owns its memory: itself, except for views
+  std::vector<bool> unwritten_;  // [values]: allocated, and not yet written
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The rules of a graph, checked after it is built, after it is parsed and after each pass.
+// The rules of a graph, which are checked after it is built, after it is parsed and after each pass.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,7 +7,8 @@
 
 namespace tessera::ir {
 
-// The first rule that `graph` breaks, with graph, node, operator and value; kInternal, as passes are to blame.
+// Returns the first rule that `graph` breaks, with graph, node, operator and value. The code is kInternal, because
+// passes are to blame.
 //
 //   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
 //               states are listed once, in the list of their kind; a result has one producer, which lists it.
@@ -17,8 +18,8 @@ namespace tessera::ir {
 //               neither directly nor through a view. A node that writes an operand has no other operand in the same
 //               memory. Memory of an allocating operator is written before a kernel reads it and before it is an
 //               output.
-//   Splitting   an operator that cannot be captured is split by default; one that runs nothing is not.
-//   Outputs     exist and are not weights, nor views of weights.
+//   Splitting   an operator that cannot be captured is split by default; one that runs nothing is never split.
+//   Outputs     outputs exist and are neither weights nor views of weights.
 //   Groups      cache groups have unique names, a window exactly where they are windowed, and layers of their own;
 //               the integer attribute `group` of a node with a state operand is the index of one.
 //

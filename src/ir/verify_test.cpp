@@ -1,4 +1,4 @@
-// Catches: a rule of graphs that a faulty pass could break unnoticed. Each test breaks one rule of a good graph.
+// Catches: rules of graphs that a faulty pass could break unnoticed. Each test breaks one rule of a valid graph.
 #include "tessera/ir/verify.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ ValueId id_of(const Graph& graph, std::string_view name) {
   return ValueId{static_cast<std::int32_t>(value - graph.values.data())};
 }
 
-// The verifier's message for kLlamaText after `change`.
+// Returns the verifier's message for kLlamaText after `change`.
 template <class Change>
 std::string broken(Change change) {
   const OpTable ops = test_op_table();
@@ -32,7 +32,7 @@ std::string broken(Change change) {
   return status.ok() ? "no error" : status.message();
 }
 
-// The same for a text whose nodes agree with their declarations.
+// Like the function above, for a text whose nodes agree with their declarations.
 std::string broken_text(std::string_view statements, const OpTable& ops = test_op_table()) {
   const std::string text =
       "graph @g { input %x: f32[T, 8] weight %w: f32[T, 8] state %s: f32[T, 8] " + std::string(statements) + " }";

@@ -1,5 +1,5 @@
-// The CPU as a device. Streams run each item on the calling thread's worker team before the call
-// returns; recording keeps launches in a list and replay walks it.
+// The CPU as a device. A stream runs each item on the calling thread's worker team before the call returns. Recording
+// keeps launches in a list, and a replay walks the list.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@
 
 namespace tessera {
 
-// A kernel launch as kept in a recorded graph: a function and its arguments by value. Arguments are
-// addresses and numbers, so they must be trivially copyable; what they point to must outlive the graph.
-// A kernel that can fail while it runs (a library's, a collective) returns Status, any other nothing.
+// A kernel launch as kept in a recorded graph: a function and its arguments by value. Arguments are addresses and
+// numbers, so they must be trivially copyable; what they point to must outlive the graph. A kernel that can fail while
+// it runs (a library call, a collective) returns Status; any other kernel returns nothing.
 class CpuLaunch {
  public:
   static constexpr std::size_t kMaxArgumentBytes = 248;
@@ -81,7 +81,7 @@ class CpuStream : public Stream {
  private:
   friend class CpuGraph;
   Status enqueue(const CpuLaunch& launch);
-  // First step of every call but launch, begin and end.
+  // First step of every call except launch, begin and end.
   Status enter(DeviceCall call) const;
 
   CpuDevice& device_;
@@ -101,10 +101,10 @@ class CpuDevice : public Device {
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }
-  // Beside what the system has left, all memory of a device together is held below
-  // properties().memory_bytes, so that overcommitted memory fails here and not when it is touched.
+  // Fails if all memory of a device together would exceed properties().memory_bytes or what the system has left, so
+  // that overcommitted memory fails here and not when it is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
-  // The same memory: host and device are one.
+  // Returns the same memory, as host and device are one.
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
@@ -116,14 +116,16 @@ class CpuDevice : public Device {
   std::int64_t available_bytes() const override;
 
  protected:
-  // Of allocations and arenas that are alive, bytes.
+  // Bytes of the allocations and arenas that are alive.
   std::int64_t used_bytes() const { return used_bytes_; }
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 
-  // Called before every operation that is not refused; an error makes it fail (a test's faults).
+  // Called before every operation that is not refused. An error makes the operation fail (for faults that tests
+  // inject).
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
-  // Asked before the kernels of a replay run: true loses them, and the caller is told that they ran (a test's faults).
+  // Called before the kernels of a replay run. If it returns true, the kernels do not run, but the caller is told that
+  // they did (for faults that tests inject).
   virtual bool loses_replay() { return false; }
 
  private:
@@ -133,10 +135,10 @@ class CpuDevice : public Device {
   friend class CpuGraph;
   friend class CpuStream;
 
-  // Refuses what the thread that records may not do, then asks before().
+  // Refuses calls that the recording thread may not make, then calls before().
   Status enter(DeviceCall call, std::string_view object);
 
-  // Takes `bytes` from what the device may use, until give_back(). Does not allocate.
+  // Reserves `bytes` of what the device may use, until give_back(). Does not allocate.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
@@ -146,7 +148,7 @@ class CpuDevice : public Device {
   OpenRecording recording_;
 };
 
-// The stream of a CPU kernel. Precondition: the stream was made by a CpuDevice.
+// Returns the stream of a CPU kernel. Precondition: a CpuDevice made the stream.
 inline CpuStream& as_cpu(Stream& stream) { return static_cast<CpuStream&>(stream); }
 
 }  // namespace tessera

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Work is done before the call that enqueues it returns, so an event only orders memory between
-// threads: a thread that waited sees what the recording thread wrote.
+// Work is done before the call that enqueues it returns, so an event only orders memory between threads: a thread that
+// has waited sees what the recording thread wrote.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)
@@ -42,7 +42,7 @@ class CpuGraph final : public RecordedGraph {
   GraphStats stats() const override;
 
  private:
-  const CpuDevice* device_;  // compared, never followed
+  const CpuDevice* device_;  // only compared, never dereferenced
   std::string name_;
   std::vector<CpuLaunch> launches_;
 };

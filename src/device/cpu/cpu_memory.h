@@ -11,7 +11,7 @@ namespace tessera {
 
 class CpuAllocation final : public Allocation {
  public:
-  // Precondition: `bytes` were claimed; on an error the caller gives them back.
+  // Precondition: `bytes` were claimed. On an error the caller gives them back.
   static Result<std::unique_ptr<CpuAllocation>> create(CpuDevice& device, std::size_t bytes, std::string_view name);
   ~CpuAllocation() override;
   CpuAllocation(const CpuAllocation&) = delete;
@@ -25,7 +25,7 @@ class CpuAllocation final : public Allocation {
   std::string name_;
 };
 
-// Host and device are one: the same memory under its other name.
+// The allocation under its host name, as host and device memory are one.
 class CpuHostAllocation final : public HostAllocation {
  public:
   explicit CpuHostAllocation(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {
@@ -37,7 +37,7 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// Addresses are mapped without access at creation; grow() opens them page by page.
+// An arena reserves its addresses at creation, without access; grow() makes pages accessible.
 class CpuArena final : public Arena {
  public:
   static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);
@@ -52,7 +52,7 @@ class CpuArena final : public Arena {
 
   CpuDevice& device_;
   std::string name_;
-  void* mapping_ = nullptr;  // base_ less what aligns it
+  void* mapping_ = nullptr;  // start of the mapping, before base_ is aligned
   std::size_t mapping_bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Cores and memory that this process may use: the machine's own, limited by the scheduler's affinity, by control groups
-// (versions 1 and 2, at every level above the process), and by the process's limits of address space and data.
+// Cores and memory that this process may use: those of the machine, limited by the scheduler's affinity, by control
+// groups (versions 1 and 2, at every level above the process), and by the process's limits of address space and data.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,23 @@
 namespace tessera {
 
 struct HostCpu {
-  std::string name = "CPU";      // as /proc/cpuinfo calls it
+  std::string name = "CPU";      // as in /proc/cpuinfo
   std::string vector_extension;  // "avx512", "avx2", or empty
   bool has_native_bf16 = false;  // AVX512_BF16 or AMX
 };
 
 struct HostMemory {
   std::int64_t total_bytes = 0;
-  std::int64_t available_bytes = 0;  // free, or taken by file caches that give way
+  std::int64_t available_bytes = 0;  // free, or used by file caches that can be dropped
 };
 
-// `root` is "" for this machine; tests give a folder with proc/ and sys/ of their own. A file that
-// is missing or unreadable sets no limit. Without /proc/meminfo the kernel is asked (sysinfo(2)), which does not count
-// file caches as available; where it does not tell either there are 0 bytes, and allocations say so.
+// Functions that read these limits. `root` is "" for this machine; tests pass a folder with proc/ and sys/ of their
+// own. A file that is missing or unreadable sets no limit. Without /proc/meminfo the kernel is asked (sysinfo(2)),
+// which does not count file caches as available. If that fails too, the result is 0 bytes, and errors of allocations
+// say so.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");
-// At least 1. A quota of 1.5 cores counts as 2.
+// Returns at least 1. A quota of 1.5 cores counts as 2.
 int read_usable_cores(const std::string& root = "");
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// Worker threads of CPU kernels: OpenMP's, which oneDNN uses too, so that both
-// share one team.
+// Worker threads of CPU kernels: those of OpenMP. oneDNN uses OpenMP too, so that both share one team.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +10,7 @@
 
 namespace tessera {
 
-// Threads that a kernel started from the calling thread uses; OpenMP keeps the
-// number per thread.
+// Returns the number of threads that a kernel started from the calling thread uses; OpenMP keeps the number per thread.
 inline int worker_threads() {
 #ifdef _OPENMP
   return omp_get_max_threads();
@@ -27,9 +25,8 @@ inline void set_worker_threads([[maybe_unused]] int threads) {
 #endif
 }
 
-// Calls body(begin, end) on disjoint ranges that cover [0, count), in parallel
-// where count is more than `grain`. Ranges depend on count, grain and the
-// thread count alone. body must not throw.
+// Calls body(begin, end) on disjoint ranges that cover [0, count), in parallel if count is more than `grain`. The
+// ranges depend only on count, grain and the thread count. body must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -51,7 +48,7 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const
   body(std::int64_t{0}, count);
 }
 
-// The same for items of uneven cost: body(item) for each, taken one at a time.
+// Calls body(item) for items of uneven cost; threads take items one at a time.
 template <class Body>
 void parallel_for_dynamic(std::int64_t count, const Body& body) {
 #ifdef _OPENMP

@@ -1,10 +1,10 @@
-// An NVIDIA GPU as a device, through the driver API. Its context is the GPU's primary one, which the runtime API,
+// An NVIDIA GPU as a device, through the driver API. Its context is the GPU's primary context, which the runtime API,
 // kernels and libraries of this process share.
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
 //
-// The driver has a current context per thread. Every call of the device makes its own current where it is not, and
-// leaves it so; code that makes another context current to a thread must restore the former one.
+// The driver has a current context per thread. Every call of the device makes its own context current if it is not, and
+// leaves it current. Code that makes another context current on a thread must restore the former one.
 #pragma once
 
 #include <atomic>
@@ -29,13 +29,13 @@ class CudaDevice final : public Device {
  public:
   struct Options {
     int ordinal = 0;                 // among the GPUs that this process sees
-    const Driver* driver = nullptr;  // a test's, copied; null: the system's
-    int act_as = 0;                  // an older compute capability that properties() report; 0: the GPU's own
+    const Driver* driver = nullptr;  // for tests, copied; null: the system's driver
+    int act_as = 0;                  // an older compute capability for properties() to report; 0: the GPU's own
   };
-  // 10 · major + minor. Kernels are built for this and newer ones.
+  // As 10 · major + minor. Kernels are built for this and newer capabilities.
   static constexpr int kOldestComputeCapability = 80;
 
-  // kNotFound: no driver, one that is too old, or no such GPU. kUnimplemented: a GPU that is too old.
+  // kNotFound: there is no driver, it is too old, or there is no such GPU. kUnimplemented: the GPU is too old.
   static Result<std::unique_ptr<CudaDevice>> create(Options options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -44,7 +44,8 @@ class CudaDevice final : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
-  // Backed by cuMemCreate, where the GPU can with handles that other processes and network cards take.
+  // Creates an arena backed by cuMemCreate. If the GPU supports it, the memory has handles that other processes and
+  // network cards can use.
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
   using Device::create_event;
@@ -55,10 +56,10 @@ class CudaDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }
-  // Makes the device's context current to the calling thread; no driver call where it is.
+  // Makes the device's context current on the calling thread; makes no driver call if it is already.
   Status make_current() const;
 
-  // For the parts of this device, which follow: memory, arenas, streams, events, graphs.
+  // The functions below are for the parts of this device: memory, arenas, streams, events, graphs.
   const Driver& driver() const { return driver_; }
   OpenRecording& recording() { return recording_; }
 
@@ -68,26 +69,27 @@ class CudaDevice final : public Device {
       return lost_before(call, object);
     return make_current();
   }
-  // The same, and refuses what the recording thread may not do.
+  // Like begin(), and refuses calls that the recording thread may not make.
   Status enter(DeviceCall call, std::string_view object) const;
-  // The Status of a driver call. The first error that only a restart clears makes the device lost for good.
+  // Converts the result of a driver call to a Status. The first error that only a restart clears marks the device as
+  // lost for good.
   Status check(CUresult result, const DriverCall& call) {
     if (result == CUDA_SUCCESS) [[likely]]
       return ok_status();
     return fail(result, call);
   }
-  // Runs `release`, which gives something back to the driver: now, or after the recording that this thread has open,
-  // because freeing waits for the device and would make the capture invalid.
+  // Runs `release`, which gives something back to the driver. Freeing waits for the device and would make a capture
+  // invalid; so if this thread has a recording open, `release` runs after it.
   void release(std::function<void()> release);
-  // To be called when a recording has ended: runs what release() put off.
+  // Runs what release() deferred. Call it when a recording has ended.
   void release_deferred();
 
-  // Pinned memory that transfers may read and write while the stream runs.
+  // Registers pinned memory, which transfers may read and write while the stream runs.
   void add_pinned(const std::byte* data, std::size_t bytes);
   void remove_pinned(const std::byte* data);
   bool is_pinned(const void* data, std::size_t bytes) const;
 
-  // Keeps `error` as what lost the device, if it is the first, and returns it.
+  // Records `error` as the cause of the device's loss, if it is the first, and returns the first one.
   Status lose(Status error);
 
  private:
@@ -102,15 +104,15 @@ class CudaDevice final : public Device {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   std::string name_;        // "cuda:0"
-  const std::uint64_t id_;  // never given twice, as context handles are
+  const std::uint64_t id_;  // unique; context handles are reused
   DeviceProperties properties_;
   std::atomic<int> events_{0};
   OpenRecording recording_;
 
   std::atomic<bool> is_lost_{false};
-  mutable std::mutex mutex_;                        // of what follows
-  Status lost_;                                     // what lost the device
-  std::vector<std::function<void()>> deferred_;     // releases, in order
+  mutable std::mutex mutex_;                        // guards the members below
+  Status lost_;                                     // the error that lost the device
+  std::vector<std::function<void()>> deferred_;     // deferred releases, in order
   std::map<const std::byte*, std::size_t> pinned_;  // start → bytes
 };
 

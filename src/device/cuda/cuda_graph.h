@@ -20,7 +20,7 @@ class CudaEvent final : public Event {
 
   Status synchronize() override;
   Result<double> milliseconds_since(const Event& earlier) const override;
-  // Its place is now behind all work that `stream` has.
+  // Moves the event behind all work that is enqueued on `stream`.
   Status record(CUstream stream, std::string_view stream_name);
   CUevent handle() const { return handle_; }
   const CudaDevice* device() const { return &device_; }
@@ -37,12 +37,13 @@ class CudaEvent final : public Event {
   CUevent handle_ = nullptr;
 };
 
-// A captured graph, instantiated and on its way to the GPU, so that the first launch costs no more than the next.
-// stats().bytes is 0: see GraphStats.
+// A captured graph. It is instantiated and uploaded to the GPU ahead, so that the first launch costs no more than the
+// next. stats().bytes is 0: see GraphStats.
 class CudaGraph final : public RecordedGraph {
  public:
-  // `graph` is read only here and stays the caller's; the upload is enqueued on `stream`. With `priorities` kernels
-  // have those of the streams that they were captured on, else that of the stream which the graph is launched on.
+  // Instantiates `graph`, which is only read here and remains the caller's; the upload is enqueued on `stream`. With
+  // `priorities`, kernels have the priorities of the streams that they were captured on; otherwise that of the stream
+  // that launches the graph.
   static Result<std::unique_ptr<CudaGraph>> create(CudaDevice& device, std::string name, CUgraph graph, CUstream stream,
                                                    bool priorities);
   ~CudaGraph() override;

@@ -1,4 +1,4 @@
-// Memory of the CUDA device that is taken at once: on the GPU, and pinned on the host.
+// Memory of the CUDA device that is allocated at once: on the GPU, and pinned on the host.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace tessera {
 class CudaAllocation final : public Allocation {
  public:
   static Result<std::unique_ptr<CudaAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);
-  // Waits for the work that the GPU has, as cuMemFree does.
+  // Waits for the work that the GPU has, because cuMemFree does.
   ~CudaAllocation() override;
   CudaAllocation(const CudaAllocation&) = delete;
   CudaAllocation& operator=(const CudaAllocation&) = delete;
@@ -24,7 +24,7 @@ class CudaAllocation final : public Allocation {
   std::string name_;
 };
 
-// Host memory that the GPU reads and writes by itself, from any context.
+// Pinned host memory, which the GPU reads and writes directly, from any context.
 class PinnedAllocation final : public HostAllocation {
  public:
   static Result<std::unique_ptr<PinnedAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);

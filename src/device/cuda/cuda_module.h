@@ -1,4 +1,4 @@
-// Machine code that is made at run time, as a function that can be launched.
+// Machine code that is compiled at run time, as a function that can be launched.
 //
 //   std::unique_ptr<CudaModule> module = TRY(CudaModule::load(device, "fused_rows", code));
 //   TRY(module->launch(stream, {.blocks = 8, .threads = 128}, arguments));
@@ -17,22 +17,21 @@ namespace tessera {
 struct CudaLaunchShape {
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
-  // The blocks may be placed before the kernels ahead have ended; the kernel waits for them itself
-  // (ops/cuda/cuda_launch.cuh).
+  // The blocks may start before the kernels ahead have ended; the kernel itself waits for them (ops/cuda/cuda_launch.cuh).
   bool early = false;
 };
 
 class CudaModule {
  public:
-  // `code` is what NVRTC gave for the GPU's architecture, with a kernel `entry`. Refused while a stream records.
-  // kInternal for code that the driver does not take. The device outlives the module.
+  // Loads `code`, which NVRTC made for the GPU's architecture, with a kernel `entry`. Refused while a stream records.
+  // kInternal if the driver rejects the code. The device outlives the module.
   static Result<std::unique_ptr<CudaModule>> load(CudaDevice& device, std::string entry, const std::string& code);
-  // Not while a stream works on it.
+  // Precondition: no stream still runs it.
   ~CudaModule();
   CudaModule(const CudaModule&) = delete;
   CudaModule& operator=(const CudaModule&) = delete;
 
-  // The kernel takes one struct of 8-byte words, which is copied. Asynchronous; may be recorded.
+  // Launches the kernel. It takes one struct of 8-byte words, which is copied. Asynchronous; may be recorded.
   Status launch(CudaStream& stream, const CudaLaunchShape& shape, std::span<const std::uint64_t> arguments) const;
 
  private:

@@ -17,8 +17,8 @@ class CudaDevice;
 class CudaEvent;
 class StagingRing;
 
-// Does not wait for the legacy default stream, nor it for this one. Uploads of ordinary memory go through a ring of
-// pinned memory; downloads to ordinary memory may wait for the stream.
+// A CUDA stream. It and the legacy default stream do not wait for each other. Uploads of ordinary memory go through a
+// ring of pinned memory; downloads to ordinary memory may wait for the stream.
 class CudaStream final : public Stream {
  public:
   static Result<std::unique_ptr<CudaStream>> create(CudaDevice& device, std::string name);
@@ -27,13 +27,13 @@ class CudaStream final : public Stream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  // The driver's CUstream and the runtime's cudaStream_t are one type.
+  // The driver's CUstream and the runtime's cudaStream_t are the same type.
   CUstream handle() const { return handle_; }
   CudaDevice& device() const { return device_; }
 
-  // Before a kernel launch from any thread: makes the device current to the thread.
+  // Makes the device current on the calling thread. Call it before a kernel launch, from any thread.
   Status begin_launch(const char* kernel);
-  // The Status of a launch that failed: kDeviceLost where only a restart helps.
+  // Returns the Status of a launch that failed: kDeviceLost if only a restart helps.
   Status launch_error(const char* kernel, cudaError_t error) const;
 
   Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
@@ -51,34 +51,34 @@ class CudaStream final : public Stream {
   void abandon_recording() override;
   bool recording() const override { return recording_; }
   Status recording_status() const override;
-  // Empty before the first recording.
+  // Name of the last recording; empty before the first one.
   const std::string& recording_what() const { return recording_what_; }
 
  private:
   CudaStream(CudaDevice& device, std::string name);
-  // `later` waits for all that is enqueued on `earlier`, in a recording too.
+  // Makes `later` wait for everything that is enqueued on `earlier`, also in a recording.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
-  // First step of every call but launches, begin and end.
+  // First step of every call except launches, begin and end.
   Status enter(DeviceCall call) const;
   Status of_the_host_alone() const;
-  // The driver's graph, null where there is nothing to keep; the capture is over in any case.
+  // Ends the capture in any case. `graph` becomes the driver's graph, or null if there is nothing to keep.
   Status end_capture(CUgraph* graph);
   Status replace_handle();
 
   CudaDevice& device_;
   std::string name_;
   CUstream handle_ = nullptr;
-  std::unique_ptr<StagingRing> staging_;  // null: a side stream, which copies to and from no host
+  std::unique_ptr<StagingRing> staging_;  // null for a side stream, which copies neither to nor from the host
   bool recording_ = false;
-  bool forked_in_recording_ = false;  // the last one
+  bool forked_in_recording_ = false;  // of the last recording
   std::string recording_what_;
-  // Beside this one; null until they are asked for.
+  // The side stream and its events; null until they are first used.
   std::unique_ptr<CudaStream> side_;
   std::unique_ptr<CudaEvent> forked_;
   std::unique_ptr<CudaEvent> joined_;
 };
 
-// The stream of a CUDA kernel. Precondition: the stream was made by a CudaDevice.
+// Returns the stream of a CUDA kernel. Precondition: a CudaDevice made the stream.
 inline CudaStream& as_cuda(Stream& stream) { return static_cast<CudaStream&>(stream); }
 
 }  // namespace tessera

@@ -1,12 +1,12 @@
-// The CUDA driver API as a table of functions, found when the first CUDA device is opened: the library loads on
-// machines without a driver, and a test puts functions of its own into the table.
+// The CUDA driver API as a table of functions, which is looked up when the first CUDA device is opened. So this library
+// loads on machines without a driver, and a test can put functions of its own into the table.
 //
 //   const Driver driver = TRY(load_driver());
 //   const CUresult result = driver.cuEventSynchronize(event);
 //   if (result != CUDA_SUCCESS) return driver_error(driver, result, {"cuEventSynchronize", call, name}, 0);
 //
-// cuda.h maps names to the versions it declares (cuMemAlloc to cuMemAlloc_v2); members and their uses go through
-// the same mapping, so both always mean the same function.
+// cuda.h maps names to the versions that it declares (cuMemAlloc to cuMemAlloc_v2). Members and their uses go through
+// the same mapping, so that both always mean the same function.
 #pragma once
 
 #include <cuda.h>
@@ -44,32 +44,32 @@ struct Driver {
 #undef TESSERA_DRIVER_MEMBER
 };
 
-// The driver's addresses are integers, the device contract's are pointers.
+// Converts between the driver's addresses, which are integers, and the device contract's, which are pointers.
 inline CUdeviceptr address_of(const std::byte* data) { return reinterpret_cast<CUdeviceptr>(data); }
 inline std::byte* pointer_of(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// kNotFound where this machine has no NVIDIA driver, or one too old for this build. The library stays loaded to the
-// end of the process.
+// Loads the driver. kNotFound if this machine has no NVIDIA driver, or one that is too old for this build. The library
+// stays loaded until the process ends.
 Result<Driver> load_driver();
 
-// kNotFound for a driver older than the CUDA that this build is made with.
+// Returns kNotFound if the driver is older than the CUDA that this build was made with.
 Status check_driver_version(const Driver& driver);
 
-// A call of the driver, as its error names it.
+// A driver call, as its error describes it.
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;
-  std::string_view object;  // the name of the memory, stream, kernel or recording; borrowed for the call
-  std::size_t bytes = 0;    // 0 where sizes play no part
+  std::string_view object;  // name of the memory, stream, kernel or recording; borrowed for the call
+  std::size_t bytes = 0;    // 0 if the call has no size
 };
 
-// Whether every later call of the process's context fails too, until a restart.
+// Returns whether every later call of the process's context fails too, until a restart.
 bool is_device_lost(CUresult result);
 
-// The Status of a driver call that failed: kDeviceLost, kResourceExhausted for memory (`available_bytes` of which
-// there are), kInternal for all else. `result` is not CUDA_SUCCESS.
+// Makes the Status of a failed driver call: kDeviceLost; kResourceExhausted for memory, of which `available_bytes` are
+// left; kInternal for everything else. Precondition: `result` is not CUDA_SUCCESS.
 Status driver_error(const Driver& driver, CUresult result, const DriverCall& call, std::int64_t available_bytes);
 
 }  // namespace tessera

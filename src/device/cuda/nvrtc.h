@@ -1,5 +1,5 @@
-// NVRTC, CUDA's compiler as a library, found when it is first needed: the toolkit's or the one of NVIDIA's Python
-// wheel. No part of CUDA is needed to build this.
+// NVRTC, CUDA's compiler as a library, which is loaded when it is first needed: that of the toolkit or of NVIDIA's
+// Python wheel. The build does not need CUDA for this.
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@ namespace tessera {
 
 class Nvrtc {
  public:
-  // Loads the library once for the process: where the system's loader finds it, from CUDA's usual folder, or from the
-  // packages of a Python in /usr/local/lib or /usr/lib. kNotFound names what was looked for. It stays loaded.
+  // Loads the library once for the process: from where the system's loader finds it, from CUDA's usual folder, or from
+  // the packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. kNotFound lists the places that were
+  // tried.
   static Result<const Nvrtc*> load();
 
   std::string version() const;  // "13.0"
-  // Machine code of `source` for a compute capability of 10 · major + minor. kInvalidArgument with the compiler's
-  // messages for source that does not compile. Thread-safe; takes some hundred milliseconds.
+  // Compiles `source` to machine code for a compute capability of 10 · major + minor. kInvalidArgument with the
+  // compiler's messages if the source does not compile. Thread-safe; takes some hundred milliseconds.
   Result<std::string> compile(const std::string& source, std::string_view name, int compute_capability) const;
 
  private:

@@ -1,5 +1,5 @@
-// Uploads from ordinary host memory without waiting for the stream: bytes are copied to a ring of pinned memory,
-// from where the GPU fetches them when the stream gets there.
+// Uploads from ordinary host memory that do not wait for the stream. Bytes are copied to a ring of pinned memory, and
+// the GPU fetches them when the stream gets there.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// The ring of one stream. Its segments are filled in turn; an event after the last copy out of a segment guards it, so
-// the host waits only where it is a whole ring ahead of the GPU. upload() allocates nothing.
+// The ring of one stream. Its segments are filled in turn. An event after the last copy out of a segment guards the
+// segment, so the host waits only when it is a whole ring ahead of the GPU. upload() allocates nothing.
 class StagingRing {
  public:
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
@@ -24,8 +24,8 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // `host` has been read when it returns. Preconditions: the device is current to the thread, and the ring is used
-  // with one stream at a time.
+  // Uploads `bytes`; `host` has been read when it returns. Preconditions: the device is current on the thread, and the
+  // ring is used with one stream at a time.
   Status upload(CUstream stream, std::byte* device, const std::byte* host, std::size_t bytes);
 
  private:
@@ -34,15 +34,15 @@ class StagingRing {
 
   struct Segment {
     CUevent fetched = nullptr;
-    bool in_flight = false;  // `fetched` was recorded and not yet waited for
+    bool in_flight = false;  // `fetched` was recorded, and nobody has waited for it yet
   };
 
   CudaDevice& device_;
   std::string stream_;
   std::byte* ring_ = nullptr;
   std::array<Segment, kSegments> segments_;
-  std::size_t current_ = 0;  // segment
-  std::size_t offset_ = 0;   // bytes of it that are taken
+  std::size_t current_ = 0;  // current segment
+  std::size_t offset_ = 0;   // used bytes of the current segment
 };
 
 }  // namespace tessera

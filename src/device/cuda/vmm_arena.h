@@ -1,6 +1,6 @@
-// An arena on the driver's virtual memory: addresses are reserved once, each grow() maps one more piece of physical
-// memory behind them. Pieces can be exported as POSIX file descriptors and read by network cards (GPUDirect RDMA)
-// where the GPU and the system allow it. Where they refuse, the arena works without: RDMA is given up first.
+// An arena on the driver's virtual memory. Addresses are reserved once; each grow() maps one more piece of physical
+// memory behind the earlier ones. Pieces can be exported as POSIX file descriptors and read by network cards (GPUDirect
+// RDMA) if the GPU and the system allow it. If they refuse, the arena works without these; it gives up RDMA first.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace tessera {
 class VmmArena final : public Arena {
  public:
   static Result<std::unique_ptr<VmmArena>> create(CudaDevice& device, ArenaOptions options);
-  // Waits for the work that the GPU has, as cuMemUnmap does.
+  // Waits for the work that the GPU has, because cuMemUnmap does.
   ~VmmArena() override;
   VmmArena(const VmmArena&) = delete;
   VmmArena& operator=(const VmmArena&) = delete;
 
-  // Takes memory in multiples of the driver's granularity (2 MiB as a rule).
+  // Takes memory in multiples of the driver's granularity (usually 2 MiB).
   Status grow(std::size_t bytes) override;
 
-  // What was granted for the pieces so far.
+  // Say what the driver granted for the pieces so far.
   bool exportable() const { return properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE; }
   bool rdma_capable() const { return properties_.allocFlags.gpuDirectRDMACapable != 0; }
 

@@ -1,11 +1,12 @@
-// The conformance suite of backends: memory, copies, arenas, order, events and recorded graphs.
-// The tests are in conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
+// The conformance suite of backends: memory, copies, arenas, order, events and recorded graphs. The tests are in
+// conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
 // tessera_device_conformance); a backend's test program links them and instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(DeviceFactory{"cpu", [] { … }}),
 //   device_factory_name);
 //
-// Kernels differ from backend to backend, so work here is made of copies and fills, which are recorded like kernels.
+// Kernels differ from backend to backend, so the work in these tests consists of copies and fills, which are recorded
+// like kernels.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ namespace tessera {
 
 struct DeviceFactory {
   std::string name;
-  // kNotFound: this machine has no such device; the suite is skipped with the message.
+  // Opens the device. kNotFound: this machine has no such device, and the suite is skipped with the message.
   std::function<Result<std::unique_ptr<Device>>()> create;
 };
 
@@ -46,7 +47,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     stream_ = std::move(stream).value();
   }
 
-  // Streams go before memory, as the contract asks.
+  // Destroys streams before memory, as the contract requires.
   void TearDown() override { stream_.reset(); }
 
   std::unique_ptr<Allocation> allocate(std::size_t bytes, std::string_view name = "test") {
@@ -75,7 +76,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     for (const std::string& word : words) EXPECT_THAT(status.message(), ::testing::HasSubstr(word));
   }
 
-  // Of an arena that was not grown yet.
+  // Returns the size of an arena that was not grown yet.
   std::size_t size_at_first(const Arena& arena) const {
     return device_->properties().arenas_grow ? 0 : arena.reserved();
   }
@@ -103,7 +104,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     return {data, data + host.size()};
   }
 
-  // Bytes that differ from each other and from one `seed` to the next.
+  // Makes bytes that differ from each other and from one `seed` to the next.
   static std::vector<std::uint8_t> pattern(std::size_t bytes, unsigned seed) {
     std::vector<std::uint8_t> values(bytes);
     unsigned state = seed * 2654435761u + 1;
@@ -114,7 +115,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     return values;
   }
 
-  // Records what `enqueue` puts on the stream; null, with a failed test, where that does not work.
+  // Records what `enqueue` enqueues on the stream. Returns null and fails the test if that does not work.
   std::unique_ptr<RecordedGraph> record(const std::string& what, const std::function<void()>& enqueue) {
     expect_ok(stream_->begin_recording(what));
     enqueue();

@@ -1,4 +1,4 @@
-// A CPU device with the properties that a test gives it, for decisions that depend on properties alone.
+// A CPU device with properties that a test chooses, for decisions that depend only on properties.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace tessera::testing {
 class DescribedDevice final : public CpuDevice {
  public:
   explicit DescribedDevice(DeviceProperties properties) : CpuDevice(std::move(properties)) {}
-  // All of it: nothing else runs on it.
+  // All memory is available, as nothing else runs on the device.
   std::int64_t available_bytes() const override { return properties().memory_bytes; }
 };
 

@@ -1,4 +1,4 @@
-// The device that tests run on, and where they find their data: what the environment says.
+// The device that tests run on and the place of their data, as the environment says.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tessera::testing {
 
-// "cpu", or what TESSERA_TEST_DEVICE says.
+// Returns TESSERA_TEST_DEVICE, or "cpu" if it is not set.
 inline std::string test_device_name() { return environment_or("TESSERA_TEST_DEVICE", "cpu"); }
 
 }  // namespace tessera::testing

@@ -1,4 +1,4 @@
-// A CPU device that fails on purpose, for tests of what callers do about it:
+// A CPU device that fails on purpose, to test how callers handle errors:
 //
 //   for (int n = 1;; ++n) {
 //     auto device = FakeDevice::create({.out_of_memory_at = n}).value();
@@ -17,17 +17,17 @@
 
 namespace tessera {
 
-// Which call fails, counted from 1; 0: none. Calls that are refused anyway are not counted.
+// The calls that fail, counted from 1; 0: none. Calls that are refused anyway are not counted.
 struct FaultPlan {
-  std::int64_t out_of_memory_at = 0;  // allocation, arena creation or growth
+  std::int64_t out_of_memory_at = 0;  // counts allocations and arena creation or growth
   std::int64_t begin_recording_fails_at = 0;
-  bool records_nothing = false;             // every recording fails at its begin
+  bool records_nothing = false;             // every recording fails when it begins
   std::int64_t end_recording_fails_at = 0;  // the recording is dropped
-  std::int64_t launch_fails_at = 0;         // kernel, copy or fill, run or recorded
+  std::int64_t launch_fails_at = 0;         // counts kernels, copies and fills, run or recorded
   std::int64_t replay_fails_at = 0;         // nothing of the graph runs
-  // Nothing of the graph runs, and who launches it is not told: the next wait for an event fails, as on a GPU.
+  // Nothing of the graph runs, and the caller of launch() is not told: the next wait for an event fails, as on a GPU.
   std::int64_t replay_lost_at = 0;
-  std::int64_t lost_from = 0;  // this call of any kind and all later ones: kDeviceLost
+  std::int64_t lost_from = 0;  // the call of any kind from which on all calls fail with kDeviceLost
 };
 
 struct FaultCounts {
@@ -36,18 +36,18 @@ struct FaultCounts {
   std::int64_t ended_recordings = 0;
   std::int64_t launches = 0;
   std::int64_t replays = 0;
-  std::int64_t calls = 0;   // of any kind
-  std::int64_t faults = 0;  // injected so far
+  std::int64_t calls = 0;   // calls of any kind
+  std::int64_t faults = 0;  // faults injected so far
 };
 
 class FakeDevice final : public CpuDevice {
  public:
   static Result<std::unique_ptr<FakeDevice>> create(FaultPlan plan, CpuDevice::Options options = {});
 
-  // Starts anew with another plan, all counts at 0; a lost device is well again.
+  // Starts again with another plan and all counts at 0. A lost device works again.
   void set_plan(FaultPlan plan);
   FaultCounts counts() const;
-  // Of allocations and arenas that are alive.
+  // Bytes of the allocations and arenas that are alive.
   std::int64_t bytes_in_use() const { return used_bytes(); }
 
  protected:
@@ -61,7 +61,7 @@ class FakeDevice final : public CpuDevice {
   mutable std::mutex mutex_;
   FaultPlan plan_;
   FaultCounts counts_;
-  bool replay_was_lost_ = false;  // and no wait has said so yet
+  bool replay_was_lost_ = false;  // and no wait has reported it yet
 };
 
 }  // namespace tessera

@@ -1,10 +1,10 @@
-// A device without pointers, for tests of what assumes them: memory has handles that are no addresses, arenas have
-// their size from the start, and only the device's own streams find the bytes. Its memory is the host's.
+// A device without pointers, to test code that might assume pointers. Memory has handles that are not addresses, arenas
+// have their size from the start, and only the device's own streams find the bytes. Its memory is the host's.
 //
 //   auto device = HandleDevice::create().value();
 //   std::unique_ptr<Allocation> x = device->allocate(64, "x").value();
 //   x->data().raw();                        // points nowhere
-//   float* values = reinterpret_cast<float*>(device->resolve(x->data(), 64));   // what a kernel of its own does
+//   float* values = reinterpret_cast<float*>(device->resolve(x->data(), 64));   // what the device's own kernels do
 #pragma once
 
 #include <map>
@@ -34,7 +34,7 @@ class HandleDevice final : public Device {
   Status begin_initialisation(std::string_view library) override { return host_->begin_initialisation(library); }
   std::int64_t available_bytes() const override { return host_->available_bytes(); }
 
-  // Where the bytes lie. Null where the memory is not alive, or `bytes` from there pass its end.
+  // Returns where the bytes lie. Null if the memory is not alive, or if `bytes` from the address pass its end.
   std::byte* resolve(DeviceAddress address, std::size_t bytes) const;
 
  private:
@@ -59,7 +59,7 @@ class HandleStream final : public Stream {
  public:
   HandleStream(HandleDevice& device, std::unique_ptr<Stream> host) : device_(device), host_(std::move(host)) {}
 
-  // As CpuStream::launch.
+  // Does what CpuStream::launch does.
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return as_cpu(*host_).launch(name, kernel);

@@ -111,7 +111,7 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
 
 struct Sample {
   const float* logits;       // [rows, vocab]
-  const float* temperature;  // [rows], as the five parameters below
+  const float* temperature;  // [rows], as all members down to `out`
   const std::int32_t* top_k;
   const float* top_p;
   const float* min_p;

@@ -282,7 +282,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 0.28), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.54), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.80), (std::set<double>{1, 2, 3, 4}));
-  // Of the first three tokens, 0.233 remain for token 2, so 0.8 needs it and 0.75 does not.
+  // With the first three tokens, 0.233 remain for token 2, so 0.8 needs it and 0.75 does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
   // Relative to the most probable: 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.

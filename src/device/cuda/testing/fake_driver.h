@@ -1,7 +1,7 @@
 // A CUDA driver in host memory, for tests on machines without a GPU. It is as asynchronous as a driver may be: a
-// stream's work runs only when something waits for it, so that memory reused too early gives wrong results. It insists
-// on a current context, and a call that may not be made while the thread captures makes the capture invalid, as in the
-// real one.
+// stream's work runs only when something waits for it, so that memory that is reused too early gives wrong results. As
+// in the real driver, calls need a current context, and a call that is not allowed during a capture makes the thread's
+// capture invalid.
 //
 //   FakeDriver fake;
 //   fake.fail("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -24,11 +24,11 @@ struct FakeDriverOptions {
   int devices = 1;
   int compute_capability = 90;
   std::size_t memory_bytes = std::size_t{256} << 20;
-  bool takes_rdma = true;              // cuMemCreate for GPUDirect RDMA
-  bool takes_file_descriptors = true;  // cuMemCreate for handles to export
+  bool takes_rdma = true;              // cuMemCreate accepts GPUDirect RDMA
+  bool takes_file_descriptors = true;  // cuMemCreate accepts handles to export
 };
 
-// One at a time: the functions of a driver have no object to belong to.
+// A fake driver. There can be only one at a time, because a driver's functions have no object to belong to.
 class FakeDriver {
  public:
   explicit FakeDriver(FakeDriverOptions options = {});
@@ -37,13 +37,13 @@ class FakeDriver {
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   const Driver& table() const { return table_; }
-  // The nth call of `function` from now on, counted from 1, does nothing but return `result`.
+  // Makes the nth call of `function` from now on, counted from 1, do nothing and return `result`.
   void fail(const std::string& function, int nth, CUresult result);
-  // Of all functions where none is named.
+  // Returns the number of calls of `function`, or of all functions if it is empty.
   int calls(const std::string& function = "") const;
-  // Calls that fail() made fail.
+  // Returns the number of calls that fail() made fail.
   int faults() const;
-  // Objects that were not released: memory, addresses, streams, events, graphs, contexts.
+  // Returns the number of objects that were not released: memory, addresses, streams, events, graphs, contexts.
   int live_objects() const;
 
  private:
@@ -54,7 +54,7 @@ class FakeDriver {
   Driver table_;
 };
 
-// The first device of the driver, which outlives it.
+// Opens the first device of the driver. The driver must outlive it.
 inline std::unique_ptr<CudaDevice> open_fake(const FakeDriver& fake) {
   return std::move(CudaDevice::create({.driver = &fake.table()})).value();
 }

@@ -1,4 +1,4 @@
-// The state of FakeDriver, and what all of its functions share: counting calls and injecting faults.
+// The state of FakeDriver, and the parts that all of its functions share: they count calls and inject faults.
 #pragma once
 
 #include <algorithm>
@@ -28,20 +28,20 @@ struct FakeGraph {
 
 struct FakeStream {
   std::deque<Work> queue;
-  std::size_t done = 0;  // items run so far; done + queue.size() were enqueued
+  std::size_t done = 0;  // items that have run; done + queue.size() were enqueued
   bool capturing = false;
   bool capture_valid = false;
   std::thread::id capture_thread;
   FakeGraph captured;
-  std::shared_ptr<FakeStream> origin;  // whose capture it takes part in; null: no other's
-  std::size_t unjoined = 0;            // items that it has added there and the origin has not waited for
+  std::shared_ptr<FakeStream> origin;  // the stream whose capture this one takes part in; null: none
+  std::size_t unjoined = 0;            // items added to that capture since the origin last waited for this stream
 };
 
 struct FakeEvent {
-  std::shared_ptr<FakeStream> stream;  // null: never recorded
-  std::size_t at = 0;                  // passed when this many items are done; in a capture the stream's `unjoined`
+  std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
+  std::size_t at = 0;                  // passed when this many items are done; in a capture, the stream's `unjoined`
   bool takes_time = false;
-  std::shared_ptr<FakeStream> capture;  // that it was recorded in; null: none
+  std::shared_ptr<FakeStream> capture;  // the capture in which it was recorded; null: none
 };
 
 struct FakePhysical {
@@ -79,7 +79,7 @@ struct FakeDriver::State {
   int retains = 0;
   CUcontext context = nullptr;
 
-  // Runs the first `count` items that were ever enqueued.
+  // Runs the stream's items up to the first `count` ever enqueued.
   static void run_to(FakeStream& stream, std::size_t count) {
     while (stream.done < count) {
       const Work work = std::move(stream.queue.front());
@@ -108,12 +108,13 @@ struct FakeDriver::State {
     return CUDA_SUCCESS;
   }
 
-  // The stream that began the capture which `stream` takes part in, or `stream`.
+  // Returns the stream that began the capture in which `stream` takes part, or `stream` itself.
   static std::shared_ptr<FakeStream> capture_of(const std::shared_ptr<FakeStream>& stream) {
     return stream->origin == nullptr ? stream : stream->origin;
   }
 
-  // In a capture a stream that waits for another's event takes part in it, and the origin is joined with one that does.
+  // Waits for an event in a capture. A stream that waits for another's event joins the capture; if the origin waits,
+  // the other stream counts as joined.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)
@@ -123,7 +124,7 @@ struct FakeDriver::State {
     return CUDA_SUCCESS;
   }
 
-  // The capture of `stream` is over; whether all that took part was joined.
+  // Ends the capture of `stream`. Returns whether all streams that took part were joined.
   bool end_joins(const std::shared_ptr<FakeStream>& stream) {
     bool joined = true;
     for (auto& [handle, other] : streams) {
@@ -160,10 +161,10 @@ struct FakeDriver::State {
   }
 };
 
-// The one that exists; null: none.
+// The existing fake driver; null: none.
 inline FakeDriver* the_fake = nullptr;
 
-// The driver's functions. Each counts itself, returns the fault that is planned, and then does its work.
+// The driver's functions. Each counts itself, returns the planned fault if there is one, and then does its work.
 struct FakeFunctions {
   static FakeDriver::State& state() { return *the_fake->state_; }
 
@@ -176,7 +177,7 @@ struct FakeFunctions {
     return planned->second.at(nth);
   }
 
-  // `body` is called with the state, locked.
+  // Calls `body` with the locked state.
   template <class F>
   static CUresult call(const char* function, const F& body) {
     std::lock_guard lock(state().mutex);
@@ -189,7 +190,7 @@ struct FakeFunctions {
       return current_context == nullptr || current_context != s.context ? CUDA_ERROR_INVALID_CONTEXT : body(s);
     });
   }
-  // Refused to a thread that captures, whose capture it ends.
+  // Like run(), but a thread that captures is refused, and its capture becomes invalid.
   template <class F>
   static CUresult unsafe(const char* function, const F& body) {
     return with_context(function, [&](FakeDriver::State& s) {
