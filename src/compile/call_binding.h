@@ -1,4 +1,4 @@
-// Instructions with the tensors of a bucket: what binding a program, whole or in halves, begins with.
+// Instructions with the tensors of a bucket: the first step of binding a program, whole or in halves.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,19 @@
 
 namespace tessera {
 
-// "operator linear (%y)", "operator store (mut %out)"; `names` as in BindTarget.
+// Returns "operator linear (%y)" or "operator store (mut %out)". `names` as in BindTarget.
 std::string call_text(const Program& program, const Instruction& instruction, std::span<const std::string> names);
 
 struct CallViews {
   std::vector<TensorView> operands;
   std::vector<TensorView> results;
 };
-// `addresses` [values]; empty: null, where only sizes are asked for.
+// Returns the instruction's tensors. `addresses` is [values]; empty: all addresses are null, for callers that only need
+// sizes.
 Result<CallViews> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
                            std::span<const DeviceAddress> addresses);
 
-// A kernel's arguments, with the views that they point to. `instruction` outlives it.
+// A kernel's arguments, with the views that they point to. The instruction must outlive it.
 struct KernelCall {
   const Instruction* instruction;
   CallViews views;
@@ -36,13 +37,13 @@ struct KernelCall {
   }
 };
 
-// Neighbouring instructions, none of whose joins is bound beyond the last one. [calls]; null: a joined kernel runs it,
-// with a call after it.
+// Binds neighbouring instructions, whose joins must end within them. Returns [calls]; null: a joined kernel, which is
+// bound at a later call, runs this one.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 
-// Enqueues the operator on `on`, which is `stream` or its side. A kernel that ignores the error of a call that capture
-// forbids is found by the recording's own status.
+// Enqueues the operator on `on`, which is `stream` or its side stream. A kernel may ignore the error of a call that
+// capture forbids; the recording's own status then shows it.
 Status enqueue_checked(const BoundOp& op, Stream& on, const Stream& stream);
 
 }  // namespace tessera

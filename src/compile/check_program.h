@@ -1,4 +1,4 @@
-// What every compiler's program must keep.
+// The rules that every compiler's program must obey.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-// Ok where `program` can stand for `piece`: values that exist, in the piece's types; every instruction with a kernel;
-// nothing of the program is read before an instruction has written it; every output of the piece that a kernel makes is
-// made here too. kInternal names the value or the instruction.
+// Returns ok if `program` can replace `piece`: its values exist and have the piece's types; every instruction has a
+// kernel; nothing of the program is read before an instruction has written it; and it makes every output that a kernel
+// makes in the piece. kInternal names the value or the instruction.
 Status check_program(const Program& program, const ir::Graph& piece, const ir::OpTable& ops);
 
 }  // namespace tessera

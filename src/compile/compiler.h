@@ -1,9 +1,9 @@
 // A compiler turns a piece's graph into a Program. *eager* runs each operator by its registered kernel; other compilers
-// may fuse operators, remove values and generate code. A new one registers in a CompilerRegistry (compiler_registry.h).
+// may fuse operators, remove values and generate code. A new compiler registers in a CompilerRegistry
+// (compiler_registry.h).
 //
-// What a compiler makes can be kept from process to process: compile() returns a handle beside the program, and load()
-// makes the program of a piece and the handle that an earlier process wrote. compile_piece() does both through the
-// cache.
+// A compiler's result can be kept for later processes: compile() returns a handle beside the program, and load() makes
+// the program from a piece and the handle that an earlier process wrote. compile_piece() does both through the cache.
 #pragma once
 
 #include <string>
@@ -21,40 +21,42 @@ namespace tessera {
 class RowKernelBuilder;
 
 struct CompilerOptions {
-  bool deterministic = false;    // kernels must give a row the same bits whatever the batch
-  std::int64_t halves_from = 0;  // programs run in halves in buckets of so many tokens (halves.h); 0: in none
+  bool deterministic = false;    // kernels must give a row the same bits in every batch
+  std::int64_t halves_from = 0;  // buckets of this many tokens or more run in halves (halves.h); 0: none
 };
 
-// What a compiler is made with; everything outlives it.
+// What compilers are made with; all of it outlives them.
 struct CompilerContext {
   Device& device;
   const ir::OpTable& ops;
   const KernelTable& kernels;  // of the device
   CompilerOptions options{};
-  const RowKernelBuilder* row_kernels = nullptr;  // of the device: generates kernels; null: there are no generated ones
-  ProfileCache* cache = nullptr;                  // of handles and of what was tuned; null: nothing is kept
+  const RowKernelBuilder* row_kernels = nullptr;  // the device's generator of kernels; null: it has none
+  ProfileCache* cache = nullptr;                  // of handles and tuning results; null: nothing is kept
 };
 
 struct CompilerOutput {
   Program program;
-  Json handle{};  // what load() needs to make the same program again; null: it is not kept
+  Json handle{};  // what load() needs to make the same program; null: it is not kept
 };
 
-inline constexpr std::string_view kFusedCompiler = "fused";  // the name of make_fused_compiler's (fused/fused.h)
+// name of the compiler of make_fused_compiler() (fused/fused.h)
+inline constexpr std::string_view kFusedCompiler = "fused";
 
 class Compiler {
  public:
   explicit Compiler(const CompilerContext& context) : context_(context) {}
   virtual ~Compiler() = default;
 
-  // The name it is registered under.
+  // The name under which it is registered.
   virtual std::string_view name() const = 0;
-  // Of all that its programs depend on beside the piece: its version, options, the device, libraries. A handle is
-  // loaded only where this is equal.
+  // A hash of everything that its programs depend on besides the piece: its version, options, the device, libraries. A
+  // handle is loaded only if the hash is equal.
   virtual Hash128 hash() const = 0;
-  // `piece` is a part of a verified graph. The program serves every bucket, and every piece of the same structure.
+  // Compiles a part of a verified graph. The program serves every bucket, and every piece of the same structure.
   virtual Result<CompilerOutput> compile(const ir::Graph& piece) const = 0;
-  // The handle is from disk: anything may be in it. On an error the piece is compiled anew.
+  // Makes the program from a handle. The handle is from disk and may hold anything. After an error the piece is
+  // compiled again.
   virtual Result<Program> load(const ir::Graph& piece, const Json& handle) const = 0;
 
   const CompilerContext& context() const { return context_; }
@@ -63,15 +65,16 @@ class Compiler {
   CompilerContext context_;
 };
 
-// Pieces of equal keys differ in names alone: one program serves them all.
+// Returns a key of the piece's structure. Pieces with equal keys differ only in names, so that one program serves all
+// of them.
 std::string structure_key(const ir::Graph& piece);
 
 struct CompiledPiece {
   Program program;
-  bool loaded = false;  // made from a handle that was in the cache before
+  bool loaded = false;  // the program was made from a handle in the cache
 };
-// Loads the piece from the cache, or compiles it and keeps its handle, from which equal pieces are made later on. The
-// program is checked (check_program.h); the error names the compiler.
+// Loads the piece from the cache, or compiles it and keeps its handle, from which equal pieces are made later. The
+// program is checked (check_program.h). Errors name the compiler.
 Result<CompiledPiece> compile_piece(const Compiler& compiler, const ir::Graph& piece);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The compilers that a program knows, by name.
+// The known compilers, by name.
 //
 //   CompilerRegistry compilers = built_in_compilers();
 //   TRY(compilers.add("mine", [](const CompilerContext& context) { return std::make_unique<MyCompiler>(context); }));
@@ -21,9 +21,9 @@ class CompilerRegistry {
  public:
   using Factory = std::function<Result<std::unique_ptr<Compiler>>(const CompilerContext& context)>;
 
-  // kInvalidArgument for a name that is taken.
+  // Returns kInvalidArgument if the name is taken.
   Status add(std::string name, Factory factory);
-  // kInvalidArgument for an unknown name, with those that are known.
+  // Returns kInvalidArgument with the known names if the name is unknown.
   Status check(std::string_view name) const;
   Result<std::unique_ptr<Compiler>> make(std::string_view name, const CompilerContext& context) const;
 

@@ -7,10 +7,11 @@
 
 namespace tessera {
 
-// Each operator by its registered kernel, in the graph's order. It keeps no handles: to compile costs nothing.
+// Runs each operator by its registered kernel, in the graph's order. It keeps no handles, because compiling costs
+// nothing.
 std::unique_ptr<Compiler> make_eager_compiler(const CompilerContext& context);
 
-// What make_eager_compiler compiles a piece to, and how every split operator runs.
+// Makes the program to which make_eager_compiler() compiles a piece. Every split operator runs this way too.
 Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, const KernelTable& kernels);
 
 }  // namespace tessera

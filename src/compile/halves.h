@@ -1,12 +1,12 @@
 // Two-batch overlap: in a program of several ranks, the rows of neighbouring instructions run in two halves, so that
-// the ranks exchange those of one half while kernels compute the other's:
+// the ranks exchange one half while kernels compute the other:
 //
 //   whole    o ─ all_reduce ─ norm, gate, down ─ all_reduce ─ norm, qkv
 //   halves   o₁  o₂          norm₁, gate₁, down₁   norm₂, gate₂, down₂   norm₁, qkv₁   norm₂, qkv₂
 //   beside       all_reduce₁ all_reduce₂           all_reduce₁           all_reduce₂
 //
-// What runs beside is on the stream's side (device.h), recorded in the same graph. Each half has rows of its own in
-// every value, and no value of such instructions gives its memory to another before their end (piecewise/liveness.h).
+// The row "beside" runs on the side stream (device.h), recorded in the same graph. Each half has its own rows of every
+// value, and no value of these instructions gives its memory to another before their end (piecewise/liveness.h).
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,23 @@
 
 namespace tessera {
 
-// Whether ranks meet in the operator, each row by itself.
+// Returns whether ranks meet in the operator and exchange each row by itself.
 bool is_exchange(std::string_view op);
 
 // Finds the longest runs of neighbouring instructions that may run in halves, for buckets of `least_tokens` tokens or
-// more: each works row by row on values of T rows or a multiple, and one of them, without scratch, is an exchange
-// between ranks. Precondition: least_tokens >= 2.
+// more. In a run each instruction works row by row on values of T rows or a multiple, and at least one, without
+// scratch, is an exchange between ranks. Precondition: least_tokens >= 2.
 void add_halves(Program& program, std::int64_t least_tokens);
 
-// Tokens of the first half; the second has the others.
+// Returns the tokens of the first half; the second half has the others.
 std::int64_t tokens_of_first_half(std::int64_t tokens);
 
-// The call's tensors, of one half. Precondition: all but weights have a multiple of `tokens` rows, and tokens >= 2.
+// Returns the tensors of one half of the call. Preconditions: all tensors but weights have a multiple of `tokens` rows,
+// and tokens >= 2.
 CallViews half_of(const CallViews& whole, std::int64_t tokens, bool second);
 
-// All calls of one run as one operator. `program` and what `target` refers to as in Program::bind.
+// Binds all calls of one run as one operator. `program` and what `target` refers to must live as long as in
+// Program::bind.
 Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<const KernelCall> calls,
                                              const BindTarget& target);
 

@@ -1,6 +1,6 @@
-// The memory plan's isolated twin (MemoryPlanKind::kIsolated): every value in an allocation of its
-// own, poisoned with NaN and fenced by guard zones. The same kernels run on it with nothing shared,
-// so that a fault of the plan, or a kernel that writes past its result, shows as a difference.
+// The isolated counterpart of the memory plan (MemoryPlanKind::kIsolated): every value has an allocation of its own,
+// filled with NaN and fenced by guard zones. The same kernels run on it with nothing shared, so that an error in the
+// plan, or a kernel that writes past its result, shows as a difference.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace tessera {
 
 class IsolatedMemory {
  public:
-  static constexpr std::size_t kGuardBytes = 1024;  // before and after each value
-  // Bytes of a NaN in every floating-point type, and a large negative number in the integer types.
+  static constexpr std::size_t kGuardBytes = 1024;  // guard bytes before and after each value
+  // This byte repeated is NaN in every floating-point type, and -1 in the signed integer types.
   static constexpr std::uint8_t kPoison = 0xff;
 
-  // The device outlives this.
+  // The device must outlive this object.
   explicit IsolatedMemory(Device& device) : device_(device) {}
 
-  // An address for `bytes` bytes; `name` is what check_guards() reports.
+  // Returns an address for `bytes` bytes. check_guards() reports `name`.
   Result<DeviceAddress> allocate(std::string name, std::size_t bytes, Stream& stream);
   // Fills all values and guards with poison again.
   Status poison(Stream& stream);
-  // Names the first value whose surroundings were written. Synchronises.
+  // Returns an error that names the first value whose guards were overwritten. Synchronises.
   Status check_guards(Stream& stream) const;
   std::int64_t total_bytes() const { return total_bytes_; }
 

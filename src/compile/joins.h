@@ -1,4 +1,4 @@
-// Where a program's neighbouring instructions may run as one kernel (JoinedKernelDef, ops/contract/op.h).
+// Finds neighbouring instructions of a program that may run as one kernel (JoinedKernelDef, ops/contract/op.h).
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 namespace tessera {
 
 // Gives each instruction the joins that begin with it. `outputs` are the program's values that others read.
-// Instructions are known by their operators: code that a compiler generates has a name that no operator has, and is not
-// joined. Whether a join serves a bucket is decided when that is bound.
+// Instructions are identified by their operators: generated code has a name that no operator has, and is not joined.
+// Binding decides whether a join serves a bucket.
 void add_joins(Program& program, std::span<const ir::ValueId> outputs, std::span<const JoinedKernelDef> joined);
 
 }  // namespace tessera

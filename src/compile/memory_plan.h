@@ -1,8 +1,8 @@
-// The memory plan: from the steps in which each value lives to its offset in one arena.
+// The memory plan: computes each value's offset in one arena from the steps in which the value is live.
 //
-// Shapes are known for every bucket, so nothing is allocated while a forward runs. Two values may
-// share bytes only if no step needs both; the plan is a pure function, and check() proves the rule
-// for its result. What "lives" means is decided by the caller (piecewise/liveness.h).
+// Shapes are known for every bucket, so nothing is allocated while a forward runs. Two values may share bytes only if
+// no step needs both. The plan is a pure function, and check_memory_plan() verifies the rule for its result. The caller
+// decides when a value is live (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0
@@ -24,22 +24,21 @@ struct LiveRange {
   std::int64_t bytes = 0;
   std::int32_t first = 0;
   std::int32_t last = 0;
-  std::int64_t fixed_offset = -1;  // >= 0: placed by the caller (outputs, at one place for all buckets)
+  std::int64_t fixed_offset = -1;  // if >= 0, the caller has placed it (outputs, at one place for all buckets)
 };
 
 struct MemoryPlan {
-  std::vector<std::int64_t> offsets;   // of each range, multiples of kDeviceAlignment
+  std::vector<std::int64_t> offsets;   // one a range, multiples of kDeviceAlignment
   std::int64_t size_bytes = 0;         // the arena this plan needs
-  std::int64_t lower_bound_bytes = 0;  // the most that is alive in one step: no plan needs less
+  std::int64_t lower_bound_bytes = 0;  // the most bytes that are live in one step: no plan needs less
 };
 
-// Places the largest ranges first, each at the lowest offset that is free for all its steps
-// ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
-// 2020). O(n²); a 36-layer model has some hundred ranges.
-// Fails where fixed ranges overlap each other.
+// Places the largest ranges first, each at the lowest offset that is free in all its steps ("greedy by size", Pisarchyk
+// & Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). O(n²); a 36-layer model has a few hundred
+// ranges. Fails if fixed ranges overlap each other.
 Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
 
-// Ok where no two ranges that live in one step share a byte, and all lie in [0, size_bytes).
+// Returns ok if no two ranges that are live in one step share a byte, and all lie in [0, size_bytes).
 Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What earlier runs measured and chose, kept on disk: small JSON values under content-hash keys.
+// The measurements and choices of earlier runs, kept on disk: small JSON values under content-hash keys.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
 //   Hasher key; key.add(graph_text); key.add(device_name);
@@ -6,12 +6,12 @@
 //   cache.save("costs", key.finish(), measured.to_json());
 //
 //   <root>/profiles/v1/<kind>-<32 digits>.json    an entry
-//                                       ….new     one that is being written, or was when its writer ended
+//                                       ….new     one that is being written, or whose writer ended early
 //
 // No error of the cache fails a start. An entry that is damaged, foreign or of another version counts as absent, and
-// the next save replaces it. Where the folder cannot be used, nothing is kept. Each of the two is warned about once.
-// Processes share a folder without locks: an entry is written beside its place, put on disk and renamed.
-// Threads: one at a time for each object.
+// the next save replaces it. If the folder cannot be used, nothing is kept. The cache warns once about each of the two.
+// Processes share a folder without locks: an entry is written to a temporary file, synced and renamed. Threads: one at
+// a time for each object.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace tessera {
 
 struct ProfileCacheOptions {
   std::string root{};                               // empty: nothing is kept
-  std::int64_t max_bytes = std::int64_t{64} << 20;  // of all entries; beyond, those written longest ago go
+  std::int64_t max_bytes = std::int64_t{64} << 20;  // of all entries; beyond it, the oldest entries are deleted
 };
 
 class ProfileCache {
@@ -36,16 +36,16 @@ class ProfileCache {
   explicit ProfileCache(ProfileCacheOptions options) : options_(std::move(options)) {}
 
   bool enabled() const { return !options_.root.empty(); }
-  // `kind`: letters and '_'. None where there is no such entry.
+  // Returns the entry, or nothing if there is none. `kind` consists of letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
-  // The same, of what others may have written since; no hit.
+  // Like load(), for entries that others may have written since; does not count as a hit.
   std::optional<Json> look(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found
-  // Replaces what is there. Cost: a write, a sync and a look at the folder, some milliseconds.
+  // Writes the entry, replacing an existing one. Cost: a write, a sync and a look at the folder, some milliseconds.
   void save(std::string_view kind, const Hash128& key, const Json& value);
-  // The same, and made_here() finds it as long as this object is there, with a folder or without.
+  // Like save(). In addition made_here() finds the value for the lifetime of this object, with a folder or without.
   void keep(std::string_view kind, const Hash128& key, const Json& value);
-  // Null where nothing was kept under this key.
+  // Returns null if nothing was kept under this key.
   const Json* made_here(std::string_view kind, const Hash128& key) const;
 
  private:
@@ -64,11 +64,11 @@ struct ProfileCacheKind {
   std::int64_t bytes = 0;
 };
 
-// The entries of all versions by kind; what was left half written counts as kind "unfinished". Empty where there is no
-// folder; an error where it cannot be read.
+// Returns the entries of all versions by kind; half-written files count as kind "unfinished". Empty if there is no
+// folder; an error if it cannot be read.
 Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root);
 
-// Removes them, and the folders where nothing else is in them. What was there by kind.
+// Removes the entries, and folders that are then empty. Returns what was there by kind.
 Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A program as text, to be read and to be compared: programs of equal text do the same.
+// A program as text, for reading and comparing: programs with equal text do the same.
 //
 //   program of 2 instructions at T=2
 //   input %x: f32[T, 3]
@@ -11,7 +11,7 @@
 //      %z: f32[2*T] = twice(%flat)
 //        rows T                                     the listing of generated code
 //
-// Notes of the compiler follow the first line.
+// The compiler's notes follow the first line.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@
 
 namespace tessera {
 
-// Bytes are those of an instruction's operands and results at `bucket`, states left out because an instruction reads
-// only part of them.
+// The bytes are those of an instruction's operands and results at `bucket`. States are left out, because an instruction
+// reads only part of them.
 Result<std::string> to_text(const Program& program, const ir::Bucket& bucket);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Random graphs full of copies, views, twins, native forms and writes, and what they compute on a CPU.
+// Random graphs full of copies, views, duplicates, native forms and writes, and their results on a CPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using ir::ValueId;
 inline constexpr std::int64_t kRows = 3;
 inline constexpr std::int64_t kEdits = 2 * kRows;
 
-// Values of f32[R, 8], some under several names, some written by logit_edits.
+// A random graph with values of f32[R, 8]. Some have several names, some are written by logit_edits.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", built_in_ops()) {}
@@ -52,10 +52,10 @@ class RandomGraph {
  private:
   struct Known {
     ValueId value;
-    bool writable;  // not the memory of an input
+    bool writable;  // false for memory of an input
   };
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  // Mostly one of the latest, so that chains arise.
+  // Picks mostly one of the latest values, so that chains arise.
   Known pick() { return pool_[pool_.size() - 1 - below(below(2) == 0 ? 3 : pool_.size())]; }
   void add(ValueId value, bool writable) { pool_.push_back({value, writable}); }
 
@@ -102,7 +102,7 @@ class RandomGraph {
   std::vector<ValueId> edits_;
 };
 
-// The graph's outputs, in order, and its state.
+// Runs a graph and returns its outputs, in order, and its state.
 class RandomGraphRunner {
  public:
   std::vector<std::vector<float>> run(const ir::Graph& graph, const Result<Program>& program) {
@@ -147,7 +147,7 @@ class RandomGraphRunner {
   ForwardContext context_;
 };
 
-// Within 1e-3 of the greatest value.
+// Returns whether values agree within 1e-3 of the greatest value.
 inline bool close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,4 @@
-// For tests that run programs: memory of its own for every value of a program, views in the memory of what they view.
+// Memory for tests that run programs: every value of a program has its own, and views share that of their value.
 //
 //   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});
@@ -31,7 +31,7 @@ inline Bytes to_bytes(const std::vector<float>& values) {
   return bytes;
 }
 
-// Bytes of uniform floats in [-1, 1), or of small numbers where the type is an integer.
+// Returns bytes of uniform floats in [-1, 1), or of small numbers if the type is an integer.
 inline Bytes random_bytes(ir::DType dtype, std::size_t bytes, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Bytes content(bytes, std::byte{0});
@@ -78,7 +78,7 @@ class ValueMemory {
     EXPECT_TRUE(stream_.upload(addresses_[i], bytes.data(), bytes_[i]).ok());
   }
   void write(std::string_view name, const std::vector<float>& values) { write_bytes(name, to_bytes(values)); }
-  // NaN in every result, as when they were new.
+  // Fills every result with NaN, as when it was new.
   void poison_results() {
     for (std::size_t i = 0; i < program_.values.size(); ++i) {
       if (program_.values[i].kind != ir::ValueKind::kResult) continue;

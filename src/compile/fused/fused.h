@@ -1,13 +1,13 @@
-// The compiler that fuses: *fused*, called *inductor* by SGLang. Groups of pointwise operators, row reductions and
-// changes of shape become one kernel each (fusion_plan.h), for which the device generates code
-// (ops/fused/row_kernel_builder.h); other operators run by their registered kernels. A value that only its group reads
-// takes no memory.
+// The compiler that fuses operators: *fused*, called *inductor* by SGLang. Groups of pointwise operators, row
+// reductions and changes of shape become one kernel each (fusion_plan.h), for which the device generates code
+// (ops/fused/row_kernel_builder.h). Other operators run by their registered kernels. A value that only its own group
+// reads takes no memory.
 //
-// A row is rounded where the operators round it, so that programs differ from the eager compiler's by the order of sums
-// alone: a few units in the last place of a value's dtype. A row's bits do not depend on the other rows.
+// A row is rounded wherever the operators round it. So programs differ from the eager compiler's only in the order of
+// sums: by a few units in the last place of a value's dtype. A row's bits do not depend on the other rows.
 //
-// The code is the handle: the next process loads it and compiles nothing. A piece that cannot be compiled runs as the
-// eager compiler runs it, with a warning and a note in its program.
+// The handle is the generated code: the next process loads it and compiles nothing. A piece that cannot be compiled
+// runs as the eager compiler runs it, with a warning and a note in its program.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// kUnimplemented for a device that generates no code, kNotFound where what it compiles with is not there.
+// kUnimplemented if the device generates no code, kNotFound if the compiler that it needs is not there.
 Result<std::unique_ptr<Compiler>> make_fused_compiler(const CompilerContext& context);
 
 }  // namespace tessera

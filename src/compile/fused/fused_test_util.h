@@ -1,5 +1,5 @@
-// A device's builder of row kernels that counts what it compiles, keeps the kernels and can be told to fail. The
-// kernels run on the CPU.
+// A device's builder of row kernels for tests. It counts what it compiles, keeps the kernels, and can be told to fail.
+// The kernels run on the CPU.
 #pragma once
 
 #include <csignal>

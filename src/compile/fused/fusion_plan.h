@@ -1,9 +1,10 @@
-// Which operators of a piece are computed together. A pure function of the graph: every device gets the same groups.
+// Decides which operators of a piece are computed together. A pure function of the graph: every device gets the same
+// groups.
 //
-// The piece is expanded to native forms first, so that operators fused by hand come apart; an operator stays whole
-// where a part of its form could not be fused again. Then the nodes are taken in order: a node joins a group that makes
-// or reads what it reads, where nothing in between stands in the way; otherwise it begins a group, or stays an operator
-// with a kernel of its own. A group of one operator is that operator.
+// First the piece is expanded to native forms, so that hand-fused operators come apart; an operator stays whole if a
+// part of its form could not be fused again. Then the nodes are taken in order. A node joins a group that makes or
+// reads one of its operands, unless something in between is in the way. Otherwise it begins a group, or stays an
+// operator with a kernel of its own. A group of one operator becomes that operator.
 #pragma once
 
 #include <string>
@@ -17,18 +18,18 @@
 namespace tessera {
 
 struct FusionStep {
-  ir::NodeId node = ir::kNoNode;  // an operator with its registered kernel; kNoNode: a group
+  ir::NodeId node = ir::kNoNode;  // an operator with its registered kernel; kNoNode: the step is a group
   LoweredGroup group{};
 };
 
 struct FusionPlan {
-  ir::Graph graph;                // the expanded piece; all values of the piece are in it, under their names
-  std::vector<FusionStep> steps;  // in execution order; views and allocations are none
+  ir::Graph graph;                // the expanded piece; it has all values of the piece, under their names
+  std::vector<FusionStep> steps;  // in execution order; views and allocations have no step
 };
 
 Result<FusionPlan> plan_fusion(const ir::Graph& piece, const ir::OpTable& ops);
 
-// For tests and to be read: each step in a line, below a group its row kernel.
+// Formats the plan for tests and readers: each step on a line, followed by its row kernel if it is a group.
 std::string to_text(const FusionPlan& plan);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
-// A group of a graph's operators as one row kernel (ops/fused/row_kernel.h).
+// Lowers a group of a graph's operators to one row kernel (ops/fused/row_kernel.h).
 //
-// Which operators there is a form for: add, mul, scale, cast, copy, silu, gelu, softcap, split, rms_norm, rotary of
-// whole heads, kv_store. Views need none: a row kernel sees memory by rows, whatever its shape.
+// It knows these operators: add, mul, scale, cast, copy, silu, gelu, softcap, split, rms_norm, rotary of whole heads,
+// kv_store. Views need no code: a row kernel sees memory by rows, whatever its shape.
 #pragma once
 
 #include <optional>
@@ -17,18 +17,18 @@
 namespace tessera {
 
 struct LoweredGroup {
-  std::string name;  // "fused.add.rms_norm": the operators, each once
+  std::string name;  // "fused.add.rms_norm": lists each operator once
   RowKernel kernel;
-  std::vector<ir::ValueId> operands;  // no views: what they are views of
+  std::vector<ir::ValueId> operands;  // never views, but the values that they are views of
   std::vector<bool> mutates;          // [operands]
   std::vector<ir::ValueId> results;
 };
 
-// For each value the one whose memory it is: itself, but for views.
+// Returns for each value the value that owns its memory: itself, except for views.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
-// `nodes` in execution order, none a view; `stored`, by value, are the results that others read. kUnimplemented, with
-// the reason, where there is no row kernel for them. `memory` is memory_of_values(graph).
+// Lowers `nodes`, which are in execution order and not views. `stored`, by value, marks the results that others read.
+// `memory` is memory_of_values(graph). kUnimplemented, with the reason, if no row kernel can compute them.
 Result<LoweredGroup> lower_group(const ir::Graph& graph, std::span<const ir::ValueId> memory,
                                  std::span<const ir::NodeId> nodes, const std::vector<bool>& stored);
 

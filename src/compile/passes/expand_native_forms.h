@@ -1,11 +1,11 @@
-// Operators by their native forms: what fuse_native_forms takes back.
+// expand_native_forms replaces operators by their native forms; fuse_native_forms does the reverse.
 //
 // Before                                                            After
 //   %normed: f32[T, 8], %sum: f32[T, 8] = add_rms_norm(%x, %r, %w)    %sum: f32[T, 8] = add(%x, %r)
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// For compilers that choose themselves what to fuse, and for tests.
+// It serves compilers that choose themselves what to fuse, and tests.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ namespace tessera {
 
 using ExpandsNode = std::function<bool(const ir::Graph& graph, const ir::Node& node)>;
 
-// `graph` with every operator that declares a native form replaced by it, again and again until none is left; where
-// `expands` is given, only those for which it says so. All values keep their names; new ones are named "<the operator's
-// first result>.<operator>". The graph is verified.
+// Returns `graph` with every operator that declares a native form replaced by that form, repeatedly until none is left.
+// If `expands` is given, only operators for which it returns true are replaced. All values keep their names; new ones
+// are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
 Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands = {});
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-// The operators that fuse_native_forms looks for.
+// The operators that fuse_native_forms searches for.
 //
-// There are no hand-written patterns: the pattern of an operator is its own native form. A form gives the operand types
-// and booleans for which the operator is decomposed to get that pattern. What is found is then compared with the
-// operator decomposed for the real types (native_form.h). An operator whose native form has several structures has
-// several forms.
+// There are no hand-written patterns: the pattern of an operator is its own native form. A form gives operand types and
+// booleans; the operator is decomposed for these to get the pattern. A match is then compared with the operator
+// decomposed for the real types (native_form.h). An operator whose native form has several structures has several
+// forms.
 #pragma once
 
 #include <span>
@@ -19,17 +19,18 @@ using Decompose = decltype(ir::OpDecl::decompose);
 
 struct FusedForm {
   std::string_view op;
-  // An example that the operator accepts. Its booleans hold for every match; other attributes are only the example's.
+  // An example that the operator accepts. Every match has the example's booleans; its other attributes may differ.
   std::vector<ir::Type> operands;
   ir::Attributes attributes;
-  // Adds what the native form's nodes do not carry under the same name, from the operands' types; null: nothing. It
-  // may be given types that the operator refuses.
+  // Adds attributes that no node of the native form carries under the same name, computed from the operands' types.
+  // Null: there are none. It may be called with types that the operator refuses.
   void (*derive)(std::span<const ir::Type> operands, ir::Attributes& attributes) = nullptr;
-  // Null: the declared one. An operator that is simple in itself, and takes on another one's work, declares none.
+  // The form to search for; null: the declared native form. It is set for an operator that has no native form but can
+  // take over another operator's work.
   Decompose decompose = nullptr;
 };
 
-// In the order in which they are looked for: a form that contains another one's operator stands behind it.
+// The forms in the order of the search: a form that contains another form's operator comes after it.
 std::span<const FusedForm> fused_forms();
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// What a pass must know of a graph before it changes it: which nodes use a value, whose memory the value has, and which
-// nodes write that memory.
+// What a pass must know about a graph before it changes it: which nodes use a value, which value owns the value's
+// memory, and which nodes write that memory.
 //
 // A view is another name for its operand's memory, so that a write through one is seen through all. Views and
 // allocations run nothing: they neither read nor write.
@@ -13,31 +13,32 @@
 
 namespace tessera {
 
-// Borrows graph and table. The facts hold until the graph changes; make new ones then. The graph is verified. Cost:
-// linear in the graph.
+// The facts of a verified graph. They borrow graph and table, and hold until the graph changes; make new ones then.
+// Cost: linear in the graph.
 class GraphFacts {
  public:
   GraphFacts(const ir::Graph& graph, const ir::OpTable& ops);
 
-  // The value whose memory it is: itself, but for views.
+  // Returns the value that owns the memory: the value itself, except for views.
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
-  // Nodes that have the value itself as an operand, in order, each once.
+  // Returns the nodes that have the value itself as an operand, in order, each once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
-  // Kernels that have its memory as an operand, under any name; those that write it. In order, without its producer.
+  // Return the kernels that have the value's memory as an operand under any name, and those that write it. In order,
+  // without the producer.
   std::span<const ir::NodeId> accesses(ir::ValueId value) const { return accesses_[memory(value).index()]; }
   std::span<const ir::NodeId> writes(ir::ValueId value) const { return writes_[memory(value).index()]; }
-  // A node in (after, before) writes the value's memory.
+  // Returns whether a node in (after, before) writes the value's memory.
   bool written_between(ir::ValueId value, ir::NodeId after, ir::NodeId before) const;
 
   bool is_output(ir::ValueId value) const { return is_output_[value.index()]; }
-  // It, or another name of its memory, is an output.
+  // Returns whether the value, or another name of its memory, is an output.
   bool memory_is_output(ir::ValueId value) const { return memory_is_output_[memory(value).index()]; }
 
-  // One of the two makes what the other has as an operand, or writes memory that the other has as an operand: their
-  // order must stay. (What is made and used through a view is ordered by the view, a node of its own.)
+  // Returns whether the order of two nodes must stay: one of them makes an operand of the other, or writes memory that
+  // the other has as an operand. (If the result is used through a view, the view, a node of its own, keeps the order.)
   bool depend(ir::NodeId a, ir::NodeId b) const;
 
-  // Of the node's operator.
+  // Returns how the node's operator executes.
   ir::Execution execution(ir::NodeId node) const { return execution_[node.index()]; }
 
  private:
@@ -46,10 +47,10 @@ class GraphFacts {
 
   const ir::Graph& graph_;
   std::vector<ir::Execution> execution_;  // [nodes]
-  std::vector<ir::ValueId> memory_;       // [values], as all that follow
+  std::vector<ir::ValueId> memory_;       // [values], as the members below
   std::vector<std::vector<ir::NodeId>> users_;
-  std::vector<std::vector<ir::NodeId>> accesses_;  // at memory()
-  std::vector<std::vector<ir::NodeId>> writes_;    // at memory()
+  std::vector<std::vector<ir::NodeId>> accesses_;  // indexed by memory()
+  std::vector<std::vector<ir::NodeId>> writes_;    // indexed by memory()
   std::vector<bool> is_output_;
   std::vector<bool> memory_is_output_;
 };

@@ -1,4 +1,4 @@
-// merge_common_subexpressions: what is computed twice from the same contents is computed once.
+// merge_common_subexpressions: a value that is computed twice from the same contents is computed once.
 //
 // Before                                               After
 //   %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}       %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}
@@ -6,9 +6,9 @@
 //   %y: f32[T, 8] = mul(%a, %b)                          return %y
 //   return %y
 //
-// Contents are the same where operator, attributes and operands are (those of add and mul in either order), and no
-// node between the two writes an operand's memory. The results share memory afterwards, so that neither may be written
-// by a later node. Nodes that write, that allocate memory or that meet other ranks are not merged.
+// Contents are the same if operator, attributes and operands are the same (the operands of add and mul in either
+// order), and no node between the two writes an operand's memory. The results share memory afterwards, so that neither
+// may be written by a later node. Nodes that write, that allocate memory or that meet other ranks are not merged.
 #pragma once
 
 #include "tessera/compile/pass.h"

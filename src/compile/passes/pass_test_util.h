@@ -1,4 +1,4 @@
-// For the passes' tests: text in, text out.
+// Helpers for the passes' tests: text in, text out.
 //
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) %y = silu(%c) return %y"), graph("%y = silu(%x) return %y"));
 //   EXPECT_EQ(after(remove_copies, "%c = copy(%x) return %c"), kUnchanged);
@@ -18,7 +18,7 @@ namespace tessera::testing {
 
 inline constexpr std::string_view kUnchanged = "unchanged";
 
-// What the statements of every test may use.
+// Declarations that the statements of every test may use.
 inline constexpr std::string_view kDeclarations = R"(
   input %x: f32[T, 8]
   input %r: f32[T, 8]
@@ -45,10 +45,10 @@ inline ir::Graph parse_statements(std::string_view statements) {
   return *std::move(parsed);
 }
 
-// The canonical text of the graph with these statements.
+// Returns the canonical text of the graph with these statements.
 inline std::string graph(std::string_view statements) { return ir::to_text(parse_statements(statements)); }
 
-// What a pass makes of it, verified; kUnchanged where the pass finds nothing to do.
+// Returns the verified result of a pass on the statements; kUnchanged if the pass finds nothing to do.
 inline std::string after(PassResult (*pass)(const ir::Graph&, const ir::OpTable&), std::string_view statements) {
   Result<std::optional<ir::Graph>> result = pass(parse_statements(statements), built_in_ops());
   if (!result.ok()) return result.status().to_string();

@@ -1,4 +1,4 @@
-// remove_copies: copies, and casts, scalings, splits and reshapes that change nothing.
+// remove_copies removes copies, and casts, scalings, splits and reshapes that change nothing.
 //
 // Before                                               After
 //   %c: f32[T, 8] = copy(%x)                             all_reduce(mut %x)
@@ -7,10 +7,10 @@
 //   %y: f32[T, 4] = linear(%f, %w)
 //   return %y
 //
-// A copy is needed where a write tells the two apart: one of the two is written while the other is still read, or the
-// original belongs to somebody else (an input, a weight, a state, an output). It also stays where it is what gives an
-// output memory of its own. SGLang's counterpart is fix_functionalization, which takes back the copies that making a
-// graph functional put before every operator that writes.
+// A copy is needed if a write makes the two differ: one of the two is written while the other is still read, or the
+// original belongs to somebody else (an input, a weight, a state, an output). It also stays if it gives an output
+// memory of its own. SGLang's counterpart is fix_functionalization, which removes the copies that functionalisation
+// puts before every operator that writes.
 #pragma once
 
 #include "tessera/compile/pass.h"

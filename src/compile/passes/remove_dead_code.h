@@ -1,4 +1,4 @@
-// remove_dead_code: nodes whose results nothing needs.
+// remove_dead_code removes nodes whose results are not needed.
 //
 // Before                                               After
 //   %a: f32[T, 8] = silu(%x)                             %y: f32[T, 8] = gelu(%x)
@@ -7,7 +7,7 @@
 //   return %y
 //
 // A node that writes an operand stays, and so does one that meets other ranks. Declarations of inputs, weights and
-// states stay: they are the runner's contract.
+// states stay, because they are the runner's contract.
 #pragma once
 
 #include "tessera/compile/pass.h"

@@ -1,4 +1,4 @@
-// The few ways in which passes change a graph.
+// The operations by which passes change a graph.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,16 @@
 
 namespace tessera {
 
-// `by` may stand wherever `old` does, as far as outputs are concerned: an output stays a value of its own memory, apart
-// from other outputs and from what comes from outside. Contents are the caller's to compare.
+// Returns whether `by` may replace `old` as far as outputs are concerned: an output must remain a value with memory of
+// its own, separate from other outputs and from values from outside. The caller compares the contents.
 bool may_be_output_instead(const ir::Graph& graph, const GraphFacts& facts, ir::ValueId old, ir::ValueId by);
 
-// Every operand and output `old` becomes `by`, which takes over the name where `old` is an output: outputs are found by
-// their names. Precondition: may_be_output_instead().
+// Replaces `old` by `by` in every operand and output. If `old` is an output, `by` takes over its name, because outputs
+// are found by name. Precondition: may_be_output_instead().
 void replace_value(ir::Graph& graph, ir::ValueId old, ir::ValueId by);
 
-// `graph` without the nodes marked in `removed` [nodes] and the results that no node is left to make; what is left is
-// numbered anew, in the same order. Nothing that stays may use what goes.
+// Returns `graph` without the nodes marked in `removed` [nodes] and without results that have lost their producer. The
+// rest is renumbered, in the same order. Nothing that stays may use what is removed.
 ir::Graph without_nodes(ir::Graph graph, const std::vector<bool>& removed);
 
 }  // namespace tessera

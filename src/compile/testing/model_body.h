@@ -1,4 +1,4 @@
-// The golden models' bodies, and a forward of one on a CPU, for the tests of passes and compilers.
+// The golden models' bodies and a forward of one on a CPU, for tests of passes and compilers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,13 +37,13 @@ inline ModelGraphs build(const std::string& name, const ModelOptions& options) {
   return *std::move(graphs);
 }
 
-// A forward of two requests of 3 and 4 tokens, one page each.
+// A forward of two requests with 3 and 4 tokens, one page each.
 class BodyRun {
  public:
   static constexpr std::int64_t kPageSize = 16;
   static constexpr std::int64_t kTokens = 7;
 
-  // "hidden" of `body` by its program; inputs and weights have equal contents wherever their names are equal.
+  // Returns "hidden" of `body`, computed by its program. Inputs and weights with equal names have equal contents.
   std::vector<float> hidden(const ir::Graph& body, const Result<Program>& program) {
     plan(body);
     EXPECT_TRUE(program.ok()) << program.status().to_string();
@@ -117,7 +117,7 @@ class BodyRun {
       std::size_t bytes = sizeof(float);
       for (const std::int64_t dim : dims) bytes *= static_cast<std::size_t>(dim);
       Bytes content = random_bytes(ir::DType::kFloat32, bytes, ++seed);
-      // Packed weights, or exponents of their factors, of which none is large.
+      // Packed weights, or exponents of their scale factors; none of them is large.
       if (graph.value(id).type.dtype == ir::DType::kUInt8)
         for (std::byte& byte : content) byte = (byte & std::byte{7}) | std::byte{0x70};
       values.write_bytes(graph.value(id).name, content);
@@ -132,7 +132,7 @@ class BodyRun {
         write_integers(values, name, {0, 1, 2, 0, 1, 1, 1, 0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 0, 1, 2, 1});
     }
     for (const ir::CacheGroup& group : graph.cache_groups) {
-      const bool one_slot = group.kind == ir::CacheGroup::Kind::kState;  // for all tokens of a request
+      const bool one_slot = group.kind == ir::CacheGroup::Kind::kState;  // one slot for all tokens of a request
       write_integers(values, std::string(input_names::kSlots) + group.name,
                      one_slot ? std::vector<std::int32_t>{1, 1, 1, 2, 2, 2, 2}
                               : std::vector<std::int32_t>{16, 17, 18, 32, 33, 34, 35});

@@ -11,12 +11,12 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// From here on memory is mapped, so that freeing gives it back to the system at once.
+// Memory from this size on is mapped, so that freeing gives it back to the system at once.
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-// A hint for fewer TLB misses: a kernel without huge pages ignores it.
+// Asks for huge pages, for fewer TLB misses. A kernel without huge pages ignores the hint.
 void advise_huge_pages(void* data, std::size_t bytes) {
   if (bytes >= kHugePage) (void)madvise(data, bytes, MADV_HUGEPAGE);
 }

@@ -1,5 +1,5 @@
-// The CPU's own features: kernels as lambdas, their order, worker threads, error messages. The contract
-// itself is checked by the conformance suite, instantiated at the end.
+// The CPU's own features: kernels as lambdas, their order, worker threads, error messages. The conformance suite, which
+// is instantiated at the end, checks the contract itself.
 #include "tessera/device/cpu/cpu_device.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
   EXPECT_EQ(total, 357);
 }
 
-// Bug caught: a library's error inside a kernel that is dropped, or a replay that goes on after it.
+// Bug caught: a library's error inside a kernel that is dropped, or a replay that continues after it.
 TEST(CpuDevice, KernelErrorsComeBackByName) {
   std::unique_ptr<CpuDevice> device = create_device();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -82,7 +82,7 @@ TEST(CpuDevice, KernelErrorsComeBackByName) {
   EXPECT_EQ(after, 1);
 }
 
-// Bug caught: arguments cut off at the largest size a launch takes.
+// Bug caught: arguments of the largest size that a launch takes are cut off.
 TEST(CpuDevice, LargestArgumentsArrive) {
   struct Arguments {
     std::int64_t* out;
@@ -117,7 +117,7 @@ TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   std::unique_ptr<Event> event = two->create_event().value();
   EXPECT_EQ(here->record(*event).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(here->wait(*event).code(), StatusCode::kInvalidArgument);
-  // Recording is exclusive per device, not in the process.
+  // Recording is exclusive per device, not per process.
   ASSERT_TRUE(here->begin_recording("a").ok());
   ASSERT_TRUE(there->begin_recording("b").ok());
   EXPECT_TRUE(two->allocate(16, "x").status().code() == StatusCode::kFailedPrecondition);
@@ -125,7 +125,7 @@ TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   EXPECT_TRUE(there->end_recording().ok());
 }
 
-// Bug caught: memory of the first allocation of the process not counted back, so that the device runs dry over days.
+// Bug caught: freed memory that is not counted back, so that the device runs out of memory over days.
 TEST(CpuDevice, AvailableBytesFollowAllocations) {
   std::unique_ptr<CpuDevice> device = create_device();
   const auto most = static_cast<std::size_t>(device->available_bytes());
@@ -133,12 +133,12 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
   EXPECT_LE(device->available_bytes(), device->properties().memory_bytes);
   const auto memory = static_cast<std::size_t>(device->properties().memory_bytes);
   for (int i = 0; i < 100; ++i) {
-    // More than a hundredth each time: not given back, they would not fit together.
+    // Each allocation is more than a hundredth: if they were not given back, they would not fit together.
     ASSERT_TRUE(device->allocate(memory / 50, "again").ok()) << i;
   }
 }
 
-// Bug caught: pieces too small to ask the system about, which pass the device's limit together.
+// Bug caught: allocations too small to ask the system about, which together pass the device's limit.
 TEST(CpuDevice, SmallAllocationsAreCounted) {
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   std::unique_ptr<CpuDevice> device = create_device();
@@ -156,7 +156,7 @@ TEST(CpuDevice, SmallAllocationsAreCounted) {
   EXPECT_THAT(status.message(), HasSubstr("small"));
 }
 
-// Bug caught: a thread count that holds on the thread that made the device only (OpenMP keeps it per thread).
+// Bug caught: a thread count that holds only on the thread that made the device (OpenMP keeps it per thread).
 TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
 #ifdef _OPENMP
   std::unique_ptr<CpuDevice> device = create_device(3);

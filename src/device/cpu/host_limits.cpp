@@ -32,13 +32,13 @@ std::optional<std::int64_t> to_int(std::string_view text) {
   return value;
 }
 
-// The first number of a one-line file; none for "max" or a missing file.
+// Returns the first number of a one-line file; empty for "max" or a missing file.
 std::optional<std::int64_t> read_int(const std::string& path) {
   const std::optional<std::string> line = read_line(path);
   return line ? to_int(*line) : std::nullopt;
 }
 
-// The number after `key` in a file of lines "<key> <number> …".
+// Returns the number after `key` in a file of lines "<key> <number> …".
 std::optional<std::int64_t> read_field(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string line;
@@ -51,8 +51,8 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The folders that limit this process for one controller: its own group's and every one above.
-// Version 2 has one hierarchy for all controllers (`version2`), version 1 one for each.
+// The folders that limit this process for one controller: that of its own group and of every group above. Version 2 has
+// one hierarchy for all controllers (`version2`), version 1 has one for each.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;
@@ -70,7 +70,7 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   const std::string mount = root + "/sys/fs/cgroup";
   std::vector<Hierarchy> found;
   std::ifstream file(root + "/proc/self/cgroup");
-  std::string line;  // "<number>:<controllers>:<path>", no controllers in version 2
+  std::string line;  // "<number>:<controllers>:<path>"; without controllers in version 2
   while (std::getline(file, line)) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
@@ -92,7 +92,7 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   return found;
 }
 
-// Narrows `memory` by one level's limit. Caches count as used there, but give way.
+// Narrows `memory` by one level's limit. There, file caches count as used although they can be dropped.
 void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
   const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (!limit) return;
@@ -106,7 +106,8 @@ void apply_memory_limit(const std::string& folder, bool version2, HostMemory& me
   memory.available_bytes = std::min(memory.available_bytes, *limit - std::max<std::int64_t>(*used - caches, 0));
 }
 
-// The soft limit in a line of /proc/self/limits: "Max address space         1073741824           unlimited   bytes".
+// Returns the soft limit in a line of /proc/self/limits: "Max address space         1073741824           unlimited
+// bytes".
 std::optional<std::int64_t> read_process_limit(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   std::string line;
@@ -118,11 +119,11 @@ std::optional<std::int64_t> read_process_limit(const std::string& path, std::str
   return std::nullopt;
 }
 
-// Narrows `memory` by `ulimit -v` and `-d`. Both count what is mapped, touched or not.
+// Narrows `memory` by `ulimit -v` and `-d`. Both count mapped memory, whether it was touched or not.
 void apply_process_limits(const std::string& root, HostMemory& memory) {
   struct Limit {
     std::string_view name;
-    std::string_view used;  // in /proc/self/status
+    std::string_view used;  // key in /proc/self/status
   };
   for (const Limit& limit : {Limit{"Max address space ", "VmSize:"}, Limit{"Max data size ", "VmData:"}}) {
     const std::optional<std::int64_t> most = read_process_limit(root + "/proc/self/limits", limit.name);
@@ -133,7 +134,7 @@ void apply_process_limits(const std::string& root, HostMemory& memory) {
   }
 }
 
-// Cores' worth of time per second at one level, rounded up.
+// Returns a level's quota in cores, rounded up.
 std::int64_t read_core_quota(const std::string& folder, bool version2) {
   std::optional<std::int64_t> quota;
   std::optional<std::int64_t> period;
@@ -156,7 +157,8 @@ std::int64_t cores_by_affinity() {
   return CPU_COUNT_S(sizeof(set), set.data());
 }
 
-// Where /proc is not mounted. File caches count as taken: the kernel does not tell how much of them would give way.
+// Asks the kernel, for systems where /proc is not mounted. File caches count as used: the kernel does not say how much
+// of them could be dropped.
 HostMemory memory_by_kernel() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return {};
@@ -171,7 +173,7 @@ HostCpu read_host_cpu(const std::string& root) {
   HostCpu cpu;
   std::ifstream file(root + "/proc/cpuinfo");
   std::string line;
-  while (std::getline(file, line) && !line.empty()) {  // the first core's lines
+  while (std::getline(file, line) && !line.empty()) {  // only the lines of the first core
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
     const std::string value = line.substr(colon + 2);

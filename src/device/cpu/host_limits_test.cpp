@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// A folder with proc/ and sys/ of its own.
+// Provides a folder with proc/ and sys/ of its own.
 class HostLimits : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +39,7 @@ TEST_F(HostLimits, PlainMachine) {
   EXPECT_GE(read_usable_cores(root()), 1);
 }
 
-// Bug caught: no limit at all where /proc is not mounted, so that a start asks for 2^63 bytes.
+// Bug caught: no limit at all if /proc is not mounted, so that a start asks for 2^63 bytes.
 TEST_F(HostLimits, WithoutProc) {
   std::filesystem::remove(root_ / "proc/meminfo");
   const HostMemory memory = read_host_memory(root());
@@ -49,7 +49,8 @@ TEST_F(HostLimits, WithoutProc) {
   EXPECT_LE(memory.available_bytes, memory.total_bytes);
 }
 
-// Bug caught: `ulimit -v` or `-d` ignored, so that a plan of the machine's memory fails at its first large allocation.
+// Bug caught: `ulimit -v` or `-d` ignored, so that a plan for the machine's whole memory fails at its first large
+// allocation.
 TEST_F(HostLimits, LimitsOfTheProcess) {
   write("proc/self/status", "Name:\ttest\nVmSize:\t  262144 kB\nVmData:\t  524288 kB\n");
   const std::string head = "Limit                     Soft Limit           Hard Limit           Units     \n";
@@ -63,8 +64,8 @@ TEST_F(HostLimits, LimitsOfTheProcess) {
   EXPECT_EQ(read_host_memory(root()).available_bytes, 512 * kMiB);
 }
 
-// Bug caught: a container's limit ignored, so that the kernel kills the process instead of allocate() failing;
-// and file caches counted as used, so that a server that has read its weights finds no memory.
+// Bug caught: a container's limit is ignored, so that the kernel kills the process instead of allocate() failing. Or
+// file caches count as used, so that a server that has read its weights finds no memory.
 TEST_F(HostLimits, Version2AtEveryLevel) {
   write("proc/self/cgroup", "0::/outer/inner\n");
   write("sys/fs/cgroup/outer/memory.max", "1073741824\n");
@@ -79,7 +80,8 @@ TEST_F(HostLimits, Version2AtEveryLevel) {
   EXPECT_EQ(read_usable_cores(root()), 1);
 }
 
-// Bug caught: a limit looked for under the host's path only, where a container sees its own group at the mount itself.
+// Bug caught: a limit that is searched only under the host's path, although a container sees its own group at the mount
+// itself.
 TEST_F(HostLimits, Version2InAContainer) {
   write("proc/self/cgroup", "0::/not/visible/here\n");
   write("sys/fs/cgroup/memory.max", "2147483648\n");
@@ -115,7 +117,8 @@ TEST_F(HostLimits, GarbageSetsNoLimit) {
   EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
 }
 
-// Bug caught: a flag matched as part of another one ("avx512f" in "avx512fp16"), and the name of no x86 processor.
+// Bug caught: a flag matched as part of another one ("avx512f" in "avx512fp16"), and a name of a processor that is not
+// x86.
 TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_EQ(read_host_cpu(root()).name, "CPU");
   write("proc/cpuinfo",
@@ -130,7 +133,7 @@ TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_TRUE(cpu.has_native_bf16);
 }
 
-// Bug caught: a root that works in tests only.
+// Bug caught: limits that can be read only from a test's root.
 TEST(HostLimitsHere, ThisMachineHasMemory) {
   const HostMemory memory = read_host_memory();
   EXPECT_GT(memory.total_bytes, 64 * kMiB);

@@ -1,5 +1,5 @@
-// How bytes come to the GPU and back: staged or pinned, and on which streams. With a driver in host memory, on any
-// machine.
+// How bytes get to the GPU and back: staged or pinned, and on which streams. The tests use a driver in host memory, so
+// they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,8 +33,8 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
 }
 
-// Bug caught: pinned memory that is copied a second time, or read before the stream gets there.
-// Who waits for the stream would not wait for a copy to the host on its side.
+// Bug caught: pinned memory that is copied a second time, or read before the stream gets there. A wait for the stream
+// would not cover a copy to the host on its side stream.
 TEST(CudaCopies, ASideCopiesToAndFromNoHost) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -61,7 +61,7 @@ TEST(CudaCopies, PinnedMemoryIsNotStaged) {
   from->data()[7] = std::byte{42};
   ASSERT_TRUE(stream->synchronize().ok());
   EXPECT_EQ(memory->data().raw()[7], std::byte{42});
-  // A range that begins in pinned memory and ends past it is ordinary.
+  // A range that begins in pinned memory and ends behind it counts as ordinary memory.
   EXPECT_FALSE(device->is_pinned(from->data() + 1, 1 << 20));
   EXPECT_TRUE(device->is_pinned(from->data() + 1, (1 << 20) - 1));
 }

@@ -19,15 +19,15 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// The CudaDevice whose context is current to this thread, by id; 0: none of ours. Not by context: the driver gives
-// the primary context the same handle again after it was destroyed.
+// The id of the CudaDevice whose context is current on this thread; 0: none of ours. It is not the context itself,
+// because the driver may give the primary context the same handle again after it was destroyed.
 thread_local std::uint64_t current_id = 0;
 
-// The driver's granularity of physical memory, as a rule.
+// The usual granularity of the driver's physical memory.
 constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
-// What instantiated graphs take: least squares over 14 ladders of three models on an H200 with driver 580 (30 to 1 950
-// graphs, 574 to 31 000 operators) gives 109 KiB a graph and 3.2 KiB an operator, of which some make two kernels; each
-// of the 14 is met within 7 MiB.
+// Memory of instantiated graphs. A least-squares fit over 14 ladders of three models on an H200 with driver 580 (30 to
+// 1 950 graphs, 574 to 31 000 operators) gives 109 KiB a graph and 3.2 KiB an operator, some of which make two kernels.
+// Each of the 14 is met within 7 MiB.
 constexpr std::int64_t kGraphBytes = 112 << 10;
 constexpr std::int64_t kGraphNodeBytes = 3 << 10;
 
@@ -99,7 +99,7 @@ Status CudaDevice::read_properties() {
                  .memory_bytes = static_cast<std::int64_t>(bytes),
                  .threads = multiprocessors,
                  .compute_capability = capability,
-                 .has_native_bf16 = true,  // from compute capability 8.0 on
+                 .has_native_bf16 = true,  // every GPU of compute capability 8.0 and later
                  .block_bytes = kBlockBytes,
                  .graph_bytes = kGraphBytes,
                  .graph_node_bytes = kGraphNodeBytes};
@@ -173,7 +173,8 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
 
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
-  // Only reads a number: a capture by this thread, whose mode refuses the call, must not fail because of it.
+  // The call only reads a number. In the default mode it would be refused during a capture and make this thread's
+  // capture fail.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) return 0;
   std::size_t available = 0;

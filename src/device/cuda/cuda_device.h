@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
     const Driver* driver = nullptr;  // for tests, copied; null: the system's driver
     int act_as = 0;                  // an older compute capability for properties() to report; 0: the GPU's own
   };
-  // As 10 · major + minor. Kernels are built for this and newer capabilities.
+  // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.
   static constexpr int kOldestComputeCapability = 80;
 
   // kNotFound: there is no driver, it is too old, or there is no such GPU. kUnimplemented: the GPU is too old.

@@ -1,5 +1,5 @@
-// The conformance suite on the CUDA device: on a real GPU, where there is one, and everywhere on a driver in host
-// memory. And what only a GPU can show: that the hot path allocates nothing, and what it costs.
+// The conformance suite on the CUDA device: on a real GPU if there is one, and always on a driver in host memory.
+// Further tests show what only a GPU can show: that the hot path allocates nothing, and what it costs.
 #include "tessera/device/cuda/cuda_device.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include "tessera/device/testing/conformance.h"
 
 namespace {
-thread_local std::int64_t heap_allocations = 0;  // by this thread
+thread_local std::int64_t heap_allocations = 0;  // allocations of this thread
 
 void* allocate_counted(std::size_t bytes, std::size_t alignment) {
   ++heap_allocations;
@@ -26,8 +26,8 @@ void* allocate_counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// Out of line: where g++ 12 inlines only one of the two, as it does under sanitizers, it reports free() of memory that
-// came of operator new.
+// Not inlined: if g++ 12 inlines only one of the two, as it does under sanitizers, it reports a free() of memory that
+// came from operator new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_counted(bytes, alignof(std::max_align_t)); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_counted(bytes, static_cast<std::size_t>(alignment));
@@ -46,7 +46,7 @@ double elapsed_us(Clock::time_point since) {
   return std::chrono::duration<double, std::micro>(Clock::now() - since).count();
 }
 
-// Keeps the GPU's context alive from test to test: making it takes a good part of a second.
+// Keeps the GPU's context alive from test to test, because making it takes a good part of a second.
 class OpenGpu final : public testing::Environment {
  public:
   void SetUp() override {
@@ -72,7 +72,7 @@ class CudaGpu : public testing::Test {
     stream_ = device_->create_stream("main").value();
   }
 
-  // `nodes` fills of `memory`, recorded.
+  // Records `nodes` fills of `memory`.
   std::unique_ptr<RecordedGraph> record_fills(const Allocation& memory, int nodes) {
     EXPECT_TRUE(stream_->begin_recording("fills").ok());
     for (int i = 0; i < nodes; ++i) EXPECT_TRUE(stream_->fill(memory.data(), 1, memory.size()).ok());
@@ -86,7 +86,7 @@ class CudaGpu : public testing::Test {
 // Bug caught: a heap allocation per step, which decode pays for thousands of times a second.
 TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   constexpr int kSteps = 1000;
-  constexpr std::size_t kBytes = 40000;  // many rounds of the staging ring
+  constexpr std::size_t kBytes = 40000;  // many rounds of the staging ring in total
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(64, "ids").value();
   std::unique_ptr<Stream> second = device_->create_stream("second").value();
@@ -111,7 +111,8 @@ TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   EXPECT_EQ(pinned->data()[63], std::byte{1});
 }
 
-// Bug caught: a driver call, a lock or a wait in the calls of every step. Times in µs, generous by an order.
+// Bug caught: a driver call, a lock or a wait in the calls of every step. The limits in µs are generous by an order of
+// magnitude.
 TEST_F(CudaGpu, HostCostOfTheHotPath) {
   std::unique_ptr<Allocation> memory = device_->allocate(1 << 20, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(400, "ids").value();
@@ -166,8 +167,8 @@ TEST_F(CudaGpu, CapturesAreQuick) {
   EXPECT_TRUE(stream_->synchronize().ok());
 }
 
-// Bug caught: large uploads that wait for one copy before they stage the next. Printed beside the rate of pinned
-// memory.
+// Bug caught: large uploads that wait for one copy before they stage the next one. The rate is printed beside that of
+// pinned memory.
 TEST_F(CudaGpu, LargeUploads) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
@@ -193,7 +194,7 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   ASSERT_TRUE(stream_->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream_->fill(memory->data(), 1, 64).ok());
   EXPECT_NE(device_->driver().cuStreamSynchronize(as_cuda(*stream_).handle()), CUDA_SUCCESS);
-  // The error is reported even where the operator ignored the library's status.
+  // The error is reported even if the operator ignored the library's status.
   const Status so_far = stream_->recording_status();
   EXPECT_EQ(so_far.code(), StatusCode::kFailedPrecondition) << so_far.to_string();
   EXPECT_THAT(so_far.message(), testing::AllOf(testing::HasSubstr("piece 3"), testing::HasSubstr("does not allow")));
@@ -204,7 +205,7 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   EXPECT_NE(record_fills(*memory, 3), nullptr);
 }
 
-// Prints what the arena was granted: containers often refuse RDMA.
+// Prints what the arena was granted, because containers often refuse RDMA.
 TEST_F(CudaGpu, AttributesOfArenas) {
   std::unique_ptr<VmmArena> arena = VmmArena::create(*device_, {.reserve_bytes = 8 << 20, .name = "arena"}).value();
   ASSERT_TRUE(arena->grow(1).ok());
@@ -219,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance,
                              []() -> Result<std::unique_ptr<Device>> { return TRY(CudaDevice::create({})); }}),
                          device_factory_name);
 
-// A new driver per device, which outlives it.
+// Makes a new driver for each device; the driver outlives the device.
 Result<std::unique_ptr<Device>> create_on_fake_driver() {
   static std::unique_ptr<FakeDriver> fake;
   fake.reset();

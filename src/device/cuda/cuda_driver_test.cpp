@@ -1,5 +1,5 @@
-// What the CUDA device does about its driver: what it says of machines and GPUs it cannot use, which call becomes
-// which error, and that nothing is lost on the way. All with a driver in host memory, on any machine.
+// How the CUDA device deals with its driver: what it says of machines and GPUs that it cannot use, which call becomes
+// which error, and that nothing leaks. The tests use a driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ Status open_status(FakeDriverOptions options, int ordinal = 0) {
   return CudaDevice::create({.ordinal = ordinal, .driver = &fake.table()}).status();
 }
 
-// Every kind of object of a device, each used once.
+// Uses every kind of object of a device once.
 Status use(Device& device) {
   std::unique_ptr<Allocation> memory = TRY(device.allocate(64, "weights"));
   std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(64, "batch"));
@@ -61,7 +61,7 @@ Status use(Device& device) {
   return ok_status();
 }
 
-// Bug caught: a machine without a driver that crashes, or says "file not found" and no more.
+// Bug caught: a machine without a driver on which the process crashes, or says no more than "file not found".
 TEST(CudaDriver, MissingDriverIsNamed) {
   const Result<Driver> driver = load_driver();
   if (driver.ok()) GTEST_SKIP() << "this machine has a driver";
@@ -69,7 +69,7 @@ TEST(CudaDriver, MissingDriverIsNamed) {
   EXPECT_THAT(driver.status().message(), AllOf(HasSubstr("NVIDIA driver"), HasSubstr("libcuda.so.1")));
 }
 
-// Bug caught: an old driver that fails later, in a call that has nothing to do with it.
+// Bug caught: an old driver that fails later, in an unrelated call.
 TEST(CudaDriver, OldDriverIsRefused) {
   const int major = CUDA_VERSION / 1000;
   const Status status = open_status({.version = (major - 1) * 1000 + 80});
@@ -79,7 +79,7 @@ TEST(CudaDriver, OldDriverIsRefused) {
   EXPECT_TRUE(open_status({.version = major * 1000}).ok()) << "drivers serve all CUDA of their major version";
 }
 
-// Bug caught: an ordinal that reaches the driver, whose answer names no number.
+// Bug caught: a bad ordinal that reaches the driver, whose error does not name the number.
 TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   for (const int ordinal : {-1, 2, 100}) {
     const Status status = open_status({.devices = 2}, ordinal);
@@ -90,7 +90,7 @@ TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   EXPECT_EQ(open_status({.devices = 0}).code(), StatusCode::kNotFound);
 }
 
-// Bug caught: a driver without a GPU taken for a defect.
+// Bug caught: a driver without a GPU that is reported as a defect.
 TEST(CudaDriver, NoGpuIsNotFound) {
   FakeDriver fake;
   fake.fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
@@ -99,7 +99,7 @@ TEST(CudaDriver, NoGpuIsNotFound) {
   EXPECT_THAT(status.message(), HasSubstr("no GPU"));
 }
 
-// Bug caught: an old GPU that gets as far as "no kernel image is available".
+// Bug caught: an old GPU that is accepted until "no kernel image is available".
 TEST(CudaDriver, OldGpuIsRefused) {
   for (const int capability : {50, 61, 75}) {
     const Status status = open_status({.compute_capability = capability});
@@ -110,7 +110,7 @@ TEST(CudaDriver, OldGpuIsRefused) {
   for (const int capability : {80, 89, 90, 120}) EXPECT_TRUE(open_status({.compute_capability = capability}).ok());
 }
 
-// Bug caught: a device that reports nothing a user could recognise.
+// Bug caught: a device whose description a user could not recognise.
 TEST(CudaDriver, DeviceDescribesItself) {
   const FakeDriver fake({.compute_capability = 89});
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -124,7 +124,7 @@ TEST(CudaDriver, DeviceDescribesItself) {
   EXPECT_TRUE(properties.has_native_bf16);
 }
 
-// Bug caught: an object of the driver that is leaked.
+// Bug caught: a driver object that is leaked.
 TEST(CudaDriver, NoObjectIsLeaked) {
   const FakeDriver fake;
   {
@@ -138,9 +138,9 @@ TEST(CudaDriver, NoObjectIsLeaked) {
   EXPECT_EQ(fake.live_objects(), 0);
 }
 
-// Whether use() may come to its end although the nth call of `function` failed.
+// Returns whether use() may succeed although the nth call of `function` failed.
 bool may_fail_in_silence(const std::string& function, int nth) {
-  // Destructors swallow these, and a number that is not to be had is 0.
+  // Destructors ignore errors of these calls, and a number that cannot be read is 0.
   static const std::set<std::string> kReleases{"cuMemFree",
                                                "cuMemFreeHost",
                                                "cuMemUnmap",
@@ -153,13 +153,13 @@ bool may_fail_in_silence(const std::string& function, int nth) {
                                                "cuGraphExecDestroy",
                                                "cuDevicePrimaryCtxRelease",
                                                "cuThreadExchangeStreamCaptureMode"};
-  if (function == "cuStreamSynchronize") return nth >= 2;  // of the destructors of the stream and its side
-  if (function == "cuDeviceGetAttribute") return nth > 3;  // what arenas may do without
+  if (function == "cuStreamSynchronize") return nth >= 2;  // calls of the destructors of the stream and its side stream
+  if (function == "cuDeviceGetAttribute") return nth > 3;  // attributes that arenas can do without
   return kReleases.contains(function);
 }
 
 // Bug caught: a result that is ignored, an error that does not say which call failed, and objects that leak after an
-// error. Every call of every function fails once, with each of three results.
+// error. Every call of every function fails once with each of three results.
 TEST(CudaDriver, EveryCallMayFail) {
   std::vector<std::string> functions;
 #define TESSERA_FUNCTION_NAME(name) functions.emplace_back(#name);
@@ -187,7 +187,7 @@ TEST(CudaDriver, EveryCallMayFail) {
         SCOPED_TRACE(function + " " + std::to_string(nth));
         if (may_fail_in_silence(function, nth)) continue;
         EXPECT_EQ(status.code(), fault.code) << status.to_string();
-        // For want of addresses the words are the CPU's.
+        // If addresses are exhausted, the error has the same text as on the CPU.
         const bool addresses = function == "cuMemAddressReserve" && fault.result == CUDA_ERROR_OUT_OF_MEMORY;
         EXPECT_THAT(status.message(), HasSubstr(addresses ? "addresses" : function));
         EXPECT_EQ(fake.live_objects(), 0);
@@ -197,7 +197,7 @@ TEST(CudaDriver, EveryCallMayFail) {
   EXPECT_GT(faults, 200);
 }
 
-// Bug caught: a lost device that is asked again and again, each time with another error.
+// Bug caught: a lost device that keeps calling the driver, and returns another error each time.
 TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -237,7 +237,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   EXPECT_EQ(fake.calls(), calls) << "no call reaches the driver";
 }
 
-// Bug caught: a kernel's error that the runtime API reports, and that ends the device, taken for one that passes.
+// Bug caught: a kernel's error that is reported by the runtime API and ends the device, but is taken for a passing one.
 TEST(CudaDriver, LaunchErrorsAreReported) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -250,7 +250,7 @@ TEST(CudaDriver, LaunchErrorsAreReported) {
   EXPECT_THAT(as_cuda(*stream).begin_launch("next").message(), AllOf(HasSubstr("next"), HasSubstr("softmax")));
 }
 
-// Bug caught: a capture that the driver gave up, after which no recording is possible.
+// Bug caught: a capture that the driver has invalidated, after which no recording is possible.
 TEST(CudaDriver, InvalidCaptureIsDropped) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -258,7 +258,7 @@ TEST(CudaDriver, InvalidCaptureIsDropped) {
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
   ASSERT_TRUE(stream->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream->fill(memory->data(), 1, 64).ok());
-  // As a library would that allocates on its own.
+  // A library that allocates on its own does this.
   CUdeviceptr address = 0;
   EXPECT_EQ(fake.table().cuMemAlloc(&address, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_FALSE(stream->fill(memory->data(), 1, 64).ok());
@@ -270,7 +270,7 @@ TEST(CudaDriver, InvalidCaptureIsDropped) {
   EXPECT_TRUE(stream->end_recording().ok());
 }
 
-// Bug caught: a free during a capture, which the driver answers by giving up the capture, or which never happens.
+// Bug caught: a free during a capture, which makes the driver invalidate the capture, or which never happens.
 TEST(CudaDriver, FreeingWaitsForTheRecordingToEnd) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -319,7 +319,7 @@ TEST(CudaDriver, ContextIsSetOncePerThread) {
   EXPECT_EQ(fake.calls(), calls + 3);
 }
 
-// Bug caught: an arena that a system without RDMA or exports cannot have, or that asks anew for each piece.
+// Bug caught: an arena that needs RDMA or exports although the system refuses them, or that asks again for each piece.
 TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   for (const bool rdma : {true, false}) {
     for (const bool descriptors : {true, false}) {
@@ -336,7 +336,7 @@ TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   }
 }
 
-// Bug caught: memory for peers in more than one piece.
+// Bug caught: memory for peers that is made of several pieces.
 TEST(CudaDriver, SingleHandleIsOnePiece) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// The event as one of `device`'s; null if it is not.
+// Returns the event as one of `device`, or null if it is not.
 CudaEvent* event_of(CudaDevice& device, Event& event) {
   auto* mine = dynamic_cast<CudaEvent*>(&event);
   return mine != nullptr && mine->device() == &device ? mine : nullptr;
@@ -33,7 +33,7 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, std::
 CudaStream::~CudaStream() {
   CudaStream::abandon_recording();
   if (handle_ == nullptr) return;
-  // Before staging_, which the stream may still read.
+  // Releases the handle before staging_, which the stream may still read.
   device_.release([&driver = device_.driver(), handle = handle_] {
     (void)driver.cuStreamSynchronize(handle);
     (void)driver.cuStreamDestroy(handle);
@@ -47,7 +47,7 @@ Status CudaStream::launch_error(const char* kernel, cudaError_t error) const {
                                     name_, cudaGetErrorName(error), cudaGetErrorString(error));
   if (recording_) message += fmt::format(" (while '{}' is being recorded)", recording_what_);
   if (error == cudaErrorMemoryAllocation) return resource_exhausted(std::move(message));
-  // The runtime numbers the errors of the driver as the driver does.
+  // The runtime API uses the same numbers as the driver for the driver's errors.
   if (is_device_lost(static_cast<CUresult>(error))) return device_.lose(device_lost(std::move(message)));
   return internal_error(std::move(message));
 }
@@ -57,7 +57,7 @@ Status CudaStream::enter(DeviceCall call) const {
   return device_.enter(call, name_);
 }
 
-// synchronize() does not wait for a side's work.
+// Refuses copies between host and device on a side stream, because synchronize() does not wait for its work.
 Status CudaStream::of_the_host_alone() const {
   return failed_precondition(fmt::format("stream '{}' is another one's side, which copies to and from no host", name_));
 }
@@ -79,7 +79,7 @@ Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes)
   TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
   if (staging_ == nullptr) return of_the_host_alone();
-  // Returns at once for pinned memory, and when the copy is done for other memory.
+  // The call returns at once for pinned memory, and after the copy for other memory.
   return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
 }
@@ -100,11 +100,12 @@ Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes)
                        {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
 }
 
-// Of the highest priority: its kernels are few blocks that wait for others, and find room where a kernel's block ends.
+// The side stream has the highest priority. Its kernels are a few blocks that wait for other ranks, and get room
+// whenever another kernel's block ends.
 Result<Stream*> CudaStream::side() {
   if (side_ != nullptr) return side_.get();
   TRY(enter(DeviceCall::kCreateStream));
-  constexpr int kHighest = std::numeric_limits<int>::min();  // the driver takes the nearest one there is
+  constexpr int kHighest = std::numeric_limits<int>::min();  // the driver clamps it to the nearest priority
   std::unique_ptr<CudaStream> side(new CudaStream(device_, name_ + ", side"));
   TRY(device_.check(device_.driver().cuStreamCreateWithPriority(&side->handle_, CU_STREAM_NON_BLOCKING, kHighest),
                     {"cuStreamCreateWithPriority", DeviceCall::kCreateStream, side->name_}));
@@ -157,7 +158,7 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // Refused by OpenRecording, which names both recordings, rather than by enter().
+  // OpenRecording refuses a second recording, not enter(), because its error names both recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);
   if (begun.ok()) {
@@ -221,13 +222,14 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// A capture ends on the thread that began it or with its stream, and a defect has brought us to another thread.
+// Replaces the driver's stream. A capture ends only on the thread that began it or with its stream, and a defect of the
+// caller has brought us to another thread.
 Status CudaStream::replace_handle() {
-  const bool had_side = std::exchange(side_, nullptr) != nullptr;  // it may take part in the capture
+  const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;
-  // What the old stream had to do comes before what the new one will.
+  // Work of the old stream runs before that of the new one.
   Status made =
       device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_});
   if (made.ok()) {
@@ -236,7 +238,7 @@ Status CudaStream::replace_handle() {
   }
   if (made.ok() && had_side) made = side().status();
   if (made.ok()) return made;
-  // Without a driver stream, work would go to the context's default stream without an error.
+  // The stream must not be left without a handle: work would go to the context's default stream without an error.
   if (CUstream unused = std::exchange(handle_, nullptr); unused != nullptr) (void)driver.cuStreamDestroy(unused);
   return device_.lose(device_lost(fmt::format("stream '{}' is gone with its recording: {}", name_, made.message())));
 }

@@ -7,12 +7,12 @@ namespace tessera {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-// Drivers serve every CUDA of their own major version, and older ones.
+// Drivers support every CUDA version of their own major version, and older ones.
 constexpr int kOldestDriver = CUDA_VERSION / 1000 * 1000;
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// cuGetErrorName and cuGetErrorString know no text for results newer than they are.
+// cuGetErrorName and cuGetErrorString have no text for results that are newer than they are.
 const char* text_of(CUresult (*get)(CUresult, const char**), CUresult result, const char* unknown) {
   const char* text = nullptr;
   return get(result, &text) == CUDA_SUCCESS && text != nullptr ? text : unknown;
@@ -32,14 +32,14 @@ Result<Driver> load_driver() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
-// Two steps, so that `symbol` is the name after cuda.h's mapping.
+// Two macros, so that `symbol` is the name after cuda.h's mapping.
 #define TESSERA_SYMBOL_TEXT(symbol) #symbol
 #define TESSERA_FIND_FUNCTION(name) find(driver.name, TESSERA_SYMBOL_TEXT(name));
   TESSERA_DRIVER_FUNCTIONS(TESSERA_FIND_FUNCTION)
 #undef TESSERA_FIND_FUNCTION
 #undef TESSERA_SYMBOL_TEXT
   if (missing == nullptr) return driver;
-  // Checked first: "the driver is too old" explains more than a missing symbol.
+  // The version is checked first, because "the driver is too old" explains more than a missing symbol.
   if (driver.cuDriverGetVersion != nullptr) TRY(check_driver_version(driver));
   return not_found(fmt::format("the NVIDIA driver lacks '{}' in {}; install a driver for CUDA {} or newer", missing,
                                kLibrary, version_text(CUDA_VERSION)));
@@ -90,7 +90,7 @@ Status driver_error(const Driver& driver, CUresult result, const DriverCall& cal
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     return resource_exhausted(fmt::format("{} ({} MiB are available)", message, available_bytes >> 20));
   }
-  // Kernels run long after their launch: the call that reports such an error is seldom the one that caused it.
+  // Kernels run long after their launch, so the call that reports such an error is seldom the one that caused it.
   if (is_device_lost(result)) return device_lost(message + " (by this call or by work enqueued before it)");
   return internal_error(std::move(message));
 }

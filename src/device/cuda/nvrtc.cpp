@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// As in NVIDIA's nvrtc.h, whose interface is C and has been the same since CUDA 11.1.
+// The functions as in NVIDIA's nvrtc.h. Its interface is C and has not changed since CUDA 11.1.
 struct Nvrtc::Functions {
   using Program = struct ProgramOfNvrtc*;
   int (*version)(int* major, int* minor) = nullptr;
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 constexpr const char* kToolkit = "/usr/local/cuda/lib64";
 
-// Where NVIDIA's wheel lies in the system's Pythons.
+// Returns the folders of NVIDIA's wheel in the system's Pythons.
 std::vector<fs::path> wheel_folders() {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -119,7 +119,7 @@ Result<std::string> Nvrtc::compile(const std::string& source, std::string_view n
     if (functions_->log_size(program, &bytes) == 0 && bytes > 1) {
       log.resize(bytes);
       (void)functions_->log(program, log.data());
-      log.resize(bytes - 1);  // without the terminator
+      log.resize(bytes - 1);  // drops the terminator
     }
     code = invalid_argument(
         fmt::format("NVRTC: {} for sm_{}: {}\n{}", name, compute_capability, functions_->error_string(compiled), log));

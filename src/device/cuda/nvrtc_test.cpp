@@ -1,4 +1,4 @@
-// Catches: a missing compiler that is not named, and a compiler's messages that are lost.
+// Catches: a missing compiler that is not named, and compiler messages that are lost.
 #include "tessera/device/cuda/nvrtc.h"
 
 #include <gmock/gmock.h>

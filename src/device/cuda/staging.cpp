@@ -13,7 +13,7 @@ Result<std::unique_ptr<StagingRing>> StagingRing::create(CudaDevice& device, con
   const Driver& driver = device.driver();
   void* data = nullptr;
   const CUresult result = driver.cuMemHostAlloc(&data, kSegments * kSegmentBytes, CU_MEMHOSTALLOC_PORTABLE);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // of the host's memory, not the GPU's
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // memory of the host, not of the GPU
     return out_of_device_memory(DeviceCall::kCreateStream, stream, kSegments * kSegmentBytes,
                                 read_host_memory().available_bytes)
         .with_context("cuMemHostAlloc");

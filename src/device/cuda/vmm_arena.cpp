@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Whether the driver refuses the kind of memory asked for, rather than having none.
+// Returns whether the driver refuses the kind of memory that was requested, as opposed to having no memory left.
 bool refuses_kind(CUresult result) {
   return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
          result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
@@ -18,7 +18,7 @@ bool refuses_kind(CUresult result) {
 Result<std::unique_ptr<VmmArena>> VmmArena::create(CudaDevice& device, ArenaOptions options) {
   std::unique_ptr<VmmArena> arena(new VmmArena(device, std::move(options)));
   TRY(arena->read_properties());
-  // More than the GPU's 49 bits of addresses; the sum below must not overflow.
+  // More than the GPU's 49 bits of addresses. The bound keeps the sum below from overflowing.
   constexpr std::size_t kMostBytes = std::size_t{1} << 49;
   const ArenaOptions& wanted = arena->options_;
   if (wanted.reserve_bytes > kMostBytes) return out_of_addresses(wanted.name, wanted.reserve_bytes);

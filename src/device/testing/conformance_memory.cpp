@@ -1,11 +1,11 @@
-// Memory and arenas.
+// Conformance tests of memory and arenas.
 #include <cstring>
 
 #include "tessera/device/testing/conformance.h"
 
 namespace tessera {
 
-// Bug caught: an address that vector loads or TMA refuse, for some sizes only.
+// Bug caught: an address that vector loads or TMA refuse for some sizes.
 TEST_P(DeviceConformance, AddressesAreAligned) {
   std::vector<std::unique_ptr<Allocation>> held;
   for (const std::size_t bytes :
@@ -21,7 +21,7 @@ TEST_P(DeviceConformance, AddressesAreAligned) {
   expect_aligned(arena->base());
 }
 
-// Bug caught: two live allocations that share bytes, or whose last bytes are not theirs.
+// Bug caught: two live allocations that share bytes, or whose last bytes belong to something else.
 TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   std::vector<std::unique_ptr<Allocation>> held;
   for (unsigned i = 0; i < 16; ++i) {
@@ -34,7 +34,7 @@ TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   }
 }
 
-// Bug caught: an empty tensor (no layers of a kind, no vision rows) taken for out of memory.
+// Bug caught: an empty tensor (no layers of a kind, no vision rows) that is reported as out of memory.
 TEST_P(DeviceConformance, ZeroBytesAreFine) {
   std::unique_ptr<Allocation> memory = allocate(0);
   ASSERT_NE(memory, nullptr);
@@ -46,7 +46,8 @@ TEST_P(DeviceConformance, ZeroBytesAreFine) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: host memory that vector loads or a copy engine refuse, or an empty batch taken for out of memory.
+// Bug caught: host memory that vector loads or a copy engine refuse, or an empty batch that is reported as out of
+// memory.
 TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
   for (const std::size_t bytes : {0ul, 1ul, 300ul, 4097ul, (3ul << 20) + 1}) {
     std::unique_ptr<HostAllocation> memory = allocate_host(bytes);
@@ -78,7 +79,7 @@ TEST_P(DeviceConformance, AbsurdSizesAreRefusedByName) {
   EXPECT_NE(allocate(1 << 20), nullptr) << "the device works on after a refusal";
 }
 
-// Bug caught: many allocations that together exceed the memory, each of which fits; and memory not given back.
+// Bug caught: many allocations that fit singly but together exceed the memory; and memory that is not given back.
 TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   const auto third = static_cast<std::size_t>(device_->properties().memory_bytes) / 3 + 4096;
   for (int round = 0; round < 3; ++round) {
@@ -97,7 +98,7 @@ TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   EXPECT_NE(allocate(1 << 20), nullptr);
 }
 
-// Bug caught: an arena that moves when it grows, so that recorded addresses point nowhere, or that loses content.
+// Bug caught: an arena that moves when it grows, so that recorded addresses point nowhere, or that loses its content.
 TEST_P(DeviceConformance, ArenaGrowsInPlace) {
   std::unique_ptr<Arena> arena = create_arena(64 << 20);
   ASSERT_NE(arena, nullptr);
@@ -120,8 +121,7 @@ TEST_P(DeviceConformance, ArenaGrowsInPlace) {
   EXPECT_EQ(arena->size(), size) << "an arena never shrinks";
 }
 
-// Bug caught: growth past the reserved addresses, into what belongs to others; and a failed growth that changes the
-// arena.
+// Bug caught: growth past the reserved addresses into memory of others; and a failed growth that changes the arena.
 TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "scratch");
   ASSERT_NE(arena, nullptr);
@@ -136,7 +136,7 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   expect_ok(arena->grow(arena->reserved()));
 }
 
-// Bug caught: addresses counted as memory (a large reserve refused), or memory of an arena not counted at all.
+// Bug caught: addresses that count as memory (a large reserve is refused), or an arena's memory that is not counted.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {
@@ -163,7 +163,7 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: a piece that peers are to import, made of several; and an option that the CPU trips over.
+// Bug caught: a piece for peers to import that consists of several; and an option that the CPU cannot handle.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

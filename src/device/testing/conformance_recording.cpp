@@ -1,4 +1,4 @@
-// Recorded graphs.
+// Conformance tests of recorded graphs.
 #include <thread>
 
 #include "tessera/device/testing/conformance.h"
@@ -40,14 +40,14 @@ TEST_P(DeviceConformance, ReplaySeesNewContents) {
   }
 }
 
-// Bug caught: replays that overtake each other or work around them: a chain of dependent moves shows it.
+// Bug caught: replays that overtake each other or the work around them. A chain of dependent moves shows it.
 TEST_P(DeviceConformance, ReplaysRunInOrder) {
   const std::size_t cells = 40;
   const std::size_t cell = 512;
   std::unique_ptr<Allocation> memory = allocate(cells * cell);
   ASSERT_NE(memory, nullptr);
   expect_ok(stream_->fill(memory->data(), 0, cells * cell));
-  // Each replay moves every cell one place on, last cell first.
+  // Each replay moves every cell one place further, the last cell first.
   std::unique_ptr<RecordedGraph> graph = record("shift", [&] {
     for (std::size_t i = cells - 1; i > 0; --i) {
       expect_ok(stream_->copy(memory->data() + i * cell, memory->data() + (i - 1) * cell, cell));
@@ -65,7 +65,7 @@ TEST_P(DeviceConformance, ReplaysRunInOrder) {
   }
 }
 
-// Bug caught: graphs that share state: two recorded one after the other must replay in any order.
+// Bug caught: graphs that share state. Two graphs recorded one after the other must replay in any order.
 TEST_P(DeviceConformance, GraphsAreIndependent) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -92,7 +92,7 @@ TEST_P(DeviceConformance, GraphReplaysOnAnotherStream) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 9));
 }
 
-// Bug caught: a piece without kernels (all of it folded away) that cannot be recorded or replayed.
+// Bug caught: a piece without kernels (all of them folded away) that cannot be recorded or replayed.
 TEST_P(DeviceConformance, EmptyGraphReplays) {
   std::unique_ptr<RecordedGraph> graph = record("nothing", [] {});
   ASSERT_NE(graph, nullptr);
@@ -101,7 +101,8 @@ TEST_P(DeviceConformance, EmptyGraphReplays) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: side work that begins before what it follows, or is passed before it has ended, at once and in a graph.
+// Bug caught: side work that begins before the work that it follows, or that is passed before it has ended, eagerly and
+// in a graph.
 TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   const std::size_t bytes = std::size_t{1} << 22;
   std::unique_ptr<Allocation> memory = allocate(4 * bytes);
@@ -132,13 +133,13 @@ TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   EXPECT_FALSE(side->recording());
   EXPECT_EQ(graph->stats().nodes, 5);
   expect_all(1);
-  work(3);  // the side stream has left the recording
+  work(3);  // work after the join: the side stream no longer records
   expect_all(3);
   for (int i = 0; i < 3; ++i) expect_ok(graph->launch(*stream_));
   expect_all(2);
 }
 
-// Bug caught: a recording that is given up between fork and join, after which the side stream is of no use.
+// Bug caught: a recording that is abandoned between fork and join, after which the side stream is unusable.
 TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -153,7 +154,7 @@ TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 2));
 }
 
-// Bug caught: a call that would break a capture, or would run once now and never again at replay, let through.
+// Bug caught: a call that is accepted although it would break a capture, or would run once now and never in a replay.
 TEST_P(DeviceConformance, RecordingRefusesByName) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "pool");
@@ -188,7 +189,7 @@ TEST_P(DeviceConformance, RecordingRefusesByName) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 3));
 }
 
-// Bug caught: a graph that holds the address of memory which went away while it was recorded.
+// Bug caught: a graph that holds the address of memory that was freed while it was recorded.
 TEST_P(DeviceConformance, FreeingVoidsTheRecording) {
   std::unique_ptr<Allocation> kept = allocate(16, "kept");
   std::unique_ptr<Allocation> small = allocate(16, "short-lived");
@@ -204,7 +205,7 @@ TEST_P(DeviceConformance, FreeingVoidsTheRecording) {
   EXPECT_NE(record("piece 3", [&] { expect_ok(stream_->fill(kept->data(), 1, 16)); }), nullptr);
 }
 
-// Bug caught: the same for memory that a copy engine may still read.
+// Bug caught: a graph that holds the address of freed host memory, which a copy engine may still read.
 TEST_P(DeviceConformance, FreeingHostMemoryVoidsTheRecording) {
   std::unique_ptr<HostAllocation> host = allocate_host(100, "lost batch");
   ASSERT_NE(host, nullptr);
@@ -214,7 +215,7 @@ TEST_P(DeviceConformance, FreeingHostMemoryVoidsTheRecording) {
   EXPECT_NE(record("piece 5", [] {}), nullptr);
 }
 
-// Bug caught: the same for an arena.
+// Bug caught: a graph that holds addresses of a destroyed arena.
 TEST_P(DeviceConformance, DestroyingAnArenaVoidsTheRecording) {
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "lost arena");
   ASSERT_NE(arena, nullptr);
@@ -224,7 +225,7 @@ TEST_P(DeviceConformance, DestroyingAnArenaVoidsTheRecording) {
   expect_refused(stream_->end_recording().status(), {"lost arena", "freed", "piece 4"});
 }
 
-// Bug caught: two captures at once, which end in each other's graph.
+// Bug caught: two captures at once whose work ends up in each other's graph.
 TEST_P(DeviceConformance, SecondRecordingIsRefused) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Stream> other = device_->create_stream("other").value();
@@ -242,7 +243,7 @@ TEST_P(DeviceConformance, SecondRecordingIsRefused) {
   EXPECT_TRUE(other->end_recording().ok());
 }
 
-// Bug caught: a capture on one thread that stops others from loading or serving.
+// Bug caught: a capture on one thread that keeps other threads from loading or serving.
 TEST_P(DeviceConformance, OtherThreadsWorkWhileOneRecords) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Stream> other = device_->create_stream("other").value();
@@ -264,7 +265,7 @@ TEST_P(DeviceConformance, OtherThreadsWorkWhileOneRecords) {
   EXPECT_EQ(graph->stats().nodes, 1) << "another stream's work is not recorded";
 }
 
-// Bug caught: a graph launched into a recording, whose replay then depends on the other graph's life.
+// Bug caught: a graph launched into a recording, whose replay then depends on the other graph's lifetime.
 TEST_P(DeviceConformance, ReplayOnARecordingStreamIsRefused) {
   std::unique_ptr<RecordedGraph> inner = record("inner", [] {});
   ASSERT_NE(inner, nullptr);
@@ -289,10 +290,10 @@ TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   std::unique_ptr<RecordedGraph> graph = record("good", [&] { expect_ok(stream_->fill(memory->data(), 5, 8)); });
   ASSERT_NE(graph, nullptr);
   EXPECT_EQ(graph->stats().nodes, 1) << "the abandoned launches are not in the next graph";
-  stream_->abandon_recording();  // none is open: nothing happens
+  stream_->abandon_recording();  // no recording is open: nothing happens
 }
 
-// Bug caught: a recording handed to another thread, after which no thread can record or allocate.
+// Bug caught: a recording that another thread ends, after which no thread can record or allocate.
 TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -309,7 +310,7 @@ TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 3));
 }
 
-// Bug caught: a stream destroyed in a recording (an error path) that blocks recording for good.
+// Bug caught: a stream that is destroyed during a recording (an error path) and blocks recording for good.
 TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
   {
     std::unique_ptr<Stream> other = device_->create_stream("other").value();
@@ -319,10 +320,10 @@ TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
   EXPECT_NE(record("next", [] {}), nullptr);
 }
 
-// Bug caught: an end without a beginning that hands out an empty graph.
+// Bug caught: an end without a begin that returns an empty graph.
 TEST_P(DeviceConformance, EndWithoutBeginIsRefused) { expect_refused(stream_->end_recording().status(), {"main"}); }
 
-// Bug caught: a graph that refers to a host array which no longer exists; shown by many replays.
+// Bug caught: a graph that refers to a host array that no longer exists; many replays show it.
 TEST_P(DeviceConformance, ManyNodesManyReplays) {
   const std::size_t nodes = 1000;
   std::unique_ptr<Allocation> memory = allocate(nodes);

@@ -1,4 +1,4 @@
-// Copies between host and device, on the device, their order, and events.
+// Conformance tests of copies between host and device and on the device, of their order, and of events.
 #include <algorithm>
 #include <cstring>
 
@@ -20,7 +20,7 @@ TEST_P(DeviceConformance, TransfersRoundTrip) {
   }
 }
 
-// Bug caught: source and destination exchanged, and a fill that passes its end.
+// Bug caught: source and destination exchanged, and a fill that writes past its end.
 TEST_P(DeviceConformance, CopyAndFillStayInTheirRange) {
   std::unique_ptr<Allocation> from = allocate(64);
   std::unique_ptr<Allocation> to = allocate(64);
@@ -49,7 +49,7 @@ TEST_P(DeviceConformance, StreamKeepsOrder) {
   EXPECT_EQ(read(memory->data(), 1 << 16), std::vector<std::uint8_t>(1 << 16, 199));
 }
 
-// Bug caught: a second stream that reads before the first has written, or a host that does.
+// Bug caught: a second stream, or a host, that reads before the first stream has written.
 TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
   std::unique_ptr<Allocation> memory = allocate(2 << 20);
   ASSERT_NE(memory, nullptr);
@@ -68,7 +68,7 @@ TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
   }
 }
 
-// Bug caught: a wait for an event that was never recorded, which never ends.
+// Bug caught: a wait that never ends, for an event that was never recorded.
 TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   std::unique_ptr<Event> event = device_->create_event().value();
   expect_ok(event->synchronize());
@@ -76,7 +76,7 @@ TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: a time that is made up, or that of an event from before.
+// Bug caught: a time that is made up, or that of an earlier recording of the event.
 TEST_P(DeviceConformance, EventsTakeTime) {
   std::unique_ptr<Allocation> memory = allocate(32 << 20);
   std::unique_ptr<Event> begin = device_->create_event(EventKind::kTime).value();
@@ -110,7 +110,7 @@ TEST_P(DeviceConformance, NullAddressesAreRefused) {
   EXPECT_EQ(stream_->fill({}, 0, 1).code(), StatusCode::kInvalidArgument);
 }
 
-// Bug caught: an upload that reads its source when the stream gets there, from memory that has another content by then.
+// Bug caught: an upload that reads its source only when the stream gets there, when the memory has other contents.
 TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
   std::vector<std::unique_ptr<Allocation>> memory;
   const std::vector<std::size_t> sizes{4, 100, 4096, 250001, 1 << 20, (6 << 20) + 3};
@@ -146,7 +146,7 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
     const std::vector<std::uint8_t> values = pattern(bytes, i);
     std::memcpy(from->data(), values.data(), bytes);
     std::memset(to->data(), 0, bytes);
-    // In two parts, which meet at an odd place.
+    // Uploads in two parts, which meet at an odd offset.
     expect_ok(stream_->upload(memory->data(), from->data(), 1001));
     expect_ok(stream_->upload(memory->data() + 1001, from->data() + 1001, bytes - 1001));
     expect_ok(stream_->download(to->data() + 77, memory->data() + 77, bytes - 77));
@@ -157,7 +157,8 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   }
 }
 
-// Bug caught: ordinary memory taken for pinned memory because it follows it, or has its address after it was freed.
+// Bug caught: ordinary memory that is taken for pinned memory, because it follows pinned memory or has the address of
+// freed pinned memory.
 TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
   std::unique_ptr<Allocation> memory = allocate(4096);
   ASSERT_NE(memory, nullptr);

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A user of a device in small: memory, one recorded graph, two replays.
+// A small user of a device: memory, one recorded graph, two replays.
 Status use(Device& device) {
   std::unique_ptr<Allocation> memory = TRY(device.allocate(64, "weights"));
   std::unique_ptr<Arena> arena = TRY(device.create_arena({.reserve_bytes = 8192, .name = "arena"}));
@@ -40,7 +40,7 @@ int count_faults(std::int64_t FaultPlan::*at, StatusCode code, const std::string
     }
     EXPECT_EQ(status.code(), code) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(words));
-    // Whatever failed, the device itself is in order.
+    // Whatever failed, the device itself still works.
     device->set_plan({});
     const Status again = use(*device);
     EXPECT_TRUE(again.ok()) << "after fault " << n << ": " << again.to_string();
@@ -57,7 +57,7 @@ TEST(FakeDevice, InjectsEveryFaultOnce) {
   EXPECT_EQ(count_faults(&FaultPlan::lost_from, StatusCode::kDeviceLost, "lost"), 12);
 }
 
-// Bug caught: a lost replay that runs all the same, or that nobody is told of.
+// Bug caught: a lost replay that runs nevertheless, or that is never reported.
 TEST(FakeDevice, LosesAReplayAndSaysSoAtTheNextWait) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.replay_lost_at = 2}, {.threads = 1}).value();
   std::unique_ptr<Allocation> memory = device->allocate(1, "x").value();
@@ -78,7 +78,7 @@ TEST(FakeDevice, LosesAReplayAndSaysSoAtTheNextWait) {
   EXPECT_EQ(device->counts().faults, 1);
 }
 
-// Bug caught: a lost device that recovers: every call after the loss must fail too.
+// Bug caught: a lost device that recovers. Every call after the loss must fail too.
 TEST(FakeDevice, LostDeviceStaysLost) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.lost_from = 3}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -112,7 +112,7 @@ TEST(FakeDevice, FailedEndDropsTheRecording) {
   EXPECT_EQ(device->counts().ended_recordings, 3);
 }
 
-// Without faults a fake device is a device.
+// A fake device without faults passes the conformance suite.
 INSTANTIATE_TEST_SUITE_P(Fake, DeviceConformance,
                          testing::Values(DeviceFactory{
                              "no_faults",

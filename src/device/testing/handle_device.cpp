@@ -103,7 +103,7 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Nothing, and no memory, are the host stream's to judge.
+// Zero bytes and missing memory are left to the host stream's own checks.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);

@@ -1,4 +1,4 @@
-// The functions for memory: allocations, pinned memory, reserved addresses and what is mapped behind them.
+// The fake driver's functions for memory: allocations, pinned memory, reserved addresses and their mappings.
 #include <sys/mman.h>
 
 #include <cstdlib>

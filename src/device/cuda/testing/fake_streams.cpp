@@ -1,4 +1,4 @@
-// The functions for work in order: copies, streams, events, captures and graphs.
+// The fake driver's functions for ordered work: copies, streams, events, captures and graphs.
 #include <cstring>
 
 #include "tessera/device/cuda/testing/fake_driver_state.h"
@@ -8,7 +8,7 @@ namespace tessera {
 void FakeFunctions::set_work(Driver& t) {
   t.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
     return with_context("cuMemcpyHtoDAsync", [&](auto& s) {
-      if (!s.is_pinned(from)) return CUDA_ERROR_INVALID_VALUE;  // would wait for the stream
+      if (!s.is_pinned(from)) return CUDA_ERROR_INVALID_VALUE;  // the real copy would wait for the stream
       return s.enqueue(stream, [=] { std::memcpy(pointer_of(to), from, bytes); });
     });
   };
@@ -127,7 +127,7 @@ void FakeFunctions::set_capture(Driver& t) {
     });
   };
   t.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
-    // Ends the capture even where it fails.
+    // Ends the capture also if the function fails.
     std::lock_guard lock(state().mutex);
     FakeStream& on = *state().streams.at(stream);
     if (on.capturing && on.capture_thread != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
