@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// The first of the first call's joins that serves the bucket, and how many instructions it runs; null where none does.
+// The first of the first call's joins that serves the bucket, and the number of instructions that it runs; null if none
+// serves.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

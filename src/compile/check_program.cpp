@@ -76,7 +76,7 @@ class Checker {
     return ok_status();
   }
 
-  // Allocated memory may be left for a later part to write; what it is called is known without an instruction.
+  // Checks an output. Allocated memory may be left for a later part to write, so it needs no instruction.
   Status check_output(ir::ValueId output) const {
     const ir::Value& value = piece_.value(output);
     if (value.kind != ir::ValueKind::kResult) return ok_status();
@@ -93,7 +93,7 @@ class Checker {
   const Program& program_;
   const ir::Graph& piece_;
   const ir::OpTable& ops_;
-  std::vector<bool> written_;  // [values]: memory that an instruction has written so far
+  std::vector<bool> written_;  // [values]: whether an instruction has written the value's memory so far
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Catches: a compiler's mistake that would be found only as a wrong result: a value that nobody makes, a type that
+// Catches: mistakes of a compiler that would only show as a wrong result: a value that nobody makes, a type that
 // differs from the piece's, an instruction without code.
 #include "tessera/compile/check_program.h"
 
@@ -27,7 +27,7 @@ const ir::Graph& piece() {
   return graph;
 }
 
-// The error of the eager program after `change`; "" where there is none.
+// Returns the error of the eager program after `change`, or "" if there is none.
 template <class Change>
 std::string error_of(const Change& change) {
   Program program = *eager_program(piece(), built_in_ops(), cpu_kernels());
@@ -63,7 +63,7 @@ TEST(CheckProgram, NamesTheMistake) {
 
 TEST(CheckProgram, AcceptsAValueThatWasFusedAway) {
   EXPECT_EQ(error_of([](Program& p) {
-              // b = 6 x in one instruction; %a and %flat are left without a use.
+              // One instruction computes b = 6 x; %a and %flat are left without a use.
               p.instructions.erase(p.instructions.begin());
               p.instructions[0].call.operands = {ir::ValueId(0)};
             }),

@@ -1,5 +1,5 @@
-// Catches: a scaled_piece that is compiled again though an earlier process kept it, a handle that is loaded for another
-// scaled_piece, compiler version or option, and a broken handle or program that is run.
+// Catches: a piece that is compiled again although an earlier process kept it; a handle that is loaded for another
+// piece, compiler version or option; and a broken handle or program that is run.
 #include "tessera/compile/compiler.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// scale(scale(x)) becomes one instruction. Its handle is the factor; it counts how often it really compiled.
+// Compiles scale(scale(x)) to one instruction. Its handle is the factor. It counts how often it really compiled.
 class FactorCompiler final : public Compiler {
  public:
   FactorCompiler(const CompilerContext& context, int version) : Compiler(context), version_(version) {}
@@ -69,7 +69,7 @@ ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor 
 
 class CompilerCache : public ::testing::Test {
  protected:
-  // Set in the second process, which works on the first one's folder.
+  // This variable is set in the second process, which works in the first one's folder.
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {
@@ -82,7 +82,7 @@ class CompilerCache : public ::testing::Test {
     }
     next_start();
   }
-  // What was made before is in the folder alone. Compilers are made anew.
+  // Starts again: only the folder keeps what was made before, and compilers are new.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
   ~CompilerCache() override {
     if (std::getenv(kFolder) == nullptr) std::filesystem::remove_all(root_);
@@ -96,14 +96,14 @@ class CompilerCache : public ::testing::Test {
                            .cache = cache_.get()},
                           version);
   }
-  // What the scaled_piece makes of 1 and 2.
+  // Returns the program's results for the inputs 1 and 2.
   std::vector<float> run(const Program& program) {
     testing::ValueMemory values(*device_, *stream_, program, testing::tokens(1));
     values.write("x", {1, 2});
     EXPECT_TRUE(program.bind(values.target(testing::tokens(1), context_))->enqueue(*stream_).ok());
     return values.read("bx");
   }
-  // This test again, in a process of its own. Its exit code.
+  // Runs this test again in a process of its own, and returns its exit code.
   int run_second_process() {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string filter = std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name();
@@ -173,7 +173,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   ASSERT_TRUE(compile_piece(compiler(), scaled_piece()).ok());
   next_start();
   const FactorCompiler factors = compiler();
-  // The entry of the scaled_piece, with a handle that its compiler never wrote.
+  // Gives the piece's entry a handle that its compiler never wrote.
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (file.is_regular_file()) std::filesystem::remove(file.path());
   }

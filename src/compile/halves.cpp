@@ -16,9 +16,9 @@
 namespace tessera {
 namespace {
 
-// Those that compute a row of their results from the same row of their operands and whole weights, whatever the number
-// of rows. Others are left out although they may: an operator of which this is not known, as of a plugin, is not
-// halved.
+// Operators that compute a row of their results from the same row of their operands and whole weights, whatever the
+// number of rows. An operator that is not listed, such as one of a plugin, is not halved, because nothing is known
+// about it.
 constexpr std::array<std::string_view, 26> kByRows{
     "add",          "add_gated", "add_rms_norm", "cast",    "copy",         "embedding",    "gated_norm",
     "gelu",         "gelu_mul",  "head_norm",    "join",    "layer_norm",   "linear",       "moe_experts",
@@ -30,17 +30,17 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  // A row whose length follows from the number of tokens is no longer the same in a half.
+  // A row whose length depends on the number of tokens would have another length in a half.
   const bool same_rows =
       std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
 }
 
-// What a compiler has generated is of row kernels (ops/fused/row_kernel.h).
+// Generated code consists of row kernels (ops/fused/row_kernel.h), which work by rows.
 bool works_by_rows(const Program& program, const Instruction& instruction) {
   const ir::Node& call = instruction.call;
   const bool exchanges = is_exchange(call.op);
-  if (exchanges && instruction.kernel.workspace_bytes) return false;  // scratch is the main stream's
+  if (exchanges && instruction.kernel.workspace_bytes) return false;  // the scratch belongs to the main stream
   if (!exchanges && instruction.listing.empty() && std::ranges::find(kByRows, call.op) == kByRows.end()) return false;
   const auto is_served = [&](ir::ValueId id) {
     const ProgramValue& value = program.value(id);
@@ -52,7 +52,7 @@ bool works_by_rows(const Program& program, const Instruction& instruction) {
 
 // One half of the calls up to an exchange, and that exchange.
 struct Stage {
-  std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // with what they are called in errors
+  std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each with its name for errors
   std::string exchange_text;
   std::unique_ptr<BoundOp> exchange;  // null in the last stage
 };
@@ -61,7 +61,7 @@ class HalvedOp final : public BoundOp {
  public:
   HalvedOp(std::vector<Stage> stages, std::uint64_t choice) : stages_(std::move(stages)), choice_(choice) {}
 
-  // While a stage's kernels run, so does the exchange of the stage before, which is of the other half.
+  // While a stage's kernels run, the exchange of the previous stage, which belongs to the other half, runs too.
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;
@@ -77,7 +77,7 @@ class HalvedOp final : public BoundOp {
       }
       return ok_status();
     }();
-    // After an error too: whoever waits for the stream waits for its side.
+    // Joins after an error too, so that a wait for the stream includes its side stream.
     const Status joined = exchanges ? stream.join_side() : ok_status();
     return enqueued.ok() ? joined : enqueued;
   }
@@ -85,7 +85,7 @@ class HalvedOp final : public BoundOp {
  private:
   std::uint64_t choice() const override { return choice_; }
 
-  std::vector<Stage> stages_;  // both halves in turn
+  std::vector<Stage> stages_;  // the halves alternate
   std::uint64_t choice_;
 };
 
@@ -102,7 +102,8 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Follows from operators, sizes and which of them one kernel runs, as ranks that meet need it.
+// Depends only on the operators, the sizes and which of them one kernel runs, so that ranks that meet get the same
+// choice.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());
@@ -156,7 +157,7 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Whole tiles of a matmul where there are several.
+// Rounds to whole tiles of a matmul if there are several.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

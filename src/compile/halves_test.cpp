@@ -1,5 +1,5 @@
-// Catches: operators taken into halves that look at more than a row, exchanges that are not, or have scratch; an order
-// in which a half is read before it has been exchanged, or in which nothing runs beside; rows that are left out or
+// Catches: operators in halves that read more than their own row; exchanges in halves that are none or have scratch; an
+// order in which a half is read before it was exchanged, or in which nothing runs beside; rows that are left out or
 // computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"
 
@@ -32,7 +32,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// A part between two attentions, in short.
+// A part between two attentions, shortened.
 constexpr const char* kLayer = R"(graph @g {
   input %x: f32[T, 4]
   input %r: f32[T, 4]
@@ -58,7 +58,7 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream with a side, on which kernels of logged() say what they would do.
+// A stream with a side stream, on which the kernels of logged() log what they would do.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)
@@ -89,7 +89,7 @@ class LoggedStream final : public Stream {
   Stream* side_;
 };
 
-// "linear 2": the operator, and the rows of its first operand.
+// Logs "linear 2": the operator, and the rows of its first operand.
 class LoggedOp final : public BoundOp {
  public:
   explicit LoggedOp(std::string what) : what_(std::move(what)) {}
@@ -104,7 +104,7 @@ class LoggedOp final : public BoundOp {
 Result<std::unique_ptr<BoundOp>> logged(const BindArgs& args) {
   return std::make_unique<LoggedOp>(args.node.op + " " + std::to_string(args.operands[0].rows()));
 }
-// More for fewer rows.
+// Fewer rows need more scratch.
 Result<std::size_t> scratch(const BindArgs& args) { return static_cast<std::size_t>(1000 - args.operands[0].rows()); }
 const KernelTable& logged_kernels() {
   static const KernelTable table({{.op = "linear", .name = "test", .bind = logged, .workspace_bytes = scratch},
@@ -169,7 +169,7 @@ TEST(Halves, EndWhereSequencesOrOtherRowsAreReadAndBeginBehind) {
               ElementsAre(is_run(0, 2), is_run(3, 5)));
 }
 
-// Other rows are read, by number, or are sent one by one.
+// These operators read other rows by number, or send rows one by one.
 TEST(Halves, TakeNoOperatorThatIsNotKnownToWorkByRows) {
   EXPECT_THAT(program_of(R"(graph @g {
     input %x: f32[T, 4] input %rows: i32[T] weight %w: f32[4, 4]
@@ -206,7 +206,7 @@ TEST(Halves, AreShown) {
   EXPECT_THAT(*to_text(program, tokens(8)), HasSubstr("from 100 tokens: 0 to 5 in two halves of their rows\n"));
 }
 
-// While linear runs for the second half, the first one is exchanged, and so on; nothing is read before its join.
+// While linear runs for the second half, the first half is exchanged, and so on. Nothing is read before its join.
 TEST_F(HalvesTest, OneHalfIsExchangedWhileTheOtherIsComputed) {
   const Program program = program_of(kLayer, logged_kernels());
   const BoundProgram bound = bind(program, 5);
@@ -256,7 +256,7 @@ TEST_F(HalvesTest, ComputeWhatTheWholeDoes) {
   }
 }
 
-// Ranks warm a run up together, so that which one it is follows from sizes alone.
+// Ranks warm up a run together, so the sizes alone must determine which run it is.
 TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
   const Program program = program_of(kLayer, cpu_kernels());
   const auto variant = [&](std::int64_t count) {
@@ -267,7 +267,7 @@ TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
   EXPECT_NE(variant(8), variant(9));
 }
 
-// What was begun beside is still waited for.
+// Work that was begun beside is still waited for.
 TEST_F(HalvesTest, AnErrorBetweenForkAndJoinJoins) {
   class Failing final : public BoundOp {
    public:

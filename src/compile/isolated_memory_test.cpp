@@ -1,5 +1,5 @@
-// Catches: a kernel's write outside of its result that stays unseen, or is blamed on another value; and poison that
-// arithmetic would not show, because it is a number.
+// Catches: a kernel's write outside of its result that stays unseen, or is blamed on another value; and poison that is
+// a number, so that arithmetic would not show it.
 #include "tessera/compile/isolated_memory.h"
 
 #include <gmock/gmock.h>

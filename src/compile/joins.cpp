@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// What a joined kernel keeps to itself of `call`: its first result, or the operand that it writes where it has none.
-// Not a view: who reads the memory under it would miss what is not written.
+// Returns the value of `call` that a joined kernel keeps to itself: its first result, or the operand that it writes if
+// it has no result. Returns nothing for a view: a reader of the memory under it would miss what is not written.
 std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
   if (call.operands.empty() || !call.mutates[0]) return std::nullopt;
@@ -19,7 +19,7 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Whether only the next instruction reads what `first` passes on, and as its first operand.
+// Returns whether only the next instruction reads what `first` passes on, and as its first operand.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
@@ -29,7 +29,7 @@ bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, st
   for (const Instruction& instruction : program.instructions)
     uses += std::ranges::count(instruction.call.operands, *value);
   uses += std::ranges::count(program.values, *value, &ProgramValue::view_of);
-  return uses == (call.results.empty() ? 2 : 1);  // the call's own use, where it writes an operand
+  return uses == (call.results.empty() ? 2 : 1);  // counts the call's own use if it writes an operand
 }
 
 bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
@@ -43,8 +43,8 @@ bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::
   return true;
 }
 
-// Whether the instructions from `first` on are a layer's: of `normed`, the norm of `stream`, which become the next
-// layer's.
+// Returns whether the instructions from `first` on are a decoder layer of `stream` and its norm `normed`; if so, both
+// become those of the next layer.
 bool is_layer(const Program& program, std::size_t first, ir::ValueId& stream, ir::ValueId& normed) {
   if (first + kDecoderLayerOps.size() > program.instructions.size()) return false;
   std::array<const ir::Node*, kDecoderLayerOps.size()> calls{};
@@ -68,8 +68,8 @@ bool is_layer(const Program& program, std::size_t first, ir::ValueId& stream, ir
   return true;
 }
 
-// How many instructions from `first` on are a norm and decoder layers, whose results nobody else reads; 0: it begins
-// none.
+// Returns how many instructions from `first` on are a norm and decoder layers whose results nobody else reads; 0: none
+// begins here.
 std::size_t layers_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& norm = program.instructions[first].call;
   if (norm.op != kFirstLayerNorm) return 0;
@@ -94,7 +94,7 @@ std::size_t layers_from(const Program& program, std::span<const ir::ValueId> out
   return end - first;
 }
 
-// How many instructions from `first` on the kernel runs; 0: it does not serve.
+// Returns how many instructions from `first` on the kernel runs; 0: it does not serve.
 std::size_t joined_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const JoinedKernelDef& kernel) {
   if (kernel.ops[0] == kDecoderLayers) return layers_from(program, outputs, first);

@@ -1,5 +1,6 @@
-// Catches: a joined kernel that runs where one of its operators' results is needed elsewhere, or where it does not
-// serve the rows; operators that run beside it as well, or not at all; and the wrong one of several.
+// Catches: a joined kernel that runs although a result of one of its operators is needed elsewhere, or although it does
+// not serve the number of rows; operators that run in addition to it, or not at all; and a wrong choice among several
+// joins.
 #include "tessera/compile/joins.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +35,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// factor · x + r, plus `extra`, by which it is told from the operators' own kernels.
+// Computes factor · x + r + `extra`; `extra` distinguishes it from the operators' own kernels.
 Result<std::unique_ptr<BoundOp>> bind_scale_add(std::span<const BindArgs> calls, float extra) {
   const float* x = calls[0].operands[0].as<float>();
   const float* r = calls[1].operands[1].as<float>();
@@ -72,7 +73,7 @@ class JoinsTest : public ::testing::Test {
   Program compile(std::string_view text, const KernelTable& kernels) {
     return *eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
-  // z of kText for x = 1 and r = 10 everywhere, and whether y was written.
+  // Returns the z of kText for x = 1 and r = 10 everywhere, and whether y was written.
   std::vector<float> run(const KernelTable& kernels, std::int64_t rows, bool* wrote_y) {
     const Program program = compile(kText, kernels);
     ValueMemory values(*device_, *stream_, program, tokens(rows));
@@ -128,7 +129,7 @@ TEST_F(JoinsTest, ALongerOneIsPreferred) {
 
 TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
   EXPECT_EQ(joins_of(kText).size(), 1u);
-  // An output, read twice, read by a view, read as the second operand, and with an operator between.
+  // The result is an output, is read twice, by a view, as the second operand, or has an operator between.
   for (const char* text :
        {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",
@@ -140,7 +141,7 @@ TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
     EXPECT_THAT(joins_of(text), IsEmpty()) << text;
 }
 
-// An operator that writes its first operand and has no result passes that on.
+// An operator that writes its first operand and has no result passes on that operand.
 TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   constexpr JoinedKernelDef kReduceNorm{
       .ops = {"all_reduce", "add_rms_norm"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
@@ -181,7 +182,7 @@ KernelTable layer_table() {
                      {kAllLayers});
 }
 
-// Two layers of 2 heads of 4 and a KV head; `last` follows them.
+// Two layers with 2 heads of 4 and a KV head; `last` follows them.
 std::string two_layers(const std::string& last) {
   std::string text = R"(graph @g {
     group "full" paged layers [0, 1]
@@ -222,7 +223,7 @@ TEST_F(JoinsTest, LayersAreJoinedAsManyAsThereAre) {
 }
 
 TEST_F(JoinsTest, LayersWhoseInsideIsNeededElsewhereAreNotJoined) {
-  // An output of the first layer, one of attention, and one that another operator reads.
+  // The value is an output of the first layer, an output of attention, or is read by another operator.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }

@@ -1,5 +1,5 @@
-// Catches: two live values at one place, a plan that wastes memory, moves what was fixed or changes from run to run,
-// and a checker that lets such a plan pass.
+// Catches: two live values at one place; a plan that wastes memory, moves what was fixed or changes from run to run;
+// and a checker that accepts such a plan.
 #include "tessera/compile/memory_plan.h"
 
 #include <gmock/gmock.h>
@@ -18,12 +18,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kA = static_cast<std::int64_t>(kDeviceAlignment);
-// Of random ranges without fixed places; greedy by size stays well below it on the seeds here, which print the worst.
+// Bound for random ranges without fixed places. Greedy by size stays well below it for the seeds here; the test prints
+// the worst.
 constexpr double kWorstFactor = 1.6;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kA - 1) / kA * kA; }
 
-// Up to `most` ranges over a few steps: short and long lives, sizes from nothing to large, some of one size.
+// Makes up to `most` ranges over a few steps: short and long lives, sizes from zero to large, some with equal sizes.
 std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int steps = 1 + below(40);
@@ -36,7 +37,7 @@ std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   return ranges;
 }
 
-// As executables fix their outputs: one after another from the arena's start, alive all the time.
+// Fixes outputs as executables do: one after another from the arena's start, live all the time.
 std::vector<LiveRange> with_fixed_outputs(std::vector<LiveRange> ranges, std::size_t outputs) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < std::min(outputs, ranges.size()); ++i) {
@@ -58,7 +59,7 @@ std::int64_t most_alive(const std::vector<LiveRange>& ranges) {
   return most;
 }
 
-// The rule itself, over all pairs; "" where the plan keeps it.
+// Checks the rule itself over all pairs, and returns "" if the plan obeys it.
 std::string first_fault(const std::vector<LiveRange>& ranges, const MemoryPlan& plan) {
   if (plan.offsets.size() != ranges.size()) return "offsets are missing";
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -112,14 +113,14 @@ TEST(MemoryPlan, EqualRangesGetEqualPlans) {
 }
 
 TEST(MemoryPlan, ReusesWhatNoStepNeeds) {
-  // a lives in steps 0–1, b in 1–2, c, the largest, in 2–3.
+  // a is live in steps 0–1, b in 1–2, and c, the largest, in 2–3.
   const std::vector<LiveRange> ranges = {{64, 0, 1}, {64, 1, 2}, {128, 2, 3}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, kA, 0));
   EXPECT_EQ(plan_memory(ranges)->size_bytes, 2 * kA);
 }
 
 TEST(MemoryPlan, FillsTheLowestHole) {
-  // Fixed at both ends of a hole of two units, which takes the short range and not the long one.
+  // Ranges are fixed at both ends of a hole of two units, which takes the short range and not the long one.
   const std::vector<LiveRange> ranges = {{kA, 0, 9, 0}, {kA, 0, 9, 3 * kA}, {2 * kA, 1, 2}, {3 * kA, 1, 2}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, 3 * kA, kA, 4 * kA));
 }
@@ -150,7 +151,7 @@ struct BadPlan {
   const char* what;
   std::vector<LiveRange> ranges;
   MemoryPlan plan;
-  const char* message;  // "": a good plan
+  const char* message;  // "": the plan is good
 };
 
 TEST(CheckMemoryPlan, FindsWhatIsWrong) {
@@ -177,7 +178,7 @@ TEST(CheckMemoryPlan, FindsWhatIsWrong) {
   }
 }
 
-// The checker against the rule itself, on plans of which a part is broken by moving one range.
+// Compares the checker with the rule itself, on plans of which some are broken by moving one range.
 TEST(CheckMemoryPlan, AgreesWithTheRuleOnRandomPlans) {
   std::mt19937 random(4);
   int broken = 0;

@@ -24,7 +24,7 @@ bool runs(const Pass& pass, const PassOptions& options) {
 
 std::int64_t count_nodes(const ir::Graph& graph) { return static_cast<std::int64_t>(graph.nodes.size()); }
 
-// Takes `graph` to the pass's result.
+// Replaces `graph` by the pass's result.
 Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable& ops, const PassOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   PassReport report{.graph = graph.name, .pass = std::string(pass.name), .nodes_before = count_nodes(graph)};
@@ -43,8 +43,8 @@ Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable
 }  // namespace
 
 std::span<const Pass> pass_list() {
-  // Folding leaves casts to the same type, which remove_copies takes. Dead code goes before fusion, because a dead use
-  // of a native form's inner value would prevent the fusion.
+  // Folding leaves casts to the same type, which remove_copies removes. Dead code is removed before fusion, because a
+  // dead use of a native form's inner value would prevent the fusion.
   static const std::array kPasses = {
       Pass{.name = "fold_constants",
            .summary = "chains of scale, cast and reshape by numbers that the graph knows become one",

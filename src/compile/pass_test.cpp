@@ -1,5 +1,5 @@
-// Catches: passes run out of order or although switched off, a broken result that gets through, errors that name no
-// pass, reports that do not add up, and a hash that does not see what changed.
+// Catches: passes that run out of order or although they are switched off, a broken result that is accepted, errors
+// that name no pass, reports that do not add up, and a hash that does not change with the passes.
 #include "tessera/compile/pass.h"
 
 #include <gmock/gmock.h>
@@ -134,7 +134,7 @@ TEST(PassesHash, DependsOnWhatRuns) {
   EXPECT_EQ(different.size(), pass_list().size() + 1);
 }
 
-// The keys of caches on disk depend on it: a change here is a change of a version in pass_list().
+// The keys of caches on disk depend on the hash: if it changes here, a version in pass_list() must change.
 TEST(PassesHash, IsTheSameInEveryBuild) {
   std::string versions;
   for (const Pass& pass : pass_list()) versions += std::string(pass.name) + " " + std::to_string(pass.version) + "\n";

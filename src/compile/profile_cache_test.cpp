@@ -1,6 +1,6 @@
-// Catches: an entry that is read though a byte of it is wrong or it is another's, a reader that sees half of what a
-// process writes, a folder that cannot be used ending a start or warning at every entry, a cache that grows without
-// end, and a clear that removes what is not ours.
+// Catches: an entry that is read although a byte of it is wrong or it belongs to another key; a reader that sees half
+// of what a process writes; an unusable folder that ends a start or warns at every entry; a cache that grows without
+// end; and a clear that removes files that are not its own.
 #include "tessera/compile/profile_cache.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ class ProfileCacheTest : public ::testing::Test {
     fs::remove_all(root_);
   }
 
-  // What was logged since the last call, or the start.
+  // Returns what was logged since the last call, or since the start.
   std::string warnings() {
     std::string text = ::testing::internal::GetCapturedStderr();
     ::testing::internal::CaptureStderr();
@@ -125,8 +125,10 @@ TEST_F(ProfileCacheTest, EveryChangedByteIsSeen) {
 TEST_F(ProfileCacheTest, ForeignEntriesAreIgnoredWithOneWarningAndReplaced) {
   ProfileCache writer = cache();
   for (int n = 0; n < 4; ++n) writer.save("costs", key_of(n), value_of(n));
-  fs::copy_file(path_of("costs", 0), path_of("costs", 1), fs::copy_options::overwrite_existing);  // another's key
-  fs::copy_file(path_of("costs", 0), path_of("other", 0));                                        // another's kind
+  // belongs to another key
+  fs::copy_file(path_of("costs", 0), path_of("costs", 1), fs::copy_options::overwrite_existing);
+  // belongs to another kind
+  fs::copy_file(path_of("costs", 0), path_of("other", 0));
   std::string old = read(path_of("costs", 2));
   const std::string version = "\"tessera_profile\": 1";
   ASSERT_THAT(old, HasSubstr(version));
@@ -169,7 +171,7 @@ TEST_F(ProfileCacheTest, WhatIsTooLargeToKeepIsOneWarning) {
   EXPECT_EQ(small.load("costs", key_of(1)), value_of(1));
 }
 
-// A limit on the size of files is met like the end of the disk: in the middle of a write.
+// A limit on the size of files acts like a full disk: it stops a write in the middle.
 TEST_F(ProfileCacheTest, AFailedWriteLeavesTheEntryAndNothingElse) {
   cache().save("costs", key_of(1), value_of(1));
   rlimit before{};
@@ -213,7 +215,7 @@ TEST_F(ProfileCacheTest, TheOldestGoWhereThereAreTooMany) {
   const std::string abandoned = path_of("costs", 9).string() + ".1-0.new";
   write(abandoned, "{");
   fs::last_write_time(abandoned, fs::file_time_type::clock::now() - std::chrono::hours(2));
-  write(path_of("costs", 8).string() + ".2-0.new", "{");  // still at work
+  write(path_of("costs", 8).string() + ".2-0.new", "{");  // its writer is still at work
   small.save("costs", key_of(3), value_of(3, 400));
   EXPECT_EQ(small.load("costs", key_of(0)), std::nullopt);
   for (int n = 1; n <= 3; ++n) EXPECT_EQ(small.load("costs", key_of(n)), value_of(n, 400)) << n;
@@ -268,7 +270,7 @@ TEST_F(ProfileCacheTest, ProcessesAtOnce) {
     if (child == 0) _exit(work() ? 0 : 1);
     return child;
   };
-  // Values of one writer and entry differ in length, so that a torn one could not go unseen.
+  // Values of different writers and entries differ in length, so that a torn value would be noticed.
   const auto value = [](int entry, int round) {
     return value_of(entry, static_cast<std::size_t>(1 + round * 997 % 9001));
   };
@@ -285,7 +287,7 @@ TEST_F(ProfileCacheTest, ProcessesAtOnce) {
     children.push_back(in_child([&] {
       for (int round = 0; round < 400; ++round) {
         for (int n = 0; n < kEntries; ++n) {
-          ProfileCache reader = cache();  // each would warn anew
+          ProfileCache reader = cache();  // a new cache each time, which would warn again
           const std::optional<Json> read_back = reader.load("costs", key_of(n));
           if (read_back && read_back->find("n")->as_int() != n) return false;
         }

@@ -1,8 +1,7 @@
 // A piece in executable form.
 //
 //   Program       values and instructions; sizes are still symbols. Plain data, like ir::Graph: a compiler builds it,
-//   and
-//                 it can be printed (program_text.h), compared and patched
+//                 and it can be printed (program_text.h), compared and patched
 //   BoundProgram  a program for one bucket: every address, grid and matmul algorithm is decided
 //
 // BoundProgram::enqueue() runs the piece now or, while the stream records, into a graph. Eager runs, warm-up and

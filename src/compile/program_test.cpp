@@ -1,5 +1,6 @@
-// Catches: kernels bound to wrong addresses, sizes or attributes, a step left out or in the wrong order, scratch that
-// is too small, graphs that hold on to contents instead of addresses, and errors that do not say where.
+// Catches: kernels bound to wrong addresses, sizes or attributes; a step that is left out or in the wrong order;
+// scratch that is too small; graphs that keep contents instead of addresses; and errors that do not say where they
+// happened.
 #include "tessera/compile/program.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +42,7 @@ class ProgramTest : public ::testing::Test {
     return eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
 
-  // With the scratch the steps ask for.
+  // Binds with the scratch that the steps need.
   Result<BoundProgram> bind(const Program& program, const ValueMemory& values, std::int64_t size) {
     const std::size_t scratch = TRY(program.workspace_bytes(tokens(size), *device_, context_));
     workspaces_.push_back(TRY(device_->allocate(scratch, "workspace")));
@@ -147,7 +148,7 @@ Result<std::size_t> scratch(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes() * kFactor);
 }
 
-// add, scale, add again: which of them asks for most must not matter.
+// The steps are add, scale and add again: it must not matter which of them needs most.
 constexpr const char* kThreeSteps = R"(graph @g {
   input %x: f32[T, 1]
   %a: f32[T, 1] = add(%x, %x)
@@ -222,12 +223,12 @@ TEST_F(ProgramTest, ErrorsUseTheNamesOfThePieceThatIsBound) {
   EXPECT_THAT(bound.enqueue(*stream_).message(), HasSubstr("operator scale (%b.7)"));
 }
 
-// y = x + 1, by no registered operator.
+// y = x + 1, computed by no registered operator.
 TEST_F(ProgramTest, AnInstructionNeedsNoNodeOfAGraph) {
   Program program;
   program.values = {{.name = "x", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}, .kind = ir::ValueKind::kInput},
                     {.name = "y", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}}};
-  const float one = 1;  // captured: generated code may bring what it needs
+  const float one = 1;  // captured by value, as generated code may capture what it needs
   const auto bind = [one](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
     return make_cpu_op("increment", [one, x = args.operands[0], y = args.results[0]] {
       for (std::int64_t i = 0; i < x.elements(); ++i) y.as<float>()[i] = x.as<float>()[i] + one;

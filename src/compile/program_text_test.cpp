@@ -1,4 +1,4 @@
-// Catches: a program whose text lacks what tells it from another, or is not the same on every run.
+// Catches: programs that differ although their texts are equal, and a text that differs from run to run.
 #include "tessera/compile/program_text.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
-// The forwards that an arena has seen, so that a view of an output that a later one has overwritten is found.
+// The history of forwards in an arena. It finds views of outputs that a later forward has overwritten.
 //
-// Each forward has a generation. It may write the whole arena but the first bytes, which its executable leaves as they
-// are (ExecutableOptions::reserved_bytes): the head leaves the body's output, and that stays fresh.
+// Each forward has a generation. It may write the whole arena except the first bytes, which its executable leaves alone
+// (ExecutableOptions::reserved_bytes): the head keeps the body's output, which stays fresh.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,21 @@
 
 namespace tessera {
 
-// An output of a forward, and which one made it.
+// An output of a forward, and the forward that made it.
 struct OutputView : TensorView {
-  std::uint64_t generation = 0;  // 0: of no forward that was counted
+  std::uint64_t generation = 0;  // 0: made by no counted forward
 };
 
 class ArenaHistory {
  public:
-  // Borrowed, and outlives this.
+  // The arena is borrowed and outlives this.
   explicit ArenaHistory(const Arena& arena) : arena_(&arena) {}
 
   void begin_forward(std::int64_t kept_bytes);
   std::uint64_t generation() const { return generation_; }
 
-  // kInternal where a later forward may have written `view`, or part of it. What lies outside the arena stays fresh.
+  // Returns kInternal if a later forward may have written `view` or a part of it. Memory outside of the arena stays
+  // fresh.
   Status check_fresh(const OutputView& view) const;
 
  private:
@@ -36,7 +37,7 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  std::vector<Forward> last_;  // the last of each kept_bytes, where no later one keeps less; ascending in both
+  std::vector<Forward> last_;  // for each kept_bytes the last forward, unless a later one keeps less; both ascend
 };
 
 }  // namespace tessera

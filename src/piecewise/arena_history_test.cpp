@@ -1,4 +1,5 @@
-// Catches: a view of an overwritten output that passes for fresh, and one that is refused though nothing touched it.
+// Catches: a view of an overwritten output that passes for fresh, and a view that is refused although nothing touched
+// it.
 #include "tessera/piecewise/arena_history.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 
 class ArenaHistoryTest : public ::testing::Test {
  protected:
-  // f32[elements] at `offset` of the arena, made by the last forward.
+  // Returns a view of f32[elements] at `offset` of the arena, made by the last forward.
   OutputView view(std::int64_t offset, std::int64_t elements) const {
     OutputView made;
     made.data = arena_->base() + offset;
@@ -53,7 +54,7 @@ TEST_F(ArenaHistoryTest, OneByteTooFewKeptEndsAView) {
   EXPECT_TRUE(history_.check_fresh(made).ok());
   history_.begin_forward(255);
   EXPECT_FALSE(history_.check_fresh(made).ok());
-  // A later forward that keeps it does not bring it back.
+  // A later forward that keeps the bytes does not make it fresh again.
   history_.begin_forward(1024);
   EXPECT_FALSE(history_.check_fresh(made).ok());
 }

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size is left out where the next size costs at most this share more.
+// A size is left out if the next size costs at most this share more.
 constexpr double kSameCost = 0.005;
 
 struct Addition {
@@ -17,7 +17,7 @@ struct Addition {
   double saving = 0;
 };
 
-// The size within (below, above) that saves most: forwards up to it are padded to it, and not to `above`.
+// Returns the size within (below, above) that saves most: forwards up to it are padded to it instead of to `above`.
 std::optional<Addition> best_between(std::int64_t below, std::int64_t above, const TokenCost& cost,
                                      const TokenWeights& weights, std::int64_t step) {
   std::optional<Addition> best;
@@ -32,7 +32,7 @@ std::optional<Addition> best_between(std::int64_t below, std::int64_t above, con
   return best;
 }
 
-// The gap below a size, and the size in it that would save most.
+// The gap below a size, and the size inside it that would save most.
 struct Gap {
   std::int64_t below;
   std::int64_t above;
@@ -80,7 +80,7 @@ PaddingWaste padding_waste(std::span<const std::int64_t> sizes, const TokenCost&
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, const TokenWeights& weights,
                const LadderGoal& goal) {
   if (sizes.empty()) return;
-  std::vector<double> costs;  // of every count, looked up once
+  std::vector<double> costs;  // of every token count, computed once
   for (std::int64_t tokens = 0; tokens <= sizes.back(); ++tokens) costs.push_back(token_cost(tokens));
   const TokenCost cost = [&](std::int64_t tokens) { return costs[static_cast<std::size_t>(tokens)]; };
   std::vector<Gap> gaps;
@@ -103,7 +103,7 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, co
 }
 
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost) {
-  constexpr std::int64_t kFirst = 33;  // below, the time is that of launches, and padding adds little
+  constexpr std::int64_t kFirst = 33;  // below this, launches take the time, and padding adds little
   const std::vector<std::int64_t> scheduled = prefill_ladder(max_tokens);
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : scheduled | std::views::reverse)

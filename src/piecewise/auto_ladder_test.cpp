@@ -1,5 +1,5 @@
-// Catches: a ladder that misses where padding takes the time, keeps sizes that save nothing, grows without end or loses
-// the largest size, and waste that is counted of the wrong forwards.
+// Catches: a ladder without sizes where padding takes the time; a ladder that keeps sizes that save nothing, grows
+// without end or loses the largest size; and waste that counts the wrong forwards.
 #include "tessera/piecewise/auto_ladder.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(AutoLadder, KeepsOrderLimitsAndTheLargestSize) {
 }
 
 TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
-  // Up to 512 tokens all forwards take as long, as where weights are what is read.
+  // All forwards of up to 512 tokens take equally long, as if reading the weights were the bound.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(std::max<std::int64_t>(tokens, 512)); };
   const Sizes sizes = auto_ladder(2048, cost);
   EXPECT_EQ(sizes.front(), 512);
@@ -77,7 +77,7 @@ TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
 }
 
 TEST(AutoLadder, AddsSizesWhereTimeIsLost) {
-  // Forwards of more than 7000 tokens take ten times as long: sizes belong there.
+  // Forwards of more than 7000 tokens take ten times as long, so sizes belong there.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(tokens) * (tokens > 7000 ? 10 : 1); };
   const auto above = [](const Sizes& sizes) { return std::ranges::count_if(sizes, [](auto s) { return s > 7000; }); };
   EXPECT_GE(above(auto_ladder(8192, cost)), 2 * above(prefill_ladder(8192)));

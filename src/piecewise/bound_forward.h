@@ -1,5 +1,5 @@
-// A forward bound for one bucket: every address and kernel decided. It runs as one flat list of steps, each a kernel to
-// enqueue or a captured graph to launch; a replay walks the list and allocates nothing.
+// A forward bound for one bucket: every address and kernel is decided. It runs as one flat list of steps; each step
+// enqueues a kernel or launches a captured graph. A replay walks the list and allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace tessera {
 
-// Where a bucket's values lie.
+// The places of a bucket's values.
 struct ForwardAddresses {
-  std::vector<DeviceAddress> slots{};          // [slots]; none: no instruction uses it
-  std::vector<std::int64_t> arena_offsets{};   // [slots]: -1: not in the arena
+  std::vector<DeviceAddress> slots{};          // [slots]; null: no instruction uses it
+  std::vector<std::int64_t> arena_offsets{};   // [slots]; -1: not in the arena
   DeviceAddress workspace{};                   // kernels' scratch
-  std::unique_ptr<IsolatedMemory> isolated{};  // the results', where the arena is not; null: they are in the arena
+  std::unique_ptr<IsolatedMemory> isolated{};  // memory of the results if it is not the arena; null: the arena
 };
 
 class BoundForward {
  public:
-  // `forward`, device and context outlive this. The error names part and bucket.
+  // `forward`, device and context must outlive the result. The error names part and bucket.
   static Result<std::unique_ptr<BoundForward>> bind(const CompiledForward& forward, const ir::Bucket& bucket,
                                                     ForwardAddresses addresses, Device& device,
                                                     const ForwardContext& context);
@@ -38,50 +38,51 @@ class BoundForward {
 
   // Enqueues every kernel. An error names part, bucket and operator.
   Status run(Stream& stream);
-  // Whether a kernel is of a variant that is not in `warm`.
+  // Returns whether a kernel's variant is not in `warm`.
   bool has_cold_kernels(const KernelVariants& warm) const;
-  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds it. What they compute from is left
-  // of earlier forwards.
+  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds the variant. The kernels read
+  // whatever earlier forwards left.
   Status warm_up(KernelVariants& warm, Stream& stream) const;
   void add_variants(KernelVariants& variants) const;
-  // Makes a graph of each piece that runs something. On failure there is none, and run() still works.
+  // Makes a graph of each piece that runs something. If it fails there is no graph, and run() still works.
   Status capture(const PiecewiseBackend& backend, Stream& stream);
   bool captured() const { return replay_steps_.has_value(); }
-  // Launches the graphs and enqueues what is between them; everything where nothing was captured.
+  // Launches the graphs and enqueues what is between them. Enqueues everything if nothing was captured.
   Status replay(Stream& stream);
 
-  // One graph of the whole forward, split operators included, beside those of the pieces. It serves batches whose
-  // requests have several rows each. On failure there is none. Precondition: no kernel is cold.
+  // Makes one graph of the whole forward, including split operators, in addition to those of the pieces. It serves
+  // batches whose requests have several rows each. If it fails there is no such graph. Precondition: no kernel is cold.
   Status capture_full(const PiecewiseBackend& backend, Stream& stream);
   bool has_full_graph() const { return full_graph_ != nullptr; }
   void drop_full_graph() { full_graph_ = nullptr; }
   // Precondition: has_full_graph().
   Status replay_full(Stream& stream) const;
 
-  // replay() (`graphs`) or run(), with `passed` called after each part that was enqueued: to time parts where they run.
+  // Runs replay() (`graphs`) or run(), and calls `passed` after each enqueued part, so that parts can be timed where
+  // they run.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
-  // Times that run() has gone through since bind() without a graph.
+  // Number of complete run() calls since bind() while there was no graph.
   std::int64_t num_warm_ups() const { return num_warm_ups_; }
 
-  // One part alone, as the whole forward would do it.
+  // Access to one part alone, which runs as it does in the whole forward.
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
-  GraphStats graph_stats() const;  // of all parts, and of the whole forward
+  GraphStats graph_stats() const;  // of all parts and of the whole forward
   std::int64_t num_graphs() const;
 
-  // Of its last forward in the arena's history; 0: none that was counted.
+  // Generation of its last forward in the arena's history; 0: none was counted.
   std::uint64_t generation() const { return generation_; }
   void set_generation(std::uint64_t generation) { generation_ = generation; }
 
  private:
-  // A graph to launch, or a kernel to enqueue.
+  // A step launches a graph or enqueues a kernel.
   struct Step {
-    RecordedGraph* graph;  // null: a kernel
-    const BoundOp* op;     // null: a graph
+    RecordedGraph* graph;  // null: the step is a kernel
+    const BoundOp* op;     // null: the step is a graph
     std::int32_t part;
-    std::int32_t instruction;  // of the part's program; of a kernel
+    std::int32_t instruction;  // the kernel's instruction in the part's program
   };
 
   BoundForward(const CompiledForward& forward, const ir::Bucket& bucket, ForwardAddresses addresses)
@@ -96,10 +97,10 @@ class BoundForward {
   ForwardAddresses addresses_;
   std::vector<TensorView> outputs_;
   std::vector<BoundProgram> programs_;                  // [parts]
-  std::vector<std::unique_ptr<RecordedGraph>> graphs_;  // [parts], once captured; null: the part has none
+  std::vector<std::unique_ptr<RecordedGraph>> graphs_;  // [parts], after a capture; null: the part has none
   std::vector<Step> steps_;                             // every kernel
-  std::optional<std::vector<Step>> replay_steps_;       // there exactly when the bucket is captured
-  std::unique_ptr<RecordedGraph> full_graph_;           // of all programs; null: there is none
+  std::optional<std::vector<Step>> replay_steps_;       // present exactly if the bucket is captured
+  std::unique_ptr<RecordedGraph> full_graph_;           // of all programs; null: none
   std::int64_t num_warm_ups_ = 0;
   std::uint64_t generation_ = 0;
 };

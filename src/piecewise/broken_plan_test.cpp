@@ -1,5 +1,5 @@
-// Catches: an oracle that does not see a broken memory plan. Each planner here breaks one rule; the comparison with the
-// isolated twin must show it, and must show nothing for the real planner.
+// Catches: a check that does not see a broken memory plan. Each planner here breaks one rule. The comparison with
+// isolated memory must show that, and must show nothing for the real planner.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,14 +18,14 @@ using testing::two_cuts;
 
 using Ranges = std::vector<LiveRange>;
 
-// The real planner on ranges that `change` has falsified.
+// Makes a planner that runs the real one on ranges that `change` has falsified.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     Ranges changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
     MemoryPlan plan = TRY(plan_memory(changed));
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // wrongly placed, not short of memory
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // values are misplaced, but memory is not short
       plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
     return plan;
   };
@@ -43,7 +43,7 @@ Planner planner_that_puts(std::size_t value, std::size_t onto) {
   };
 }
 
-// Sizes for which the replay, after all were captured, differs from the isolated run.
+// Returns the sizes at which the replay, after all sizes were captured, differs from the isolated run.
 std::vector<std::int64_t> differing_sizes(Planner planner, const std::vector<std::string>& split_ops) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> planned = *bench.create(split_ops, {.largest = {}, .planner = std::move(planner)});
@@ -67,7 +67,7 @@ TEST(BrokenPlans, TheRealPlanDiffersNowhere) {
 }
 
 TEST(BrokenPlans, AreCaught) {
-  // The largest size shows them all; in the smallest, alignment leaves some without effect.
+  // The largest size shows all of them; in the smallest one, alignment leaves some without effect.
   const struct {
     const char* what;
     Planner planner;
@@ -96,7 +96,7 @@ TEST(BrokenPlans, AreCaught) {
 }
 
 TEST(BrokenPlans, TooSmallPlacesAreCaughtWhereTheyMatter) {
-  // Half of the bytes: rounded up, the smallest bucket still fits.
+  // Values get half of their bytes; after rounding up, the smallest bucket still fits.
   EXPECT_THAT(differing_sizes(planner_of([](LiveRange& r) { r.bytes /= 2; }), kCuts), Contains(24));
 }
 

@@ -51,7 +51,7 @@ class Chain {
       copy.producer = ir::NodeId(copy.producer.value() + node_base);
       copy.name = free_name(source + ".", copy.name);
     } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
-      // What comes from outside is found by its name; an inner result gives way.
+      // Values from outside are found by name, so an inner result must give up the name.
       ir::Value& inner = graph_.value(taken->second);
       inner.name = free_name("inner.", inner.name);
       names_.emplace(inner.name, taken->second);
@@ -67,14 +67,14 @@ class Chain {
     return id;
   }
 
-  // `name`, with `prefix` before it as often as it takes.
+  // Returns `name`, with `prefix` before it as often as needed to be unique.
   std::string free_name(const std::string& prefix, std::string name) const {
     while (names_.contains(name)) name.insert(0, prefix);
     return name;
   }
 
   ir::Graph graph_;
-  std::map<std::string, ir::ValueId> linkable_;  // what a later graph finds by name
+  std::map<std::string, ir::ValueId> linkable_;  // values that a later graph finds by name
   std::unordered_map<std::string, ir::ValueId> names_;
 };
 

@@ -1,6 +1,6 @@
-// Graphs run one after another as one: body, head and sampler of a decode step, which are captured
-// together. An input of a later graph that has the name and type of an earlier graph's output is
-// that value; inputs, weights and states of the same name are the same.
+// Runs several graphs one after another as one graph: for example body, head and sampler of a decode step, which are
+// captured together. If an input of a later graph has the name and type of an earlier graph's output, it is that value.
+// Inputs, weights and states with the same name are the same value.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Outputs: those of every graph, in order. Fails where two values of one name differ in type.
+// The outputs are those of every graph, in order. Fails if two values with the same name differ in type.
 Result<ir::Graph> chain(std::string name, std::span<const ir::Graph* const> graphs);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: graphs chained with a value linked to the wrong one or to none, inputs or outputs lost or doubled, and a
-// chain that is no graph any more.
+// Catches: chained graphs with a value linked to the wrong one or to none, inputs or outputs lost or doubled, and a
+// chain that is not a valid graph.
 #include "tessera/piecewise/chain.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ ir::Graph graph(std::string_view text) {
   return parsed.ok() ? *std::move(parsed) : ir::Graph{};
 }
 
-// The canonical text of the chain, or its error.
+// Returns the canonical text of the chain, or its error.
 std::string chained(std::vector<std::string_view> texts) {
   std::vector<ir::Graph> graphs;
   for (const std::string_view text : texts) graphs.push_back(graph(text));
@@ -95,7 +95,7 @@ TEST(Chain, ResultsOfOneNameAreToldApart) {
                           HasSubstr("%q.y: f32[T] = scale(%x) {factor = 3.0}"), HasSubstr("return %y, %q.y")));
 }
 
-// p's output y is q's input; q makes a y of its own, which r reads.
+// p's output y is q's input. q makes its own y, which r reads.
 TEST(Chain, ALaterGraphReadsTheNewestOutputOfAName) {
   const std::string text = chained({"graph @p { input %x: f32[T] %y = scale(%x) {factor = 2.0} return %y }",
                                     "graph @q { input %x: f32[T] %y = scale(%x) {factor = 3.0} return %y }",
@@ -104,7 +104,7 @@ TEST(Chain, ALaterGraphReadsTheNewestOutputOfAName) {
 }
 
 TEST(Chain, AnInnerResultIsNoOutput) {
-  // %t is made inside p, and not an output: r's input of that name is another value.
+  // %t is made inside p and is not an output, so r's input with that name is another value.
   const std::string text =
       chained({"graph @p { input %x: f32[T] %t = scale(%x) {factor = 2.0} %y = scale(%t) {factor = 2.0} return %y }",
                "graph @r { input %t: f32[T] %z = scale(%t) {factor = 4.0} return %z }"});

@@ -52,7 +52,7 @@ class ForwardCompiler {
     return program;
   }
 
-  // Leaves out halves that would compute something else than the whole, and says so.
+  // Removes halves that would compute something else than the whole, and notes it.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;
@@ -92,7 +92,7 @@ class ForwardCompiler {
   const StitchingGraph& graph_;
   const Compiler& compiler_;
   CompiledForward forward_;
-  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;  // by structure
+  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;  // keyed by kind and structure
 };
 
 }  // namespace

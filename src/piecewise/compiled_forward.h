@@ -1,7 +1,7 @@
 // A stitching graph whose parts are compiled: programs over the slots of the whole forward.
 //
-// Parts of one structure, such as layers 2 to n of a model, share one program and differ in their slots alone. A
-// program may lack values of the part's graph that its compiler fused away, and may have values of its own, which get
+// Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
+// program may lack values of the part's graph that its compiler fused away, and may have additional values, which get
 // slots behind the stitching graph's.
 #pragma once
 
@@ -19,12 +19,12 @@ namespace tessera {
 struct CompiledPart {
   Part::Kind kind = Part::Kind::kPiece;
   std::string name;                          // "piece 0"
-  std::shared_ptr<const Program> program{};  // of this part and of others of its structure
+  std::shared_ptr<const Program> program{};  // shared by all parts of this structure
   std::vector<std::int32_t> slots{};         // [program->values]: index into CompiledForward::slots
-  std::vector<std::string> value_names{};    // [program->values]: of this part
-  std::vector<ir::ValueId> outputs{};        // values of the program that another part or the caller reads
+  std::vector<std::string> value_names{};    // [program->values]: names in this part
+  std::vector<ir::ValueId> outputs{};        // the program's values that another part or the caller reads
 
-  // Whether a capture makes a graph of it: a piece that runs something.
+  // Returns whether a capture makes a graph of it: it is a piece that runs something.
   bool recordable() const { return kind == Part::Kind::kPiece && !program->instructions.empty(); }
 };
 
@@ -37,15 +37,16 @@ struct CompileCounts {
 struct CompiledForward {
   std::string name;
   std::vector<Slot> slots;
-  std::vector<std::int32_t> memory_of;  // [slots]: the slot whose memory a view has; any other slot's own index
-  std::vector<CompiledPart> parts;      // in execution order
-  std::vector<std::int32_t> outputs;    // slots, in the order of the source graph's outputs
+  // [slots]: for a view, the slot that owns the memory; otherwise the slot's own index
+  std::vector<std::int32_t> memory_of;
+  std::vector<CompiledPart> parts;    // in execution order
+  std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   CompileCounts counts;
-  std::vector<std::string> notes{};  // of what was asked for and is left out
+  std::vector<std::string> notes{};  // of what was requested but left out
 };
 
-// Compiles each piece, or takes the program of an earlier part of the same structure. Split operators run by their
-// registered kernels, whatever the compiler. The error names the part.
+// Compiles each piece, or takes the program of an earlier part with the same structure. Split operators run by their
+// registered kernels, whatever the compiler is. The error names the part.
 Result<CompiledForward> compile_forward(const StitchingGraph& graph, const Compiler& compiler);
 
 }  // namespace tessera

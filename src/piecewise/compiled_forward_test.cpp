@@ -1,5 +1,6 @@
-// Catches: equal layers compiled one by one, a shared program run on another layer's values or named by them, memory
-// kept for a value that a compiler removed or not given to one that it added, and a split operator given to a compiler.
+// Catches: equal layers that are compiled one by one, a shared program that runs on another layer's values or is named
+// after them, memory kept for a value that a compiler removed, missing memory for a value that it added, and a split
+// operator that is passed to a compiler.
 #include "tessera/piecewise/compiled_forward.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::kCuts;
 using testing::tokens;
 
-// Two equal layers of a piece and a split op, and a piece behind them.
+// Two equal layers of a piece and a split op, followed by a piece.
 constexpr const char* kLayers = R"(graph @layers {
   input %x: f32[T, 8]
   weight %w.0: f32[8, 8]
@@ -70,7 +71,8 @@ TEST(CompiledForward, ErrorsNameTheValuesOfTheirOwnPart) {
   EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("piece 2 at T=4"), HasSubstr("scale (%b.1)")));
 }
 
-// Fuses the two scalings of a layer into one that runs in the compiler's own memory, and copies it to its place.
+// Fuses the two scalings of a layer into one, which runs in memory of the compiler's own, and copies the result to its
+// place.
 class ScaleFuser final : public Compiler {
  public:
   ScaleFuser(const CompilerContext& context, std::vector<std::string>& seen) : Compiler(context), seen_(seen) {}

@@ -1,5 +1,5 @@
-// Catches: a device's own way to capture a part that is not asked, or asked for parts that must not be captured, and
-// its error leaving half a forward in graphs.
+// Catches: a device's own capture that is not called, or is called for parts that must not be captured, and a failure
+// of it that leaves half a forward in graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

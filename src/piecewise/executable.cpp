@@ -59,7 +59,7 @@ Result<MemoryNeed> Executable::memory_need(const ir::Bucket& bucket) const {
 
 Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const {
   std::size_t most = 0;
-  std::set<const Program*> known;  // parts that share a program need the same
+  std::set<const Program*> known;  // parts that share a program have the same need
   for (const CompiledPart& part : parts(bucket)) {
     if (!known.insert(part.program.get()).second) continue;
     most =
@@ -68,7 +68,7 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
   return static_cast<std::int64_t>(most);
 }
 
-// An input, weight or state without an address is an error; results keep theirs.
+// Resolves addresses from outside. An input, weight or state without an address is an error; results keep theirs.
 Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const {
   const CompiledForward& forward = compiled(bucket);
   for (std::size_t s = 0; s < addresses.size(); ++s) {
@@ -107,7 +107,7 @@ Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket
   return addresses;
 }
 
-// What binding the slot anew would give it.
+// Returns the address that binding the slot again would give it.
 DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
   const CompiledForward& forward = compiled(bucket);
   const Slot& owner = forward.slots[static_cast<std::size_t>(forward.memory_of[slot])];

@@ -1,13 +1,13 @@
-// A stitching graph made runnable. Its parts are compiled to programs; liveness over the programs gives the memory plan
-// of each bucket; a bucket is bound to the plan's addresses once, and then run, captured and replayed.
+// A stitching graph in runnable form. Its parts are compiled to programs. Liveness over the programs gives the memory
+// plan of each bucket. A bucket is bound to the plan's addresses once, and then run, captured and replayed.
 //
 //   create:   StitchingGraph ─▶ CompiledForward ─▶ Liveness
 //   bind:     Liveness + sizes ─▶ memory plan ─▶ BoundForward: one flat list of kernels
 //   capture:  BoundForward gets a second list, in which each piece is one graph to launch
 //
 // Several executables (prefill, decode, head) share one arena and one workspace: forwards are ordered on one stream,
-// and what outlives a forward is copied out of the arena by the runner. Not thread-safe: one thread owns the
-// executables of an arena.
+// and the runner copies out of the arena what must outlive a forward. Not thread-safe: one thread owns all executables
+// of an arena.
 #pragma once
 
 #include <cstdint>
@@ -36,56 +36,57 @@ namespace tessera {
 enum class MemoryPlanKind : std::uint8_t { kPlanned, kIsolated };
 std::string_view memory_plan_kind_name(MemoryPlanKind kind);  // "planned" "isolated"
 
-// What an executable runs on; everything outlives it.
+// What an executable runs on. Everything outlives the executable.
 struct ExecutionEnvironment {
   Device& device;
   Stream& stream;  // the one stream of the arena
   const ForwardContext& context;
-  const ExternalValues& externals;                        // of inputs, weights and states
-  Arena& arena;                                           // values
-  Arena& workspace;                                       // kernels' scratch
-  KernelVariants& warm;                                   // of kernels that have run on the stream
-  ArenaHistory* history = nullptr;                        // of the arena's forwards; null: they are not counted
+  const ExternalValues& externals;                        // addresses of inputs, weights and states
+  Arena& arena;                                           // holds the values
+  Arena& workspace;                                       // holds the kernels' scratch
+  KernelVariants& warm;                                   // variants of kernels that have run on the stream
+  ArenaHistory* history = nullptr;                        // history of the arena's forwards; null: they are not counted
   const PiecewiseBackend& backend = recording_backend();  // how a part is captured
 };
 
 struct ExecutableOptions {
-  ir::Bucket largest;  // no bucket exceeds it in any symbol; fixes the place of the outputs
+  ir::Bucket largest;  // no bucket exceeds it in any symbol; it fixes the place of the outputs
   MemoryPlanKind memory = MemoryPlanKind::kPlanned;
-  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which another executable's output occupies
+  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;
 };
 
 struct MemoryNeed {
   std::int64_t arena_bytes = 0;
-  std::int64_t lower_bound_bytes = 0;  // the most alive at once: what a perfect plan would take
-  std::int64_t unshared_bytes = 0;     // if nothing shared memory
+  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of a perfect plan
+  std::int64_t unshared_bytes = 0;     // the need if nothing shared memory
   std::int64_t workspace_bytes = 0;
 };
 
-// What captures of one size make.
+// What the captures of one size make.
 struct GraphNeed {
   std::int64_t graphs = 0;
-  std::int64_t operators = 0;  // recorded in them; on a GPU some make more than one node
+  std::int64_t operators = 0;  // operators recorded in them; on a GPU some make more than one node
 };
 
 // A compiler for some of the buckets.
 struct CompilerForSome {
   const Compiler& compiler;
-  std::function<bool(const ir::Bucket& bucket)> serves;  // pure
+  std::function<bool(const ir::Bucket& bucket)> serves;  // a pure function
 };
 
 class Executable {
  public:
-  // Compiles the graph, twice where `for_some` is given: outputs of all buckets lie at the same places, and what their
-  // forwards compute is the same up to rounding. The compilers are not needed afterwards, the kernels of their contexts
-  // are. The error names the part.
+  // Compiles the graph, and a second time if `for_some` is given. Outputs of all buckets lie at the same places, and
+  // the results of both are the same up to rounding. The compilers are not needed afterwards, but the kernels of their
+  // contexts are. The error names the part.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
                                                     const ExecutionEnvironment& environment, ExecutableOptions options,
                                                     std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
-  // What the bucket's forward is compiled to; without a bucket, that of those which `for_some` does not serve.
+  // Returns what the bucket's forward is compiled to. Without a bucket, returns the variant for buckets that `for_some`
+  // does not serve.
   const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
@@ -93,74 +94,79 @@ class Executable {
   CompileCounts compile_counts() const;  // of all compilers
   const ir::Bucket& largest() const { return options_.largest; }
 
-  // From shapes alone; nothing is taken.
+  // Computes the need from shapes; takes no memory.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
   GraphNeed graph_need(const ir::Bucket& bucket) const;
 
-  // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel. A bucket that is
-  // bound already is dropped first.
+  // Plans the bucket, grows arena and workspace if they are too small, and chooses every kernel. A bucket that is bound
+  // already is dropped first.
   Status bind(const ir::Bucket& bucket);
   bool bound(const ir::Bucket& bucket) const { return bound_.contains(bucket); }
   // Forgets the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Precondition of all: bound(bucket). Running and replaying cost one look-up of the bucket beside the kernels.
+  // Precondition of the functions below: bound(bucket). Running and replaying cost one look-up of the bucket in
+  // addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
-  // Whether a kernel is of a variant that has not run on the stream. Its first run may load code and initialise
-  // libraries, which a recording refuses.
+  // Returns whether a kernel's variant has not run on the stream. Its first run may load code and initialise libraries,
+  // which a recording refuses.
   Result<bool> has_cold_kernels(const ir::Bucket& bucket) const;
-  // Runs one kernel of each such variant, in the forward's order, so that capture() records warm kernels only. Inputs
-  // and plans of a forward of this bucket are staged: kernels read them, and of the arena what earlier forwards left.
-  // What this leaves in outputs and arena means nothing; states are written where the staged inputs say.
+  // Runs one kernel of each cold variant, in the forward's order, so that capture() records only warm kernels.
+  // Precondition: inputs and plans of a forward of this bucket are staged. The kernels read them, and what earlier
+  // forwards left in the arena. The contents of outputs and arena are meaningless afterwards; states are written where
+  // the staged inputs say.
   Status warm_up(const ir::Bucket& bucket) const;
-  // On failure the bucket keeps no graph, and run() still works.
+  // Captures the bucket. If it fails the bucket keeps no graph, and run() still works.
   Status capture(const ir::Bucket& bucket);
-  // As run() where the bucket is not captured.
+  // Replays the bucket; does what run() does if it is not captured.
   Status replay(const ir::Bucket& bucket) const;
-  // replay() (`graphs`) or run(), with a call after each part that was enqueued.
+  // Runs replay() (`graphs`) or run(), with a call after each enqueued part.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
-  // One graph of a forward that is cut, for batches whose requests have several rows each; beside the pieces' graphs,
-  // from the same kernels on the same memory. kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
+  // One graph of a forward that is cut, for batches whose requests have several rows each. It exists beside the pieces'
+  // graphs, with the same kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full().
+  // Precondition: captured(bucket).
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;
   void drop_full_graph(const ir::Bucket& bucket);
   Status replay_full(const ir::Bucket& bucket) const;  // precondition: has_full_graph(bucket)
-  // Output i, in the order of the source graph. Valid until the next forward in this arena.
+  // Returns output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
-  // To look into a forward, or to time it: its parts and their instructions one by one, and where values of a part's
-  // program lie. Precondition of the first five: bound(bucket).
+  // Functions to inspect a forward or to time it: its parts and their instructions one by one, and where values of a
+  // part's program lie. Precondition of the first five: bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
-  // Whether running it does nothing, because a joined kernel runs it with a later one (ops/contract/op.h).
+  // Returns whether running the instruction does nothing, because a joined kernel runs it with a later one (ops/contract/op.h).
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
-  // Every address that the bucket's kernels and graphs hold is the one that they would be bound to now; kInternal names
-  // part, bucket and value.
+  // Checks that every address that the bucket's kernels and graphs hold is the one to which they would be bound now.
+  // kInternal names part, bucket and value.
   Status check_addresses(const ir::Bucket& bucket) const;
-  // One for each part, whether the bucket is bound or not.
+  // Returns one entry for each part, whether the bucket is bound or not.
   Result<std::vector<PartEntry>> entries(const ir::Bucket& bucket) const;
 
-  // The values of the next forward are NaN until they are made: the arena but its reserved bytes, or isolated memory.
+  // Fills the memory of the next forward's values with NaN: the arena except its reserved bytes, or the isolated
+  // memory.
   Status poison(const ir::Bucket& bucket);
-  // Isolated memory only: finds writes outside of values.
+  // Finds writes outside of values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;
 
   GraphStats graph_stats() const;                          // of all buckets
-  GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one
+  GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one bucket
   std::int64_t num_captured() const;
-  // Recorded graphs: a captured bucket has one of each piece with kernels, and perhaps one of the whole forward.
+  // Number of recorded graphs: a captured bucket has one for each piece with kernels, and perhaps one of the whole
+  // forward.
   std::int64_t num_graphs() const;
-  // Buckets that were bound since the start, those dropped again too.
+  // Number of buckets bound since the start, including those dropped again.
   std::int64_t num_binds() const { return num_binds_; }
 
  private:
-  // The work of one compiler. Stays where it is: what is bound refers to it.
+  // The result of one compiler. It must not move, because bound forwards refer to it.
   struct Variant {
     CompiledForward forward;
-    std::optional<ForwardMemory> memory;  // there once compiled
+    std::optional<ForwardMemory> memory;  // set after compiling
   };
 
   Executable(StitchingGraph graph, const ExecutionEnvironment& environment, ExecutableOptions options)
@@ -174,7 +180,7 @@ class Executable {
   Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
   Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
   Status resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const;
-  // Null for a forward that is not cut.
+  // Returns null for a forward that is not cut.
   ForwardStates* piecewise_states() const { return graph_.parts.size() > 1 ? env_.context.states : nullptr; }
   DeviceAddress address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
@@ -182,8 +188,8 @@ class Executable {
   StitchingGraph graph_;
   ExecutionEnvironment env_;
   ExecutableOptions options_;
-  std::vector<std::unique_ptr<Variant>> variants_;  // the general one; that of CompilerForSome
-  std::function<bool(const ir::Bucket&)> serves_;   // of the second
+  std::vector<std::unique_ptr<Variant>> variants_;  // the general variant; then that of CompilerForSome
+  std::function<bool(const ir::Bucket&)> serves_;   // the buckets that the second variant serves
   std::map<ir::Bucket, std::unique_ptr<BoundForward>> bound_;
   std::int64_t num_binds_ = 0;
 };

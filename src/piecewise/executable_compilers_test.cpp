@@ -13,7 +13,7 @@ using testing::ExecutableBench;
 using testing::kCuts;
 using testing::tokens;
 
-// A pair of operators in each piece.
+// Each piece has a pair of operators.
 constexpr const char* kPairs = R"(graph @pairs {
   input %x: f32[T, 8]
   weight %w: f32[8, 8]

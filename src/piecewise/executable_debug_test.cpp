@@ -1,5 +1,5 @@
-// Catches: a moved input, weight, state, arena or workspace that a graph does not notice, values of the last forward
-// that survive poison, and a stale output that passes for fresh.
+// Catches: a moved input, weight, state, arena or workspace that a graph does not notice; values of the last forward
+// that survive poisoning; and a stale output that passes for fresh.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::kCuts;
 using testing::tokens;
 using testing::two_cuts;
 
-// An arena that does what none may: it moves.
+// An arena that breaks the contract: it moves.
 class MovingArena final : public Arena {
  public:
   explicit MovingArena(std::byte* memory, std::size_t bytes) {
@@ -128,7 +128,7 @@ TEST(ExecutableDebug, OutputsAreOfTheForwardThatMadeThem) {
   EXPECT_TRUE(history.check_fresh(made).ok());
   ASSERT_TRUE(executable->replay(tokens(24)).ok());
   EXPECT_FALSE(history.check_fresh(made).ok());
-  // Asked for late, it is as stale.
+  // The output is also stale if it is requested only now.
   EXPECT_FALSE(history.check_fresh(*executable->output(tokens(8), 0)).ok());
   EXPECT_TRUE(history.check_fresh(*executable->output(tokens(24), 0)).ok());
 }

@@ -1,5 +1,5 @@
-// For tests of executables: operators that write an operand, an environment on a device that can fail, and the same
-// graph unsplit, every value in memory of its own, to compare with.
+// Helpers for tests of executables: operators that write an operand, an environment on a device that can fail, and a
+// reference: the same graph unsplit, with every value in memory of its own.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -88,7 +88,7 @@ inline const KernelTable& bench_kernels() {
   return table;
 }
 
-// What a forward left: its outputs, then the states.
+// What a forward left behind: its outputs, then the states.
 using Outcome = std::vector<Bytes>;
 
 class ExecutableBench {
@@ -110,14 +110,14 @@ class ExecutableBench {
   DeviceAddress external(std::string_view name) const { return externals_.find(name, largest_); }
   const ir::Graph& graph() const { return graph_; }
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
-  // From now on instead of the eager compiler.
+  // Uses this compiler instead of the eager one from now on.
   void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
-  // For buckets of up to so many tokens, beside the other.
+  // Uses this compiler for buckets of up to `most` tokens, beside the other one.
   void use_compiler_up_to(std::int64_t most, std::unique_ptr<Compiler> compiler) {
     small_compiler_ = std::move(compiler);
     most_ = most;
   }
-  // A device's own; outlives what is created.
+  // Uses a device's own backend, which must outlive what is created.
   void use_backend(const PiecewiseBackend& backend) { backend_ = &backend; }
 
   Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {},
@@ -141,7 +141,7 @@ class ExecutableBench {
                               std::move(options), std::move(small));
   }
 
-  // Inputs and states of `seed`; weights are always the same.
+  // Contents of inputs and states depend on `seed`; weights are always the same.
   Bytes content(const ir::Value& value, std::uint64_t seed) const {
     const auto bytes = static_cast<std::size_t>(*ir::size_bytes(value.type, largest_));
     const std::uint64_t of_name = std::hash<std::string>()(value.name);
@@ -155,7 +155,7 @@ class ExecutableBench {
     }
   }
 
-  // Loads, calls `forward`, and reads what it left.
+  // Loads the contents, calls `forward`, and reads what it left behind.
   Outcome outcome(const Executable& executable, std::int64_t size, std::uint64_t seed,
                   const std::function<Status(const ir::Bucket&)>& forward) {
     load(seed);
@@ -181,7 +181,7 @@ class ExecutableBench {
     return outcome(executable, size, seed, [&](const ir::Bucket& b) { return executable.replay(b); });
   }
 
-  // The graph as one program, nothing split, planned or shared.
+  // Runs the graph as one program, with nothing split, planned or shared.
   Outcome reference(std::int64_t size, std::uint64_t seed) {
     const ir::Bucket bucket = tokens(size);
     const Program program = *eager_program(graph_, bench_ops(), bench_kernels());
@@ -211,7 +211,7 @@ class ExecutableBench {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Compiler> compiler_ =
       make_eager_compiler({.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()});
-  std::unique_ptr<Compiler> small_compiler_;  // null: there is none
+  std::unique_ptr<Compiler> small_compiler_;  // null: none
   std::int64_t most_ = 0;
   std::vector<std::unique_ptr<Allocation>> memory_;
   std::unique_ptr<Arena> arena_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "arena"}).value();
@@ -223,7 +223,8 @@ class ExecutableBench {
   const PiecewiseBackend* backend_ = &recording_backend();
 };
 
-// Two cuts, a residual and an early output that live across them, memory written by a split op, and a state.
+// A graph with two cuts. A residual and an early output live across them; a split op writes memory; and there is a
+// state.
 inline constexpr const char* kTwoCuts = R"(graph @two_cuts {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]

@@ -1,4 +1,4 @@
-// Addresses of what a forward reads and writes besides its own results: inputs, weights and states, by name.
+// Addresses of values from outside of a forward: inputs, weights and states, by name.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ class ExternalValues {
  public:
   using AddressOfBucket = std::function<DeviceAddress(const ir::Bucket& bucket)>;
 
-  // One address for every bucket. A name that was added before gets the new address.
+  // Adds an address that is the same for every bucket. A name that was added before gets the new address.
   void add(std::string name, DeviceAddress address);
-  // An address that depends on the bucket, such as a field of inputs that are packed for one upload. `address` is
-  // called while a bucket is bound or checked, never in a forward; it returns the same for the same bucket.
+  // Adds an address that depends on the bucket, such as a field of inputs that are packed for one upload. `address` is
+  // called while a bucket is bound or checked, never in a forward. It must return the same for the same bucket.
   void add(std::string name, AddressOfBucket address);
 
   bool contains(std::string_view name) const { return addresses_.contains(name); }
-  // No memory: the name is unknown.
+  // Returns null if the name is unknown.
   DeviceAddress find(std::string_view name, const ir::Bucket& bucket) const;
 
  private:

@@ -1,4 +1,4 @@
-// Catches: an input bound at another bucket's place, and a name that was never added taken for address 0 of memory.
+// Catches: an input bound at another bucket's place, and an unknown name that is taken for address 0.
 #include "tessera/piecewise/external_values.h"
 
 #include <gtest/gtest.h>

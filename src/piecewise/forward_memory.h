@@ -1,4 +1,4 @@
-// Where the values of a forward lie in the arena, bucket by bucket. Planned from shapes: nothing is taken.
+// Places of a forward's values in the arena, bucket by bucket. They are planned from shapes; no memory is taken.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@ namespace tessera {
 using Planner = std::function<Result<MemoryPlan>(std::span<const LiveRange>)>;
 
 struct ForwardMemoryOptions {
-  ir::Bucket largest;               // no bucket exceeds it in any symbol; fixes the place of the outputs
-  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which another executable's output occupies
+  ir::Bucket largest;               // no bucket exceeds it in any symbol; it fixes the place of the outputs
+  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;
 };
 
-// Of one bucket.
+// The plan of one bucket.
 struct SlotPlan {
-  std::vector<std::int64_t> offsets;   // [slots]: in the arena; -1: elsewhere, or without memory
+  std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: elsewhere, or without memory
   std::int64_t size_bytes = 0;         // the arena this plan needs
-  std::int64_t lower_bound_bytes = 0;  // the most alive at once: what a perfect plan would take
+  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of a perfect plan
 };
 
 class ForwardMemory {
  public:
-  // `forward` outlives this and stays where it is. Outputs lie one after another behind the reserved bytes, each as
-  // large as the largest bucket makes it.
+  // `forward` must outlive this and must not move. Outputs lie one after another behind the reserved bytes, each as
+  // large as in the largest bucket.
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
   const Liveness& liveness() const { return liveness_; }
-  // kInternal where the bucket exceeds the largest, or the planner's plan places a value outside of itself.
+  // kInternal if the bucket exceeds the largest, or the planner places a value outside of its plan.
   Result<SlotPlan> plan(const ir::Bucket& bucket) const;
-  // Bytes of all values if none shared memory.
+  // Returns the bytes of all values if none shared memory.
   Result<std::int64_t> unshared_bytes(const ir::Bucket& bucket) const;
 
  private:

@@ -15,13 +15,13 @@ bool runs_in_halves(const Program& program, std::size_t instruction) {
                              [&](const Halves& run) { return instruction >= run.first && instruction < run.end; });
 }
 
-// Follows the rows of all ranks through the forward.
+// Follows gathered rows of all ranks through the forward.
 class GatheredRows {
  public:
   explicit GatheredRows(const CompiledForward& forward)
       : forward_(forward), is_gathered_(forward.slots.size(), false) {}
 
-  // Whether the instruction reads or makes some.
+  // Returns whether the instruction reads or makes gathered rows.
   bool pass(const CompiledPart& part, const ir::Node& call) {
     const auto slot = [&](ir::ValueId id) {
       return static_cast<std::size_t>(forward_.memory_of[static_cast<std::size_t>(part.slots[id.index()])]);
@@ -38,16 +38,16 @@ class GatheredRows {
 
  private:
   const CompiledForward& forward_;
-  std::vector<bool> is_gathered_;  // [slots], of those that own memory
+  std::vector<bool> is_gathered_;  // [slots], for slots that own memory
 };
 
 }  // namespace
 
 std::string why_not_in_halves(const CompiledForward& forward) {
   GatheredRows gathered(forward);
-  std::int64_t halved = 0;  // runs
+  std::int64_t halved = 0;  // number of runs in halves
   bool some_in_halves = false;
-  std::string whole;  // an instruction that has rows of all ranks, and runs whole
+  std::string whole;  // an instruction that has rows of all ranks and runs whole
   for (const CompiledPart& part : forward.parts) {
     halved += std::ssize(part.program->halves);
     for (std::size_t i = 0; i < part.program->instructions.size(); ++i) {

@@ -1,5 +1,5 @@
-// Catches: rows of all ranks that are gathered in halves and read whole, or the other way round; and an overlap that
-// was asked for and left out in silence.
+// Catches: rows of all ranks that are gathered in halves but read whole, or the other way round; and a requested
+// overlap that is left out silently.
 #include "tessera/piecewise/halved_rows.h"
 
 #include <gmock/gmock.h>

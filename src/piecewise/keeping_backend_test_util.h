@@ -1,4 +1,4 @@
-// For tests: a device's own way to capture, and what it was asked.
+// For tests: a device's own backend, which records how it was called.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::testing {
 
-// A graph of a device that cannot record: it keeps the bound program and enqueues it at every launch.
+// The graph of a device that cannot record: it keeps the bound program and enqueues it at every launch.
 class KeptProgram final : public RecordedGraph {
  public:
   KeptProgram(const BoundProgram& program, int& launches) : program_(program), launches_(launches) {}
@@ -34,7 +34,7 @@ class KeepingBackend final : public PiecewiseBackend {
     return std::make_unique<KeptProgram>(program, launches);
   }
 
-  std::string refused{};  // what is not captured
+  std::string refused{};  // name of the part whose capture fails
   mutable std::vector<std::string> captured{};
   mutable int launches = 0;
 };

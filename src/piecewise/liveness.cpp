@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Notes that `step` uses the slot. What comes from outside has memory already.
+// Notes that `step` uses the slot. A value from outside already has memory.
 void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, Liveness& live) {
   const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(slot)];
   if (forward.slots[static_cast<std::size_t>(owner)].kind != ir::ValueKind::kResult) return;
@@ -19,8 +19,8 @@ void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, L
   live.ranges[static_cast<std::size_t>(range)].last = step;
 }
 
-// What any of the part's instructions [first, end) uses, which begin at `step`, they use until the last. `how` says in
-// which buckets.
+// Extends the use of every value of the part's instructions [first, end), which begin at `step`, until the last of
+// them. `how` says in which buckets.
 void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::size_t end,
             std::int32_t step, Liveness::Extension how, Liveness& live) {
   how.program = part.program.get();
@@ -91,7 +91,7 @@ Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const
     const std::int32_t range = liveness.range_of_slot[static_cast<std::size_t>(forward.outputs[i])];
     LiveRange& output = ranges[static_cast<std::size_t>(range)];
     output.fixed_offset = output_offsets[i];
-    output.first = 0;  // its place is kept free from the start, so that no bucket's plan moves it
+    output.first = 0;  // keeps its place free from the start, so that no bucket's plan moves it
   }
   return ranges;
 }

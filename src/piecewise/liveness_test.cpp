@@ -1,5 +1,5 @@
-// Catches: memory given away while a later step still reads it through another name, a view or another part; and
-// outputs that do not last to the end.
+// Catches: memory that is given away while a later step still reads it through another name, a view or another part;
+// and outputs that do not last to the end.
 #include "tessera/piecewise/liveness.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::tokens;
 
-// Compiled eagerly.
+// Compiles the forward eagerly.
 CompiledForward forward_of(std::string_view text, const std::vector<std::string>& split_ops = {}) {
   static const std::unique_ptr<CpuDevice> device = CpuDevice::create({.threads = 1}).value();
   const StitchingGraph graph = *split_graph(testing::parse(text, built_in_ops()), built_in_ops(), split_ops);
@@ -28,7 +28,7 @@ CompiledForward forward_of(std::string_view text, const std::vector<std::string>
                           *make_eager_compiler({.device = *device, .ops = built_in_ops(), .kernels = cpu_kernels()}));
 }
 
-// "q 0-3, out 2-5": each range by the slot that owns its memory.
+// Returns "q 0-3, out 2-5": each range by the slot that owns its memory.
 std::string ranges_of(const CompiledForward& forward) {
   const Result<Liveness> live = analyze_liveness(forward);
   if (!live.ok()) return live.status().message();
@@ -147,7 +147,7 @@ TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
   EXPECT_EQ(fixed[1].last, live.ranges[1].last);
 }
 
-// A kernel that runs %a and %b at once reads %x's neighbour %y when it writes %b, which must not lie there.
+// A kernel that runs %a and %b at once still reads %x and %y when it writes %b, which must not share their memory.
 TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]
@@ -166,7 +166,7 @@ TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
   EXPECT_EQ((*live_ranges(forward, live, tokens(3), {}))[0].last, 1) << "it serves two rows at most";
 }
 
-// The first half of a later value is written while the second half of an earlier one is read.
+// The first half of a later value is written while the second half of an earlier value is read.
 TEST(LiveRanges, WhatHalvesUseLastsUntilTheirEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]

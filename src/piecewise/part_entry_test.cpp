@@ -1,4 +1,4 @@
-// Catches: an entry that claims another state than its part is in, and one that names another value's place.
+// Catches: an entry that shows a state that its part is not in, and one that shows another value's place.
 #include "tessera/piecewise/part_entry.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
-// Catches: executables that share an arena and spoil each other's values: a later one, or another size of the same,
-// that writes over what is still read. Two forwards in a row, body and head as a runner has them, with memory planned
-// wrongly on purpose: what comes out must differ from the same on memory of its own, and must not with the real
-// planner.
+// Catches: executables that share an arena and spoil each other's values: a later executable, or another size of the
+// same one, overwrites what is still read. Each test runs two forwards in a row, body and head as in a runner, with
+// memory planned wrongly on purpose. The result must differ from a run on separate memory, and must not differ with the
+// real planner.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::tokens;
 constexpr std::int64_t kLargest = 24;
 constexpr std::int64_t kHidden = kLargest * 8 * 4;  // bytes
 
-// A view whose base is used through it alone, after another value was made.
+// The base of a view is used only through the view, after another value was made.
 constexpr const char* kBody = R"(graph @body {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]
@@ -41,9 +41,9 @@ constexpr const char* kHead = R"(graph @head {
   %logits: f32[T, 16] = scale(%h) {factor = 0.5}
   return %logits
 })";
-enum : std::size_t { kA, kB, kHiddenRange };  // of the body's ranges
+enum : std::size_t { kA, kB, kHiddenRange };  // indices of the body's ranges
 
-// through_scratch(x) = 2 x, by way of the workspace.
+// through_scratch(x) = 2 x, computed by way of the workspace.
 Result<std::vector<ir::Type>> type_of_operand(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
 Result<std::size_t> bytes_of_operand(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes());
@@ -78,7 +78,7 @@ const KernelTable& kernels() {
 struct Planners {
   Planner body = plan_memory;
   Planner head = plan_memory;
-  bool one_memory = false;  // the workspace is the arena
+  bool one_memory = false;  // the arena serves as workspace too
 };
 
 // Body and head of one runner, and the memory that they share.
@@ -113,7 +113,7 @@ class Forwards {
     return ok_status();
   }
   Bytes forward(std::int64_t size) {
-    // Each size has an input of its own: what an earlier forward left is wrong for this one.
+    // Each size has an input of its own, so that what an earlier forward left is wrong for this one.
     const Bytes x = testing::random_bytes(ir::DType::kFloat32, kLargest * 32, static_cast<std::uint64_t>(size));
     EXPECT_TRUE(stream_->upload(memory_.front()->data(), x.data(), x.size()).ok());
     EXPECT_TRUE(body_->replay(tokens(size)).ok());
@@ -160,7 +160,7 @@ class Forwards {
 
 const std::vector<std::int64_t> kSizes = {kLargest, 9, 1};
 
-// Sizes for which the forward, after all were captured, differs from that on memory of its own.
+// Returns the sizes at which the forward, after all sizes were captured, differs from one on separate memory.
 std::vector<std::int64_t> differing_sizes(const Planners& planners) {
   Forwards shared(planners, MemoryPlanKind::kPlanned);
   Forwards alone({}, MemoryPlanKind::kIsolated);
@@ -177,7 +177,7 @@ std::vector<std::int64_t> differing_sizes(const Planners& planners) {
 TEST(SharedArena, TheRealPlansDifferNowhere) { EXPECT_THAT(differing_sizes({}), IsEmpty()); }
 
 TEST(SharedArena, AViewsBaseThatDiesEarlyIsCaught) {
-  // Nothing but the view is read after step 0, which makes the base.
+  // After step 0, which makes the base, only the view is read.
   const Planner early = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     std::vector<LiveRange> changed(ranges.begin(), ranges.end());
     EXPECT_GT(changed[kA].last, 0) << "the real range";
@@ -200,7 +200,7 @@ TEST(SharedArena, OutputsMovedBetweenSizesAreCaught) {
 
 TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
   const Planner ignores = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
-    MemoryPlan plan = TRY(plan_memory(ranges.first(ranges.size() - 1)));  // the last is the reserved one
+    MemoryPlan plan = TRY(plan_memory(ranges.first(ranges.size() - 1)));  // the last range is the reserved one
     plan.offsets.push_back(0);
     return plan;
   };
@@ -208,7 +208,7 @@ TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
 }
 
 TEST(SharedArena, AHeadOnTheReservedBytesOfOneSizeAloneIsCaughtThere) {
-  // As if the reserved bytes were those of the size at hand, and not of the largest.
+  // The reserved bytes here are those of the current size instead of the largest.
   const Planner overlaps = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
@@ -219,7 +219,7 @@ TEST(SharedArena, AHeadOnTheReservedBytesOfOneSizeAloneIsCaughtThere) {
 }
 
 TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
-  // Away from the output's place, where it would do no harm: %a is alive while the scratch is written.
+  // The scratch lies away from the output's place, where it would do no harm: %a is live while the scratch is written.
   const Planner low = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     plan.offsets[kA] = 0;
@@ -229,7 +229,7 @@ TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
   EXPECT_THAT(differing_sizes({.body = low}), IsEmpty()) << "with a workspace of its own the same plan is sound";
 }
 
-// A smaller size may need more than the largest: the arena grows, and what was captured before stays right.
+// A smaller size may need more memory than the largest. The arena grows, and earlier captures stay valid.
 TEST(SharedArena, ASmallerSizeMayNeedMore) {
   const Planner spread = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
@@ -249,7 +249,7 @@ TEST(SharedArena, ASmallerSizeMayNeedMore) {
   EXPECT_EQ(forwards.arena().base(), base);
 }
 
-// A plan that says less than it uses would lead kernels past the arena's memory; it is an error instead.
+// A plan that declares fewer bytes than it uses would lead kernels past the arena's memory; it must be an error.
 TEST(SharedArena, APlanBeyondItsOwnSizeIsRefused) {
   const Planner understates = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));

@@ -1,5 +1,5 @@
 // Catches: a cut, a memory plan or a capture that changes what a forward computes. Random graphs with views, memory
-// written in place and states, cut at random operators, are compared bit for bit with the same graph whole and
+// written in place and states are cut at random operators. They are compared bit for bit with the same graph whole and
 // unplanned, for several buckets after all of them were captured.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,14 +74,14 @@ class RandomForward {
     const ValueId w = b_.weight("narrow", {DType::kFloat32, {8, 4}});
     result(b_.op("linear", {product, w}));
   }
-  // A view of a result, used later under its own name, and memory that both names see.
+  // Adds a view of a result that is used later under its own name, and memory that both names see.
   void view_and_back() {
     const ValueId of = made_[below(made_.size())];
     const ValueId flat = b_.op("reshape", {of}, {{"shape", std::string("8*T")}});
     result(b_.op("reshape", {flat}, {{"shape", std::string("T, 8")}}));
   }
-  // Into the state, or into a result that others may have read, also through a view. The sum is a copy's, so that
-  // no operand shares the written memory.
+  // Writes into the state, or into a result that others may have read, also through a view. The written sum is that of
+  // a copy, so that no operand shares the written memory.
   void write_in_place(ValueId state) {
     const ValueId target = below(2) == 0 ? state : made_[below(made_.size())];
     const ValueId addend = b_.op("scale", {any()}, {{"factor", 0.25}});
@@ -92,7 +92,7 @@ class RandomForward {
   std::mt19937_64 random_;
   ir::GraphBuilder b_{"random", bench_ops()};
   std::vector<ValueId> wide_;  // all values of kWide that may be read
-  std::vector<ValueId> made_;  // those of them that are results
+  std::vector<ValueId> made_;  // those of wide_ that are results
 };
 
 TEST(SplitEquivalence, PartsInOrderAreTheWholeForward) {

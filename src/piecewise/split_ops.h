@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Names of the operators that are cut at unless the user names others, as operators declare it.
+// Returns the operators that forwards are cut at unless the user names others, as the operators declare.
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 
-// Operators' names for `names`, which may also be SGLang's spellings, such as sglang.unified_attention_with_output.
-// kNotFound for a name that is neither, with the registered operators; kUnimplemented for a spelling of SGLang whose
-// operator this engine lacks.
+// Returns the operators for `names`, which may also be SGLang's spellings, such as
+// sglang.unified_attention_with_output. kNotFound with the registered operators if a name is neither; kUnimplemented
+// for a spelling of SGLang whose operator this engine lacks.
 Result<std::vector<std::string>> resolve_split_ops(const ir::OpTable& ops, std::span<const std::string> names);
 
 }  // namespace tessera

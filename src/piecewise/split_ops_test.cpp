@@ -1,5 +1,5 @@
 // Catches: a spelling of SGLang that cuts at another operator, a name that is ignored, and a default that misses an
-// operator which must stay dynamic.
+// operator that must stay dynamic.
 #include "tessera/piecewise/split_ops.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
 
 TEST(SplitOps, ASpellingOfSglangWithoutOperatorSaysSo) {
   const std::string name = "sglang.gdn_with_output";
-  const Status status = error(name);  // of a table that has no such operator
+  const Status status = error(name);  // the error of a table without that operator
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
 }
@@ -43,7 +43,7 @@ TEST(SplitOps, AnUnknownNameIsAnErrorNamingTheRegisteredOnes) {
   EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
   EXPECT_THAT(error("atention").message(),
               AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));
-  // The error lists all operators, also where none is near.
+  // The error lists all operators, also if no name is near.
   for (const char* registered : {"attention", "host_read", "moe"})
     EXPECT_THAT(error("zzzzzz").message(), HasSubstr(registered));
   EXPECT_FALSE(error("").ok());

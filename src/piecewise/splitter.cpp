@@ -24,7 +24,7 @@ class PartBuilder {
     part_.graph.nodes.push_back(std::move(copy));
   }
 
-  // `needed_later(value)`: another part or the forward's outputs read the value.
+  // `needed_later(value)` returns whether another part or the forward's outputs read the value.
   template <class NeededLater>
   Part finish(std::string name, const NeededLater& needed_later) {
     ir::Graph& graph = part_.graph;
@@ -40,7 +40,7 @@ class PartBuilder {
   }
 
  private:
-  // The part's value for a value of the source; made at its first use. `producer` is set for results.
+  // Returns the part's value for a value of the source, which is made at its first use. `producer` is set for results.
   ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
     if (const auto it = local_.find(outer); it != local_.end()) return it->second;
     ir::Graph& graph = part_.graph;
@@ -48,7 +48,7 @@ class PartBuilder {
     ir::Value value = source_.value(outer);
     value.producer = producer;
     if (value.kind == ir::ValueKind::kResult && producer == ir::kNoNode)
-      value.kind = ir::ValueKind::kInput;  // from another part
+      value.kind = ir::ValueKind::kInput;  // the value comes from another part
     if (value.kind == ir::ValueKind::kInput) graph.inputs.push_back(id);
     if (value.kind == ir::ValueKind::kWeight) graph.weights.push_back(id);
     if (value.kind == ir::ValueKind::kState) graph.states.push_back(id);
@@ -63,7 +63,7 @@ class PartBuilder {
   std::unordered_map<ir::ValueId, ir::ValueId> local_;
 };
 
-// The last node that reads or writes each value; nodes.size() for outputs of the graph.
+// Returns the last node that reads or writes each value; nodes.size() for outputs of the graph.
 std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   std::vector<std::size_t> last(graph.values.size(), 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -73,7 +73,7 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   return last;
 }
 
-// [graph.nodes.size()]: whether the forward is cut at the node.
+// Returns [graph.nodes.size()]: whether the forward is cut at the node.
 Result<std::vector<bool>> split_nodes(const ir::Graph& graph, const ir::OpTable& ops,
                                       const std::vector<std::string>& split_ops, StitchingGraph& stitched) {
   const std::set<std::string_view> wanted(split_ops.begin(), split_ops.end());

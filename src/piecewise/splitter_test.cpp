@@ -1,5 +1,5 @@
-// Catches: nodes lost, doubled or out of order at a cut, a split op that takes neighbours along, values that do not
-// cross a cut or change their slot there, and an operator that cannot be captured inside a piece.
+// Catches: nodes lost, doubled or out of order at a cut, a split op whose part takes neighbours along, values that do
+// not cross a cut or change their slot there, and an operator inside a piece that cannot be captured.
 #include "tessera/piecewise/splitter.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(Splitter, WhatCannotBeCapturedIsCutAtWithANote) {
   EXPECT_THAT(graph.notes, ElementsAre(AllOf(HasSubstr("host_read"), HasSubstr("cannot be captured"))));
   EXPECT_FALSE(graph.capturable) << "as a whole";
   EXPECT_THAT(to_text(graph), HasSubstr("\nnote: operator host_read cannot be captured"));
-  // Asked for, it is nothing to note.
+  // If the cut was requested, there is no note.
   EXPECT_THAT(split_graph(words_graph("a host_read b"), word_table(), std::vector<std::string>{"host_read"})->notes,
               IsEmpty());
 }
@@ -87,7 +87,7 @@ TEST(Splitter, AGraphWithoutNodesHasNoParts) {
   EXPECT_THAT(split_graph(ir::Graph{.name = "empty"}, word_table(), std::vector<std::string>{})->parts, IsEmpty());
 }
 
-// Memory made before the cut, written by the split op, read after it.
+// Memory that is made before the cut, written by the split op, and read after it.
 constexpr const char* kAcrossTheCut = R"(graph @g {
   input %x: f32[T, 8]
   weight %w: f32[8, 8]

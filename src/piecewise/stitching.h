@@ -23,7 +23,7 @@ struct Part {
   enum class Kind : std::uint8_t { kPiece, kSplitOp };
   Kind kind = Kind::kPiece;
   std::string name;  // "piece 0", "split op 1: attention"
-  // What the part reads from other parts are its inputs; what others read of it are its outputs.
+  // Values that the part reads from other parts are its inputs; values that others read from it are its outputs.
   ir::Graph graph;
   std::vector<std::int32_t> slots;  // [graph.values.size()]: index into StitchingGraph::slots
 };
@@ -34,8 +34,8 @@ struct StitchingGraph {
   std::vector<Part> parts;            // in execution order
   std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   std::vector<ir::CacheGroup> cache_groups;
-  std::vector<std::string> notes;  // cuts that nobody asked for, one sentence each
-  bool capturable = true;          // no operator of it must not be captured
+  std::vector<std::string> notes;  // cuts that were not requested, one sentence each
+  bool capturable = true;          // false if it has an operator that must not be captured
 
   std::int64_t num_pieces() const;
   std::int64_t num_split_ops() const;
@@ -43,7 +43,7 @@ struct StitchingGraph {
 
 std::string_view part_kind_name(Part::Kind kind);  // "piece" "split_op"
 
-// One paragraph per part, with operators and values in and out; then the notes.
+// Formats one paragraph a part, with operators and values in and out; then the notes.
 std::string to_text(const StitchingGraph& graph);
 
 }  // namespace tessera

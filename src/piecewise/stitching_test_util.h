@@ -1,4 +1,4 @@
-// For tests of splitting: graphs written as words, and a matcher that makes each test one line.
+// Helpers for tests of splitting: graphs written as words, and a matcher that makes each test one line.
 //
 //   EXPECT_THAT(split("a b attention c"), parts_are(Piece("a b"), SplitOp("attention"), Piece("c")));
 #pragma once
@@ -69,7 +69,8 @@ inline const ir::OpTable& word_table() {
   return table;
 }
 
-// The operators one after another, each on the result of the one before; the last result is the output.
+// Makes a graph of the operators one after another, each on the result of the previous one; the last result is the
+// output.
 inline ir::Graph words_graph(std::string_view words) {
   std::istringstream in{std::string(words)};
   std::string text = "graph @words { input %v0: f32[T, 4] ";
@@ -93,8 +94,8 @@ inline std::vector<std::string> names(const ir::Graph& graph, const std::vector<
   return out;
 }
 
-// What every split keeps, "" where it does: all nodes in order, slots that are the source's values, and parts whose
-// inputs and outputs are just what crosses their borders.
+// Checks the rules that every split obeys, and returns "" if they hold: all nodes in order, slots that are the source's
+// values, and parts whose inputs and outputs are exactly the values that cross their borders.
 inline std::string broken_rule(const ir::Graph& source, const StitchingGraph& stitched) {
   if (stitched.slots.size() != source.values.size()) return "slots";
   for (std::size_t i = 0; i < source.values.size(); ++i) {

@@ -1,5 +1,5 @@
 // Catches: a kernel that runs for the first time while it is recorded, one that is warmed up twice or out of order, and
-// a warm-up that counts although it failed.
+// a failed warm-up that counts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,10 @@ using ::testing::IsEmpty;
 using testing::kCuts;
 using testing::tokens;
 
-std::vector<std::string> enqueued;  // kernels outside of recordings, as "name/choice"
+std::vector<std::string> enqueued;  // kernels run outside of recordings, as "name/choice"
 
-// A kernel whose code depends on the rows: one variant for each `kRowsAlike`, or one for all with 0.
+// A kernel whose code depends on the number of rows: one variant for each `kRowsAlike` rows, or a single one if it is
+// 0.
 template <int kRowsAlike>
 class VariedKernel final : public BoundOp {
  public:

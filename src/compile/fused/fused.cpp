@@ -15,12 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int kFusedVersion = 1;  // of what plan_fusion() and the program make of a piece
+constexpr int kFusedVersion = 1;  // of the results of plan_fusion() and of the program writer
 
-// The machine code of each kernel of a plan, by the kernel's text: equal layers have equal kernels.
+// The machine code of each kernel of a plan, by the kernel's text, as equal layers have equal kernels.
 using Codes = std::map<std::string, std::string>;
 
-// The program of a plan: what fell away between the members of a group is no value of it.
+// Writes the program of a plan. Values that vanish between the members of a group are not part of it.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)
@@ -109,8 +109,8 @@ class ProgramWriter {
   const FusionPlan& plan_;
   const ir::Graph& piece_;
   const CompilerContext& context_;
-  std::vector<ir::ValueId> to_;  // [values of the plan's graph]: of the program; kNoValue: fell away
-  std::map<std::string, std::shared_ptr<const RowKernelCode>> loaded_;  // by the kernel's text
+  std::vector<ir::ValueId> to_;  // [values of the plan's graph]: the program's values; kNoValue: vanished
+  std::map<std::string, std::shared_ptr<const RowKernelCode>> loaded_;  // indexed by the kernel's text
   Program program_;
 };
 
@@ -167,7 +167,7 @@ class FusedCompiler final : public Compiler {
                           .handle = std::move(handle)};
   }
 
-  // Of each kernel once, by its text.
+  // Returns the source of each distinct kernel, by its text.
   Result<std::map<std::string, std::string>> sources(const FusionPlan& plan) const {
     std::map<std::string, std::string> all;
     for (const FusionStep& step : plan.steps) {

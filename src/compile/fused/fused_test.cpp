@@ -1,5 +1,5 @@
-// Catches: fused programs that compute something else, keep what only a group reads, compile again what is on disk, or
-// fail where the eager compiler could serve.
+// Catches: fused programs that compute something else, store values that only a group reads, compile again what is on
+// disk, or fail where the eager compiler could serve.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ class Fused : public ::testing::Test {
   CompilerContext context(ProfileCache* cache = nullptr) {
     return {.device = *device_, .ops = built_in_ops(), .kernels = kernels_, .row_kernels = &builder_, .cache = cache};
   }
-  // In a process of its own, as far as the compiler can tell.
+  // Compiles as a new process would, as far as the compiler can tell.
   Result<CompiledPiece> compile(const std::string& text = kPiece, const std::string& cache_root = "") {
     ProfileCache cache({.root = cache_root});
     const std::unique_ptr<Compiler> compiler = TRY(make_fused_compiler(context(&cache)));
@@ -113,7 +113,7 @@ TEST_F(Fused, TheNextProcessCompilesNothing) {
   EXPECT_TRUE(again->loaded);
   EXPECT_EQ(builder_.compiled.size(), 2U);
   EXPECT_THAT(ops_of(again->program), ElementsAre("fused.add.rms_norm", "linear", "fused.split.silu.mul"));
-  // Another compiler's code is foreign.
+  // Code of another compiler version is foreign.
   builder_.version_text = "2";
   EXPECT_FALSE(compile(kPiece, root_)->loaded);
   EXPECT_EQ(builder_.compiled.size(), 4U);
@@ -124,7 +124,7 @@ TEST_F(Fused, WhatIsDamagedOnDiskIsCompiledAnew) {
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (!file.is_regular_file()) continue;
     std::string text = *read_text_file(file.path());
-    const std::size_t at = text.find("\"kernels\"") + 60;  // within the code of a kernel
+    const std::size_t at = text.find("\"kernels\"") + 60;  // inside the code of a kernel
     text[at] = text[at] == 'A' ? 'B' : 'A';
     std::ofstream(file.path()) << text;
   }
@@ -135,7 +135,7 @@ TEST_F(Fused, WhatIsDamagedOnDiskIsCompiledAnew) {
   EXPECT_TRUE(compile(kPiece, root_)->loaded);
 }
 
-// A handle whose checksum is right, and whose content is another's.
+// The handle's checksum is right, but its content belongs to another piece.
 TEST_F(Fused, AForeignHandleIsRefused) {
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(context());
   ASSERT_TRUE(compiler.ok());
@@ -153,7 +153,7 @@ TEST_F(Fused, AForeignHandleIsRefused) {
   }
 }
 
-// Each hand-fused operator beside a matmul: its native form within a group, its kernel in the eager program.
+// Each hand-fused operator stands beside a matmul: a group uses its native form, and the eager program uses its kernel.
 TEST_F(Fused, EveryNativeFormIsUsedInsideAndTheKernelOutside) {
   const std::map<std::string, std::string> statements = {
       {"add_rms_norm", "%y, %s = add_rms_norm(%x, %r, %w) {eps = 0.5} return %y, %s"},
@@ -182,7 +182,7 @@ std::string piece_of_width(int width) {
          "] %a = silu(%x) %b = scale(%a) {factor = 2.0} return %b }";
 }
 
-// A process that is killed in the third piece leaves two, and the next one compiles what is missing.
+// A process that is killed in the third piece leaves two entries, and the next process compiles what is missing.
 TEST_F(Fused, AKilledProcessLeavesWhatItHadCompiled) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -212,7 +212,7 @@ TEST_F(Fused, APieceThatCannotBeCompiledRunsAsItsOperatorsDo) {
   EXPECT_EQ(entries(), 0);  // the next process tries again
 }
 
-// Never bound: what is looked at is where the compiler sees that it could run.
+// These kernels are never bound: the test checks where the compiler sees that they could run.
 KernelTable kernels_that_join(std::string_view first, std::string_view second) {
   return KernelTable({kLinearCpu, kAddRmsNormCpu, kSiluMulCpu},
                      {{.ops = {first, second}, .name = "both", .most_rows = 4, .bind = nullptr}});

@@ -65,14 +65,14 @@ class Planner {
     return item;
   }
 
-  // Whether there is a kernel for them whatever is read by others.
+  // Returns whether there is a kernel for the nodes, whatever is read by others.
   bool can_fuse(const std::vector<ir::NodeId>& nodes) const {
     const std::vector<bool> all(plan_.graph.values.size(), true);
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Items before this one stay before the node: it reads what the last of them writes, or writes what that one reads.
-  // The node may join it, or an item behind it.
+  // Returns the first item that the node may join or precede. The node must stay behind all items before it: it reads
+  // what the last of them writes, or writes what that one reads.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -100,7 +100,8 @@ class Planner {
     group.writes.insert(item.writes.begin(), item.writes.end());
     return true;
   }
-  // It writes memory that a member reads or writes as well: other rows may be read after they are written.
+  // Returns whether the item writes memory that a member of the group reads or writes too: other rows might then be
+  // read after they were written.
   static bool writes_over(const Item& group, const Item& item) {
     return meet(group.reads, item.writes) || meet(group.writes, item.writes);
   }
@@ -112,7 +113,7 @@ class Planner {
     return read;
   }
 
-  // Items, and the callers of the piece, that read each memory.
+  // Counts the items, and the callers of the piece, that read each memory.
   void count_readers() {
     readers_.assign(plan_.graph.values.size(), 0);
     for (const Item& item : items_)
@@ -124,13 +125,14 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
-  // [values], by memory: the last item that reads or writes it, 0 where none does; and how many read it.
+  // [values], indexed by memory: the last item that reads or writes it (0 if there is none), and the number of its
+  // readers.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;
 };
 
-// The node alone, its operands as inputs and states.
+// Makes a graph of the node alone, with its operands as inputs and states.
 ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   ir::Graph alone{.name = "alone"};
   std::map<ir::ValueId, ir::ValueId> to;
@@ -155,7 +157,7 @@ ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   return alone;
 }
 
-// Whether every operator of the node's native form could be part of a group.
+// Returns whether every operator of the node's native form could be part of a group.
 bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops) {
   const Result<ir::Graph> expanded = expand_native_forms(graph_of(graph, node), ops);
   if (!expanded.ok()) return false;
@@ -170,7 +172,7 @@ bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable&
   return true;
 }
 
-// comes_back() for each kind of node once: the layers of a model are alike.
+// Computes comes_back() only once for each kind of node, because the layers of a model are alike.
 class Answers {
  public:
   explicit Answers(const ir::OpTable& ops) : ops_(ops) {}
@@ -191,7 +193,7 @@ class Answers {
   struct Known {
     std::string op;
     std::vector<std::pair<std::string, ir::Attribute>> attributes;
-    std::vector<ir::Type> types;  // of operands and results
+    std::vector<ir::Type> types;  // types of operands and results
     bool answer;
   };
   const ir::OpTable& ops_;

@@ -1,4 +1,4 @@
-// Catches: operators that fall out of a group, join one whose order they break, or are computed otherwise in it.
+// Catches: operators that are missing from a group, join one whose order they break, or are computed differently in it.
 #include "tessera/compile/fused/fusion_plan.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Beside those of every pass's test.
+// Declarations in addition to those of every pass's test.
 constexpr std::string_view kMore = R"(
   input %wide: f32[T, 16]
   input %keys: f32[T, 4]
@@ -40,7 +40,7 @@ TEST(FusionPlan, ResidualAndNormAreOneKernel) {
 )");
 }
 
-// A hand-fused operator comes apart, and what only the group reads is not stored.
+// A hand-fused operator comes apart, and values that only the group reads are not stored.
 TEST(FusionPlan, AHandFusedOperatorIsGroupedAnew) {
   EXPECT_EQ(plan("%n: f32[T, 8], %s2: f32[T, 8] = add_rms_norm(%x, %r, %w) {eps = 0.5} %y: f32[T, 8] = scale(%n) "
                  "{factor = 2.0} return %y"),
@@ -92,7 +92,7 @@ TEST(FusionPlan, QueriesKeysAndValuesAreOneKernel) {
 )");
 }
 
-// Pairs of neighbours have no form by rows; the rest of the graph is fused all the same.
+// Rotation of neighbouring pairs has no form by rows; the rest of the graph is still fused.
 TEST(FusionPlan, WhatHasNoFormStaysAnOperator) {
   const std::string text = plan(
       "%a: f32[T, 8] = rotary(%x, %table) {head_dim = 4, interleaved = true} %b: f32[T, 8] = silu(%a) "
@@ -101,7 +101,8 @@ TEST(FusionPlan, WhatHasNoFormStaysAnOperator) {
   EXPECT_THAT(text, HasSubstr("%c: f32[T, 8] = fused.silu.add(%a, %r)"));
 }
 
-// The native form of a fused operator would fall into kernels where heads are rotated in part: it stays whole.
+// With partly rotated heads, the native form of a fused operator would fall apart into several kernels, so the operator
+// stays whole.
 TEST(FusionPlan, AnOperatorThatWouldNotComeBackStaysWhole) {
   const std::string text =
       plan("%q: f32[T, 8] = qkv_rope_store(%wide, %short, %slots, mut %kc, mut %vc) {heads = 2} return %q");
@@ -110,7 +111,7 @@ TEST(FusionPlan, AnOperatorThatWouldNotComeBackStaysWhole) {
 }
 
 TEST(FusionPlan, AWriteKeepsItsPlace) {
-  // What is read of the cache is read after the store, as a part of no group before it.
+  // A read of the cache after the store stays after it, and joins no group before it.
   const std::string text = plan(
       "%a: f32[T, 8] = silu(%x) %b: f32[T, 8] = scale(%a) {factor = 2.0} kv_store(%keys, %keys, %slots, mut %kc, mut "
       "%vc) "

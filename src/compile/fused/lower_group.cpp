@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// Elements of a row where a value of `shape` has `rows` rows; none where they do not divide it in every bucket.
+// Returns the elements of a row if a value of `shape` has `rows` rows; nothing if the rows do not divide it in every
+// bucket.
 std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& rows) {
   ir::Dim symbolic(1);
   std::int64_t constant = 1;
@@ -22,7 +23,7 @@ std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& row
     }
   }
   const ir::Dim total = symbolic * constant;
-  ir::Bucket some;  // the quotient in one bucket; the comparison holds for all
+  ir::Bucket some;  // some bucket in which to compute the quotient; the comparison holds for all buckets
   some.sizes.fill(5040);
   const Result<std::int64_t> elements = total.evaluate(some);
   const Result<std::int64_t> count = rows.evaluate(some);
@@ -61,7 +62,7 @@ class Lowering {
   }
 
  private:
-  // Results follow the operands, whose number is not known yet.
+  // Results come after the operands, whose number is not known yet, so they have negative numbers.
   static int result_operand(std::size_t i) { return -1 - static_cast<int>(i); }
 
   const ir::Type& type(ir::ValueId id) const { return graph_.value(id).type; }
@@ -93,7 +94,7 @@ class Lowering {
     return unimplemented(fmt::format("{} has not {} rows", type(id).to_string(), kernel().rows.to_string()));
   }
 
-  // The value by rows: of this group, or loaded.
+  // Returns the value by rows: made in this group, or loaded.
   Result<int> row(ir::ValueId id) {
     if (!ir::is_floating_point(type(id).dtype))
       return unimplemented(fmt::format("{} is not floating-point", type(id).to_string()));
@@ -110,12 +111,12 @@ class Lowering {
     const int load = push({.op = RowOp::kLoad, .dtype = type(id).dtype, .width = elements, .operand = operand(root)});
     return loads_[root] = load;
   }
-  // Rows that no member makes.
+  // Loads rows that no member makes.
   Result<int> outer_row(ir::ValueId id) {
     if (made_.contains(memory_[id.index()])) return unimplemented("it reads at other positions what the group makes");
     return any_row(id);
   }
-  // One row that is used for all.
+  // Loads one row that is used for all rows.
   Result<int> repeated(ir::ValueId id) {
     const ir::ValueId root = memory_[id.index()];
     if (made_.contains(root)) return unimplemented("one row for all is made in the group itself");
@@ -215,7 +216,7 @@ class Lowering {
   const ir::Graph& graph_;
   std::span<const ir::ValueId> memory_;
   LoweredGroup group_;
-  std::map<ir::ValueId, int> made_;  // by memory: values of the kernel, as in the next two
+  std::map<ir::ValueId, int> made_;  // indexed by memory: values of the kernel, as in the next two members
   std::map<ir::ValueId, int> loads_;
   std::map<ir::ValueId, int> repeats_;
 };

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Writes `graph` again, with each operator that has a native form replaced by that.
+// Rewrites `graph` with each operator that has a native form replaced by that form.
 class Expansion {
  public:
   Expansion(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands)
@@ -57,7 +57,7 @@ class Expansion {
     return ok_status();
   }
 
-  // The builder's names would do for what is new, but for those that a value of the graph has.
+  // Names the values. The builder's names serve for new values, unless a value of the graph has the name.
   void name_values(ir::Graph& expanded) const {
     std::vector<bool> known(expanded.values.size(), false);
     std::unordered_set<std::string> names;
@@ -80,7 +80,7 @@ class Expansion {
   const ir::OpTable& ops_;
   const ExpandsNode& expands_;
   ir::GraphBuilder builder_;
-  std::vector<ir::ValueId> written_;  // [values of graph_]: the same in the builder
+  std::vector<ir::ValueId> written_;  // [values of graph_]: the same values in the builder
 };
 
 }  // namespace

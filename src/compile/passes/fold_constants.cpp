@@ -7,10 +7,10 @@
 namespace tessera {
 namespace {
 
-// Every value of `narrow` is one of `wide`.
+// Returns whether every value of `narrow` is a value of `wide`.
 bool holds(ir::DType wide, ir::DType narrow) { return wide == narrow || wide == ir::DType::kFloat32; }
 
-// The product, where float32 holds it as well as its factors. A zero is as good as any other number.
+// Returns the product, if float32 holds it as well as its factors. Zero counts as any other number.
 std::optional<double> product(double a, double b) {
   const float folded = static_cast<float>(a) * static_cast<float>(b);
   const bool zero = static_cast<float>(a) == 0.0F || static_cast<float>(b) == 0.0F;
@@ -18,14 +18,15 @@ std::optional<double> product(double a, double b) {
   return static_cast<double>(folded);
 }
 
-// Kernel `inner` makes what `outer` reads, and `outer` could read inner's operand as well: it still has that content.
+// Returns whether `outer`, which reads the result of kernel `inner`, could read inner's operand instead: the operand
+// still has the same content.
 bool reads_through(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId inner, ir::NodeId outer) {
   const ir::Node& node = graph.node(inner);
   return !facts.written_between(node.operands[0], inner, outer) &&
          !facts.written_between(node.results[0], inner, outer);
 }
 
-// Folds the node that makes `outer`'s operand into it.
+// Folds the node that makes `outer`'s operand into `outer`.
 bool fold(ir::Graph& graph, const GraphFacts& facts, ir::NodeId outer_id) {
   ir::Node& outer = graph.nodes[outer_id.index()];
   if (outer.op != "scale" && outer.op != "cast" && outer.op != "reshape") return false;

@@ -1,4 +1,4 @@
-// Catches: factors multiplied wrongly or out of range, a cast that loses something left out, and chains folded over a
+// Catches: factors multiplied wrongly or out of range, a removed cast that loses something, and chains folded over a
 // write that changed what the first node had read.
 #include "tessera/compile/passes/fold_constants.h"
 

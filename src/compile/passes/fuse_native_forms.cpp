@@ -8,14 +8,14 @@
 namespace tessera {
 namespace {
 
-// Replaces occurrences that do not overlap in the order of nodes, so that each is as if it were the only one; false
-// where there is none.
+// Replaces matches that do not overlap in the order of nodes, so that each can be handled as if it were the only one.
+// Returns false if there is none.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;
-  ir::NodeId last = ir::kNoNode;  // of the matches so far
+  ir::NodeId last = ir::kNoNode;  // last node of the matches so far
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    const ir::NodeId first{i};  // all other nodes of a match need something of it, and stand behind
+    const ir::NodeId first{i};  // all other nodes of a match depend on it and come after it
     if (first <= last) continue;
     std::optional<FormMatch> match = find_native_form(form, example, graph, facts, ops, first);
     if (!match) continue;

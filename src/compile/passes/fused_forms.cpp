@@ -8,7 +8,7 @@ namespace {
 using ir::DType;
 using ir::Symbol;
 
-// qkv holds the query heads and twice the cache's heads.
+// Derives the heads: qkv holds the query heads and twice the cache's heads.
 void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes) {
   if (operands[0].shape.size() != 2 || operands[3].shape.size() != 4) return;
   const auto cols = operands[0].shape[1].constant();
@@ -18,7 +18,7 @@ void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes
     attributes.emplace_back("heads", *cols / *head_dim - 2 * *kv_heads);
 }
 
-// linear without `term`, then the addition of its last operand.
+// Builds linear without `term`, then the addition of its last operand.
 Result<std::vector<ir::ValueId>> add_last(ir::GraphBuilder& b, const ir::Node& node,
                                           std::span<const ir::ValueId> operands, std::string_view term) {
   ir::Attributes attributes = node.attributes;
@@ -61,7 +61,7 @@ std::vector<FusedForm> make_forms() {
       {.op = "add_rms_norm", .operands = {x, x, row}, .attributes = {eps}},
       {.op = "silu_mul", .operands = {x}, .attributes = {}},
       {.op = "gelu_mul", .operands = {x}, .attributes = {}},
-      // What of the additions is left. A residual that a norm follows has gone into add_rms_norm.
+      // Additions that remain after the forms above. A residual that a norm follows has become part of add_rms_norm.
       {.op = "linear", .operands = {x, matrix, row}, .attributes = {{"bias", true}}, .decompose = linear_then_bias},
       {.op = "linear",
        .operands = {x, matrix, x},

@@ -14,7 +14,7 @@ bool same_operands(const ir::Graph& graph, const ir::Node& a, const ir::Node& b)
          a.operands[1] == b.operands[0] && commutes(graph, a);
 }
 
-// A node whose results are a function of its operands' contents and its attributes.
+// Returns whether a node's results are a function of its operands' contents and its attributes.
 bool is_pure(const GraphFacts& facts, const ir::Graph& graph, ir::NodeId id) {
   const ir::Node& node = graph.node(id);
   return !node.operands.empty() && facts.execution(id) != ir::Execution::kAllocate && !meets_other_ranks(node) &&
@@ -36,7 +36,7 @@ bool may_merge(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId first
          std::none_of(b.results.begin(), b.results.end(), written);
 }
 
-// The first node that computes what `second` does; kNoNode where there is none.
+// Returns the first node that computes the same as `second`, or kNoNode.
 ir::NodeId find_twin(const ir::Graph& graph, const GraphFacts& facts, const std::vector<bool>& removed,
                      ir::NodeId second) {
   if (!is_pure(facts, graph, second)) return ir::kNoNode;

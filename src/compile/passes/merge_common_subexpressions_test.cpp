@@ -1,5 +1,6 @@
-// Catches: nodes merged although a write lies between, other attributes or another order of operands; results that
-// share memory and are written afterwards; allocations, writes and collectives merged; outputs that become one.
+// Catches: nodes merged although a write lies between, or attributes or the order of operands differ; results that
+// share memory and are written afterwards; allocations, writes and collectives that are merged; outputs that become
+// one.
 #include "tessera/compile/passes/merge_common_subexpressions.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

@@ -1,5 +1,5 @@
-// Catches: passes that change what a model means: its own graphs, which need none of them, or the same graphs spelled
-// out, which must come back as they were; and native forms that compute something else in their model.
+// Catches: passes that change what a model computes. A model's own graphs need no pass, and the same graphs with
+// expanded operators must come back as they were. Also catches native forms that compute something else in their model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ using testing::BodyRun;
 using testing::build;
 using testing::model_names;
 
-// Ranks take whole blocks of weights of 4 bits, and the experts of the model that has such have three.
+// Returns the numbers of ranks to test. Ranks take whole blocks of 4-bit weights, and the experts of the model that has
+// them have three blocks.
 std::vector<int> ranks_of(std::string_view model) {
   return model.ends_with("-mxfp4") ? std::vector{1} : std::vector{1, 2};
 }

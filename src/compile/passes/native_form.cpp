@@ -22,7 +22,7 @@ void sort_by_name(ir::Attributes& attributes) {
   std::sort(attributes.begin(), attributes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
-// One search: the native form's nodes are found one after another, each from the results of those before.
+// One search. It finds the native form's nodes one after another, each from the results of the earlier ones.
 class Search {
  public:
   Search(const FusedForm& form, const NativeForm& example, const ir::Graph& graph, const GraphFacts& facts,
@@ -38,7 +38,7 @@ class Search {
   std::optional<FormMatch> from(ir::NodeId first) { return try_node(first); }
 
  private:
-  // The next node of the native form is `id`, with its operands in either order where they commute.
+  // Takes `id` as the next node of the native form, with its operands in either order if they commute.
   std::optional<FormMatch> try_node(ir::NodeId id) {
     const ir::Node& wanted = example_.graph.nodes[nodes_.size()];
     const ir::Node& node = graph_.node(id);
@@ -81,11 +81,11 @@ class Search {
     return std::nullopt;
   }
 
-  // The structure is there. Whether it is exactly the native form, and may be replaced.
+  // The structure matches. Returns the match if it is exactly the native form and may be replaced.
   std::optional<FormMatch> accept() const {
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId operand : example_.operands) operands.push_back(values_[operand.index()]);
-    // add(%y, %y) of a linear's %y has no residual from outside.
+    // In add(%y, %y) of a linear's %y, the residual does not come from outside.
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);
@@ -102,7 +102,7 @@ class Search {
     return producer != ir::kNoNode && has_value(nodes_, producer);
   }
 
-  // The operator on these operands, where its native form is exactly what was found.
+  // Returns the operator on these operands if its native form is exactly what was found.
   std::optional<ir::Node> exact(const std::vector<ir::ValueId>& operands) const {
     std::vector<ir::Type> types;
     for (const ir::ValueId operand : operands) types.push_back(graph_.value(operand).type);
@@ -121,7 +121,7 @@ class Search {
     return fused;
   }
 
-  // Booleans as the form has them; everything else as the nodes found have it, under the same name.
+  // Booleans come from the form; all other attributes from the nodes found, under the same name.
   ir::Attributes gather_attributes(std::span<const ir::Type> types) const {
     ir::Attributes attributes;
     for (const ir::AttributeDecl& declared : decl_.attributes) {
@@ -142,8 +142,8 @@ class Search {
     return attributes;
   }
 
-  // `wanted` of the native form `real` is `node`; `found` says what real's values are in the graph, and learns it of
-  // the node's results.
+  // Returns whether the node `wanted` of the native form `real` is `node`. `found` maps real's values to the graph's,
+  // and receives the node's results.
   bool same_node(const ir::Graph& real, const ir::Node& wanted, const ir::Node& node,
                  std::vector<ir::ValueId>& found) const {
     if (wanted.op != node.op || wanted.operands.size() != node.operands.size() ||
@@ -157,12 +157,12 @@ class Search {
       if (real.value(wanted.results[i]).type != graph_.value(node.results[i]).type) return false;
       found[wanted.results[i].index()] = node.results[i];
     }
-    // A view is what its type says, however its attributes spell that.
+    // A view is defined by its type, however its attributes spell that.
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // The nodes found, without the views that others use too. None where others use something else that the operator
-  // does not give back.
+  // Returns the nodes found, without views that others use too. Returns nothing if others use a value that the operator
+  // does not return.
   std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
     std::vector<ir::NodeId> own;
     for (const ir::NodeId id : nodes_) {
@@ -184,14 +184,14 @@ class Search {
     return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
-  // One of `places`, to which all nodes found can move and stand in the native form's order; the last that will do.
+  // Returns the last of `places` to which all nodes found can move and stand in the native form's order.
   std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)
         if (nodes_[i] > nodes_[k] && facts_.depend(nodes_[i], nodes_[k])) return std::nullopt;
     std::sort(places.rbegin(), places.rend());
     const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
-      // A view that stays where it is stands before what uses it.
+      // A view that stays where it is must come before its uses.
       return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
         return (node < place && !has_value(places, node)) || may_move(node, place);
       });
@@ -214,8 +214,8 @@ class Search {
   const GraphFacts& facts_;
   const ir::OpTable& ops_;
   const ir::OpDecl& decl_;
-  std::vector<ir::ValueId> values_;  // [values of the example]: which of the graph it is, as far as is known
-  std::vector<ir::NodeId> nodes_;    // of the graph, in the native form's order, found so far
+  std::vector<ir::ValueId> values_;  // [values of the example]: the graph's values, as far as known
+  std::vector<ir::NodeId> nodes_;    // nodes of the graph found so far, in the native form's order
 };
 
 }  // namespace

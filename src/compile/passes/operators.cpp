@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Attributes that architectures write both ways: left out, and with the value it has then.
+// Booleans that architectures write in two ways: false, or left out.
 struct FalseWhenAbsent {
   std::string_view op;
   std::string_view attribute;
@@ -27,7 +27,7 @@ bool same_attribute(const ir::Attribute& a, const ir::Attribute& b) {
   return std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y);
 }
 
-// Every attribute of `a` is in `b`, or is what it would be without.
+// Returns whether every attribute of `a` is in `b`, or has the value that its absence means.
 bool covers(const ir::Node& a, const ir::Node& b) {
   return std::all_of(a.attributes.begin(), a.attributes.end(), [&](const auto& attribute) {
     const ir::Attribute* other = b.find_attribute(attribute.first);

@@ -1,5 +1,5 @@
-// Catches: what nobody thought of. Random graphs full of copies, views, twins, native forms and writes compute the same
-// before and after each pass, in outputs and in states.
+// Catches: cases that nobody thought of. Random graphs full of copies, views, duplicates, native forms and writes
+// compute the same before and after each pass, in outputs and in states.
 #include <gtest/gtest.h>
 
 #include "tessera/compile/eager.h"

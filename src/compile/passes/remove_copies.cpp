@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Its only result has the content of its operand, bit for bit.
+// Returns whether the node's only result has the content of its operand, bit for bit.
 bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   if (node.operands.size() != 1 || node.results.size() != 1) return false;
   if (graph.value(node.operands[0]).type != graph.value(node.results[0]).type) return false;
@@ -13,17 +13,17 @@ bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "copy" || node.op == "cast" || node.op == "reshape" || node.op == "split";
 }
 
-// From node `at` on, nobody can tell memory `copy` from memory `original`.
+// Returns whether from node `at` on memory `copy` cannot be told from memory `original`.
 bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId at, ir::ValueId original,
                        ir::ValueId copy) {
   if (facts.memory(original) == facts.memory(copy)) return true;
   const auto later = [at](ir::NodeId node) { return node > at; };
   if (!facts.writes(copy).empty()) {
-    // The copy takes the original's place: nobody may look at that again.
+    // The copy takes the original's place, so nobody may read the original again.
     return graph.value(facts.memory(original)).kind == ir::ValueKind::kResult && !facts.memory_is_output(original) &&
            (facts.accesses(original).empty() || !later(facts.accesses(original).back()));
   }
-  // The original may be written once the copy is done with.
+  // The original may be written after the last use of the copy.
   for (const ir::NodeId write : facts.writes(original)) {
     if (!later(write)) continue;
     if (facts.memory_is_output(copy)) return false;

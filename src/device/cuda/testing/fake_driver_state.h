@@ -190,7 +190,7 @@ struct FakeFunctions {
       return current_context == nullptr || current_context != s.context ? CUDA_ERROR_INVALID_CONTEXT : body(s);
     });
   }
-  // Like run(), but a thread that captures is refused, and its capture becomes invalid.
+  // Like with_context(), but a thread that captures is refused, and its capture becomes invalid.
   template <class F>
   static CUresult unsafe(const char* function, const F& body) {
     return with_context(function, [&](FakeDriver::State& s) {
