@@ -1,4 +1,4 @@
-// Model families. Each is one file: what is its own in config.json, and its forward as a graph.
+// Model families. Each is one file: its own fields of config.json, and its forward as a graph.
 #pragma once
 
 #include <functional>
@@ -28,38 +28,41 @@ struct FamilyBody {
 
 struct ModelFamily {
   std::string_view architecture;  // as config.json has it: "LlamaForCausalLM"
-  // What the architecture says by itself, and Hugging Face's defaults where a field is absent.
+  // Properties of the architecture, and Hugging Face's defaults for absent fields.
   ModelConfig defaults = {};
-  // Whether it may rotate a part of each head ("partial_rotary_factor").
+  // Whether the family may rotate a part of each head ("partial_rotary_factor").
   bool partial_rotary = false;
-  // Whether its experts may be stored in MXFP4 ("quantization_config"); its defaults have a mixture then.
+  // Whether its experts may be stored in MXFP4 ("quantization_config"). If so, its defaults have a mixture.
   bool mxfp4_experts = false;
-  // Reads the fields that only this family has, or has in its own way, and sets sliding_windows: [num_hidden_layers].
-  // Sizes, activation and norms are in `config` already.
+  // Reads the fields that only this family has, or reads in its own way, and sets sliding_windows: [num_hidden_layers].
+  // Sizes, activation and norms are already in `config`.
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
-  // input_ids, positions … → hidden [T, hidden]. The builder keeps the first error.
+  // Builds the body: input_ids, positions … → hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
-  // In its place, for a family whose body is written as text (model/text_body.h). From the config and the options
-  // alone.
+  // Replaces build_body for a family whose body is written as text (model/text_body.h). It may depend only on the
+  // config and the options.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
-  // Patches and where they lie → rows for the body, X[S / merged patches, row_values()] (model/vision/towers.h). Null:
-  // the family has no tower; its defaults have none then.
+  // Builds the tower: patches and their places → rows for the body, X[S / merged patches, row_values()]
+  // (model/vision/towers.h). Null: the family has no tower, and its defaults have none.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
-  // For a family that is told by its difference from another, whose functions it has. Each may be empty: no difference.
-  std::function<Result<Json>(const Json& config)> rewrite_config{};  // config.json with the other's fields
+  // For a family that is described by its difference from another one, whose functions it uses. Each may be empty: no
+  // difference.
+  // returns config.json with the other family's fields
+  std::function<Result<Json>(const Json& config)> rewrite_config{};
   std::function<Result<ir::Graph>(ir::Graph body, const ir::OpTable&)> change_body{};
-  std::function<std::string(const std::string& tensor)> tensor_name{};  // the checkpoint's for the other's
+  // returns the checkpoint's name for the other family's name
+  std::function<std::string(const std::string& tensor)> tensor_name{};
 };
 
-// The families that a program knows. Adding is for one thread, before it is read; then immutable and thread-safe.
+// The known families. One thread adds them before anyone reads; after that the registry is immutable and thread-safe.
 class FamilyRegistry {
  public:
-  // kInvalidArgument for an architecture that is there already.
+  // Returns kInvalidArgument if the architecture is already there.
   Status add(ModelFamily family);
   const ModelFamily* find(std::string_view architecture) const;  // null where there is none
   std::span<const ModelFamily> all() const { return families_; }
   std::string names() const;  // "LlamaForCausalLM, …", for messages
-  // The architecture that a mistyped name is nearest to, or none.
+  // Returns the architecture that is nearest to a mistyped name, or nothing.
   std::vector<std::string> nearest(std::string_view architecture) const;
 
  private:

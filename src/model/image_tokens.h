@@ -1,5 +1,5 @@
-// What a language model knows of images: the tokens that stand for them in a prompt, and what their rows carry beside
-// embeddings. The tower that makes the rows has a config of its own.
+// What a language model knows of images: the tokens that stand for them in a prompt, and what their rows carry besides
+// embeddings. The tower that makes the rows has its own config.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 namespace tessera {
 
 struct ImageTokens {
-  TokenId image;         // the placeholder: as many of them as the image has rows
-  TokenId vision_start;  // before an image's placeholders
-  TokenId vision_end;    // after them
-  // Of Qwen3-VL: so many first layers add a vector of each image row to its token's hidden state ("deepstack").
+  TokenId image;         // the placeholder; the prompt has one for each row of the image
+  TokenId vision_start;  // stands before an image's placeholders
+  TokenId vision_end;    // stands after them
+  // For Qwen3-VL: the number of first layers that add a vector of each image row to its token's hidden state
+  // ("deepstack").
   std::int64_t deepstack_levels = 0;
 
-  // Values of an image's row: [1 + deepstack_levels, hidden size].
+  // Returns the number of values of an image's row: [1 + deepstack_levels, hidden size].
   std::int64_t row_values(std::int64_t hidden_size) const { return (1 + deepstack_levels) * hidden_size; }
   friend bool operator==(const ImageTokens&, const ImageTokens&) = default;
 };
 
-// From the members of config.json, which has a "vision_config"; ids are below `vocab_size`.
+// Reads the members of a config.json that has a "vision_config". Ids must be below `vocab_size`.
 Result<ImageTokens> read_image_tokens(const Fields& fields, std::int64_t vocab_size);
 
 }  // namespace tessera

@@ -1,17 +1,17 @@
-// From a config to graphs: what every architecture gives the runner.
+// Builds graphs from a config. Every architecture gives the runner these graphs:
 //
 //   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured by pieces
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
-//   tower    patches of images → rows of embeddings, where the model has one
+//   tower    patches of images → rows of embeddings, if the model has a tower
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
-// Of a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next one
+// In a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next stage
 // (ModelOptions::pp_size).
 //
-// A classifier (ModelConfig::num_labels) has labels in the place of the vocabulary, from the head on; nothing is
-// sampled from them.
+// A classifier (ModelConfig::num_labels) has labels instead of the vocabulary from the head on; nothing is sampled from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -30,30 +30,31 @@
 namespace tessera {
 
 struct ModelOptions {
-  ir::DType dtype = ir::DType::kFloat32;  // of activations
-  // The same where absent. Matmuls take weights of the activations' type alone; attention reads a cache of any.
+  ir::DType dtype = ir::DType::kFloat32;  // type of activations
+  // Type of weights, and type of the cache; absent: `dtype`. Matmuls take only weights of the activations' type;
+  // attention reads a cache of any type.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
   std::int64_t page_size = 16;         // tokens of a KV cache page
-  std::int64_t max_requests = 256;     // of a forward: length of last_ids
-  std::int64_t max_embeddings = 2048;  // rows of the input of that name
-  std::int64_t context_length = 0;     // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
+  std::int64_t max_requests = 256;     // requests of a forward at most: length of last_ids
+  std::int64_t max_embeddings = 2048;  // rows of the input "embeddings"
+  std::int64_t context_length = 0;     // longest sequence, for LongRoPE's choice of factors; 0: the model's own
   int tp_rank = 0;
-  int tp_size = 1;  // ranks that share every layer (column- and row-parallel matmuls)
-  // Parts of the experts of a mixture, each on expert_ranks() / ep_size neighbouring ranks, among which its experts are
-  // sliced.
+  int tp_size = 1;  // number of ranks that share every layer (column- and row-parallel matmuls)
+  // Number of parts into which the experts of a mixture are divided. Each part is on expert_ranks() / ep_size
+  // neighbouring ranks, which slice its experts.
   int ep_size = 1;
-  // Ranks that each have tokens of their own (DP attention), where tp_size is 1: all weights but the experts' are whole
-  // on each. The body is that of a rank's own tokens, of which all ranks' forwards have equally many, padding included;
-  // before a layer's experts their rows come together, and behind them each rank takes back its own
-  // (ops/comm/row_exchange.h).
+  // Rank among those that each have tokens of their own (DP attention, with tp_size 1): each rank has all weights
+  // except the experts' whole. The body is that of a rank's own tokens. All ranks' forwards have the same number of
+  // tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after them each rank
+  // takes back its own (ops/comm/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
-  // Of a pipeline: the stage that is built, of neighbouring layers (model/stages.h).
+  // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;
 
-  // The ranks among which experts are divided.
+  // Returns the number of ranks among which experts are divided.
   int expert_ranks() const { return tp_size * dp_size; }
   int expert_rank() const { return dp_size > 1 ? dp_rank : tp_rank; }
   ir::DType weight_type() const { return weight_dtype.value_or(dtype); }
@@ -66,10 +67,10 @@ struct VisionGraph {
   VisionConfig config;
 };
 
-// What prompts run in the place of body and head: a body that ends where wanted rows alone are needed, and a head that
-// computes the rest for them (runner/wanted_rows.h).
+// Graphs that prompts run instead of body and head: a body that ends where only wanted rows are needed, and a head that
+// computes the rest for these rows (runner/wanted_rows.h).
 struct PrefillGraphs {
-  ir::Graph body;  // its outputs are inputs of the head, by their names
+  ir::Graph body;  // its outputs are inputs of the head, by name
   ir::Graph head;  // → hidden [R, hidden], logits
 };
 
@@ -80,42 +81,45 @@ struct ModelGraphs {
   ir::Graph choose;
   ir::Graph logprobs;
   std::vector<WeightSpec> weights;     // of body, head and tower
-  std::vector<LayerInfo> layers = {};  // [layers], or none: ForwardContext::layers
+  std::vector<LayerInfo> layers = {};  // [layers], or empty: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
-  // Of a stage of a pipeline: head and what follows it are of its last stage, and only declared in the others, which
-  // have no weights of it.
+  // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare
+  // them, without weights.
   LayerRange own_layers = {};
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
-  std::vector<WeightSpec> weights_elsewhere = {};  // of the other stages alone
-  // Absent where prompts run body and head themselves.
+  std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages have
+  // Absent if prompts run body and head themselves.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
   const ir::Graph& prefill_body() const { return prefill ? prefill->body : body; }
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
 
-// Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads or experts that do not divide
-// among the ranks, fewer layers than stages, types that no kernel takes together). Needs no weights and no device.
+// Builds the graphs. kUnimplemented or kInvalidArgument if the config cannot be built (heads or experts that do not
+// divide among the ranks, fewer layers than stages, types that no kernel takes together). Needs no weights and no
+// device.
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const FamilyRegistry& families);
 
-// Of all stages.
+// Returns the weights of all stages.
 std::vector<WeightSpec> all_weights(const ModelGraphs& graphs);
 
 // Names of the static inputs that the runner stages before every forward.
 namespace input_names {
-inline constexpr std::string_view kInputIds = "input_ids";            // i32[T]
-inline constexpr std::string_view kInputRows = "input_rows";          // i32[T]: row of last_ids, or -1
-inline constexpr std::string_view kLastIds = "last_ids";              // i32[max_requests]: what the last step sampled
+inline constexpr std::string_view kInputIds = "input_ids";    // i32[T]
+inline constexpr std::string_view kInputRows = "input_rows";  // i32[T]: row of last_ids, or -1
+// i32[max_requests]: tokens that the last step sampled
+inline constexpr std::string_view kLastIds = "last_ids";
 inline constexpr std::string_view kEmbeddingRows = "embedding_rows";  // i32[T]: row of embeddings, or -1
-inline constexpr std::string_view kEmbeddings = "embeddings";         // X[max_embeddings, row values]: given by prompts
-inline constexpr std::string_view kPositions = "positions";           // i32[T]
-// In its place where the model has positions in three dimensions; equal for tokens of text.
+// X[max_embeddings, row values]: rows given by prompts
+inline constexpr std::string_view kEmbeddings = "embeddings";
+inline constexpr std::string_view kPositions = "positions";  // i32[T]
+// Replaces kPositions if the model has positions in three dimensions; they are equal for tokens of text.
 inline constexpr std::string_view kRopePositions = "rope_positions";    // i32[3, T]: time, height, width
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
 inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]; -1 for padding
-inline constexpr std::string_view kRowMarks = "row_marks";              // i32[R]: 1, and 0 for padding
+inline constexpr std::string_view kRowMarks = "row_marks";              // i32[R]: 1, or 0 for padding
 inline constexpr std::string_view kTemperature = "temperature";         // f32[R]
 inline constexpr std::string_view kTopK = "top_k";                      // i32[R]
 inline constexpr std::string_view kTopP = "top_p";                      // f32[R]
@@ -124,7 +128,8 @@ inline constexpr std::string_view kSeed = "seed";                       // i64[R
 inline constexpr std::string_view kChoice = "choice";                   // i32[R]
 inline constexpr std::string_view kSamplePosition = "sample_position";  // i32[R]
 inline constexpr std::string_view kChoiceLogits = "choice_logits";      // f32[R, vocab]
-inline constexpr std::string_view kEditFirst = "edit_first";            // i32[R], of the row in the next three
+// i32[R]: the row's first edit in the next three
+inline constexpr std::string_view kEditFirst = "edit_first";
 inline constexpr std::string_view kEditCount = "edit_count";            // i32[R]
 inline constexpr std::string_view kEditIds = "edit_ids";                // i32[max_choice_edits]
 inline constexpr std::string_view kEditPenalties = "edit_penalties";    // f32[max_choice_edits]

@@ -1,5 +1,5 @@
-// The graphs after the head, the same for every architecture: how a row of logits becomes a token, and what it says of
-// tokens.
+// The graphs after the head, which are the same for every architecture: how a row of logits becomes a token, and the
+// log-probabilities of tokens.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace tessera {
 
-// Of one run of choose or logprobs: bounds the memory of logits that are taken out, and of masks.
+// Most rows of one run of choose or logprobs. It bounds the memory of logits that are taken out, and of masks.
 inline constexpr std::int64_t kMaxChoiceRows = 64;
-// Edits of one run of choose. Those of a row always fit, since each of its ids stands once.
+// Most edits of one run of choose. The edits of one row always fit, because each id occurs once in a row.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
 // logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].

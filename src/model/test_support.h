@@ -1,4 +1,4 @@
-// Shared by the tests of this folder: scratch folders, real data if present, hand-made files.
+// Helpers that the tests of this folder share: scratch folders, real data if present, hand-made files.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@
 
 namespace tessera::test {
 
-// Removed with all its content at the end of the scope.
+// A scratch folder, which is removed with all its content at the end of the scope.
 class ScratchDir {
  public:
   ScratchDir() {
@@ -48,7 +48,7 @@ class ScratchDir {
   std::filesystem::path path_;
 };
 
-// Real checkpoints and configs; empty where absent.
+// Returns the folder of real checkpoints and configs; empty if there is none.
 inline std::filesystem::path shared_dir() {
   const std::filesystem::path path = testing::shared_path("");
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();
@@ -61,7 +61,7 @@ inline std::filesystem::path shared_dir() {
     }                                                                                                       \
   } while (false)
 
-// A safetensors file: length, header, `data_bytes` bytes 0, 1, 2, …
+// Returns a safetensors file: length, header, and `data_bytes` bytes 0, 1, 2, …
 inline std::string safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');
@@ -75,8 +75,8 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// `text` with one to three small changes: a flipped bit, bytes removed, repeated or overwritten, or an inserted token
-// that is hard for parsers.
+// Returns `text` with one to three small changes: a flipped bit, bytes removed, repeated or overwritten, or an inserted
+// token that is hard for parsers.
 inline std::string mutated(std::string text, std::mt19937& random) {
   static constexpr std::string_view kWords[] = {"null",
                                                 "-1",
@@ -112,7 +112,7 @@ inline std::string mutated(std::string text, std::mt19937& random) {
   return text;
 }
 
-// The error of a Result or Status has all these parts, and this code.
+// Checks that the error of a Result or Status has this code and contains all these parts.
 template <class R>
 void expect_error(const R& result, StatusCode code, const std::vector<std::string>& parts) {
   ASSERT_FALSE(result.ok());

@@ -89,7 +89,7 @@ class CudaDevice final : public Device {
   void remove_pinned(const std::byte* data);
   bool is_pinned(const void* data, std::size_t bytes) const;
 
-  // Records `error` as the cause of the device's loss, if it is the first, and returns the first one.
+  // Records `error` as the cause of the device's loss, unless an earlier one is recorded, and returns `error`.
   Status lose(Status error);
 
  private:

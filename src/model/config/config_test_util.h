@@ -1,4 +1,4 @@
-// A config for tests, as small as can be.
+// A small config for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace tessera::test {
 
-// The sizes that have no default, with `changes`, a JSON object, put over them.
+// Returns the fields that have no default, with the members of the JSON object `changes` replaced or added.
 inline Json small_config(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",
@@ -25,7 +25,7 @@ inline Result<ModelConfig> small(const char* architecture, const char* changes =
   return ModelConfig::from_json(small_config(architecture, changes), "m/config.json", built_in_families());
 }
 
-// The number of parameters of the model's text part, 0 and a failed test where it cannot be built.
+// Returns the number of parameters of the model's text part. Returns 0 and fails the test if it cannot be built.
 inline std::int64_t parameters_of(const ModelConfig& config) {
   const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
   EXPECT_TRUE(graphs.ok()) << graphs.status().message();

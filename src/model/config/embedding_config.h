@@ -1,5 +1,6 @@
-// How an embedding model makes one vector of a text's hidden states. sentence-transformers describes it beside the
-// checkpoint: modules.json lists what follows the transformer, and the folder of the module Pooling has a config.json.
+// How an embedding model makes one vector from a text's hidden states. sentence-transformers describes it beside the
+// checkpoint: modules.json lists the modules after the transformer, and the folder of the module Pooling has a
+// config.json.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace tessera {
 
-// Which rows of the last layer's normed hidden states the vector is made of.
+// The rows of the last layer's normed hidden states from which the vector is made.
 enum class Pooling : std::uint8_t {
   kNone,
   kLast,   // the last token's ("lasttoken")
@@ -24,16 +25,16 @@ std::string_view pooling_name(Pooling pooling);  // "none", "last", "mean", "fir
 
 struct EmbeddingConfig {
   Pooling pooling = Pooling::kLast;
-  bool normalise = true;  // to length one
+  bool normalise = true;  // scale vectors to length one
 
-  // Of the model's folder. None without modules.json, and where it names no Pooling. With it, vectors are normalised
-  // where a module Normalize is named. Errors name file and field: unimplemented for other modules (Dense) and other
-  // ways of pooling, invalid_argument for files that are wrong in themselves, not_found for a missing config.json of
-  // the module Pooling.
+  // Reads the config of the model's folder. Returns nothing without modules.json, or if it names no Pooling. Vectors
+  // are normalised if it names a module Normalize. Errors name file and field: unimplemented for other modules (Dense)
+  // and other ways of pooling, invalid_argument for files that are wrong in themselves, not_found for a missing
+  // config.json of the module Pooling.
   static Result<std::optional<EmbeddingConfig>> read(const std::string& folder, std::int64_t hidden_size);
 
-  // The first `dimensions` numbers of a pooled vector, which has at least as many, normalised where the model's are.
-  // Zeros stay zeros.
+  // Returns the first `dimensions` numbers of a pooled vector, which has at least that many; they are normalised if the
+  // model's vectors are. A zero vector stays zero.
   std::vector<float> finish(std::span<const float> pooled, std::int64_t dimensions) const;
 };
 

@@ -1,5 +1,5 @@
-// Checked access to the members of a JSON file written by someone else. Each error is one line that names file, field,
-// value and what is accepted. A member that is null counts as absent, as it does for Hugging Face.
+// Checked access to the members of a JSON file from outside. Each error is one line that names file, field, value and
+// what is accepted. A member that is null counts as absent, as it does for Hugging Face.
 #pragma once
 
 #include <cstdint>
@@ -14,36 +14,36 @@
 
 namespace tessera {
 
-// Reads a JSON file that must be a regular file of at most 16 MB with an object at its top.
+// Reads a JSON file. It must be a regular file of at most 16 MB with an object at the top.
 Result<Json> read_json_object(const std::string& path);
 
-// A value for a message, on one line and of bounded length; null pointer: "missing".
+// Formats a value for a message, on one line and of bounded length; a null pointer gives "missing".
 std::string shown_value(const Json* value);
-// At most 120 bytes of it, cut between characters.
+// Returns at most 120 bytes of the text, cut between characters.
 std::string clip_text(std::string text);
 
 class Fields {
  public:
-  // Borrows `object`. `prefix` stands before each key in messages ("rope_parameters.").
+  // Borrows `object`. `prefix` is put before each key in messages ("rope_parameters.").
   Fields(const Json& object, std::string file, std::string prefix = {})
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
-  const Json* find(std::string_view key) const;                                  // null where absent or null
-  bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // null counts
+  const Json* find(std::string_view key) const;                                  // null if absent or null
+  bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // a null member counts as present
 
-  // Within [low, high], both included.
+  // The value must lie within [low, high], both included.
   Result<std::int64_t> required_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
   Result<std::optional<double>> optional_number(std::string_view key, double low, double high) const;
-  // Exactly `count` numbers.
+  // The list must have exactly `count` numbers.
   Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;
   Result<std::optional<std::string>> optional_string(std::string_view key) const;
-  // One id or a list of ids, each below vocab_size; empty where absent.
+  // Reads one id or a list of ids, each below vocab_size; empty if absent.
   Result<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
 
-  // `<file>: field "<key>" is <value>; accepted: <accepted>`
+  // Returns the error `<file>: field "<key>" is <value>; accepted: <accepted>`.
   Status wrong(std::string_view key, std::string_view accepted) const;
   Status unsupported(std::string_view key, std::string_view accepted) const;
 

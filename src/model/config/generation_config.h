@@ -14,9 +14,9 @@ namespace tessera {
 
 struct GenerationConfig {
   std::optional<TokenId> bos_token_id;
-  std::vector<TokenId> eos_token_ids;  // empty: config.json's apply
+  std::vector<TokenId> eos_token_ids;  // empty: those of config.json apply
   std::optional<TokenId> pad_token_id;
-  std::optional<bool> do_sample;  // false: greedy, whatever temperature says
+  std::optional<bool> do_sample;  // false: greedy, whatever the temperature is
   std::optional<double> temperature;
   std::optional<std::int64_t> top_k;  // 0 or -1: off
   std::optional<double> top_p;

@@ -1,9 +1,9 @@
-// The rotary embeddings of a model as its architecture's defaults and config.json say; and those of models whose layers
-// with a window rotate by frequencies of their own.
+// Reads a model's rotary embeddings from config.json over its architecture's defaults, also for models whose layers
+// with a window have frequencies of their own.
 //
-// Of two rotations. New spelling: `rope_parameters` has a member "full_attention" and one "sliding_attention". Old
-// spelling: `rope_theta` and `rope_scaling` are those of the layers with full attention, and `rope_local_base_freq` is
-// the θ of the others.
+// Two rotations have two spellings. In the new one, `rope_parameters` has the members "full_attention" and
+// "sliding_attention". In the old one, `rope_theta` and `rope_scaling` belong to the layers with full attention, and
+// `rope_local_base_freq` is the θ of the others.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Reads the rotation of all layers from the members of config.json. Where it says nothing `rope` stays as it is;
-// without a θ, its θ. Errors are those of read_rope_config.
+// Reads the rotation of all layers from the members of config.json. If config.json says nothing, `rope` stays as it is;
+// if it has no θ, only the θ stays. Errors are those of read_rope_config.
 Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope);
 
 // One kind of layers.
@@ -23,7 +23,7 @@ struct LayerRope {
   RopeContext context;
   RopeConfig& rope;
 };
-// The same of both kinds.
+// Reads the rotations of both kinds of layers.
 Status read_layer_ropes(const Json& config, const std::string& file, const LayerRope& full, const LayerRope& sliding);
 
 }  // namespace tessera

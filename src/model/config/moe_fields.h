@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// What a family calls the sizes of its mixture.
+// A family's names of the sizes of its mixture.
 struct MoeKeys {
   std::string_view experts;             // "num_experts"
   std::string_view experts_alias = {};  // another name that transformers writes for it
@@ -19,24 +19,24 @@ struct MoeKeys {
   std::string_view intermediate = "moe_intermediate_size";
 };
 
-// Sets num_experts, experts_per_token and intermediate_size; absent ones stay. Refuses more experts than routing takes,
-// more of them for a token than there are, and two names of their number that disagree.
+// Sets num_experts, experts_per_token and intermediate_size; absent ones stay as they are. Refuses more experts than
+// routing takes, more experts a token than there are, and two names for their number that disagree.
 Status read_experts(const Fields& fields, const MoeKeys& keys, MoeConfig& moe);
 
-// Qwen's rule for the layers that have experts: every decoder_sparse_step-th, but those of `mlp_only_layers`.
+// Qwen's rule for the layers that have experts: every decoder_sparse_step-th one, except those of `mlp_only_layers`.
 Status read_sparse_step(const Fields& fields, ModelConfig& config);
 
-// GLM's and DeepSeek's rule: `mlp_layer_types`, a list of "dense" and "sparse", else all from first_k_dense_replace on,
-// else all from `first_dense` on.
+// GLM's and DeepSeek's rule: `mlp_layer_types`, a list of "dense" and "sparse"; without it all layers from
+// first_k_dense_replace on; without that all layers from `first_dense` on.
 Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
-// `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`, each as large as one
-// expert; after read_experts(). Refuses groups that the experts do not divide into, and fewer experts in the groups of
-// a token than it takes.
+// Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`, each of which is as
+// large as one expert. Call it after read_experts(). Refuses groups into which the experts do not divide, and groups of
+// a token that have fewer experts than it takes.
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
-// "quantization_config" of a model whose experts alone are stored in MXFP4, as GPT-OSS is published; sets mxfp4. Any
-// other method, or list of modules that are plain, is refused.
+// Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, as GPT-OSS is published;
+// sets mxfp4. Refuses any other method, and any other list of modules that are not quantised.
 Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& moe);
 
 }  // namespace tessera

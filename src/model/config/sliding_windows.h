@@ -1,4 +1,4 @@
-// Which layers attend through a sliding window: the spellings of config.json.
+// Reads from config.json which layers attend through a sliding window, in all spellings.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace tessera {
 
-// `sliding_window`: none where it is null, `absent` where it is not there.
+// Reads `sliding_window`: returns nothing if it is null, and `absent` if it is absent.
 Result<std::optional<std::int64_t>> read_sliding_window(const Fields& fields, std::optional<std::int64_t> absent);
 
-// Sets config.sliding_windows: the layers that `layer_types` calls sliding, or, where the config has no such list, the
-// layers from `first` on have the window. Without a window no layer has one, and a list that says so is refused.
+// Sets config.sliding_windows: the layers that `layer_types` calls sliding have the window; without that list the
+// layers from `first` on have it. Without a window no layer has one, and a list with sliding layers is refused.
 Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> window, std::int64_t first,
                            ModelConfig& config);
 
-// The same, but without such a list the last of every `period` layers sees all, and the others have the window. A list
-// that disagrees with `period`, where the file gives one under `period_key`, is refused.
+// Like set_sliding_windows(), but without the list the last of every `period` layers sees everything, and the others
+// have the window. Refuses a list that disagrees with a period that the file gives under `period_key`.
 Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
                             std::int64_t absent_period, ModelConfig& config);
 
-// For architectures without windows: refuses a `layer_types` that has any.
+// For architectures without windows: refuses a `layer_types` with sliding layers.
 Status set_full_attention(const Fields& fields, ModelConfig& config);
 
 }  // namespace tessera

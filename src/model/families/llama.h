@@ -1,15 +1,15 @@
-// Llama 2 and 3, and the families that are the same graph: Mistral, Qwen 2 and 2.5, Qwen 3 (dense).
+// Llama 2 and 3, and the families with the same graph: Mistral, Qwen 2 and 2.5, Qwen 3 (dense).
 #pragma once
 
 #include "tessera/model/family.h"
 
 namespace tessera {
 
-ModelFamily llama_family();    // LlamaForCausalLM, and the many models of its form
+ModelFamily llama_family();    // LlamaForCausalLM, and the many models of this form
 ModelFamily mistral_family();  // MistralForCausalLM: a sliding window on all layers
 ModelFamily qwen2_family();    // Qwen2ForCausalLM: biases on q, k, v
 ModelFamily qwen3_family();    // Qwen3ForCausalLM: an RMS norm on each head of q and k
-// Qwen3ForSequenceClassification: the same body, and labels in the place of tokens.
+// Qwen3ForSequenceClassification: the same body, with labels instead of tokens.
 ModelFamily qwen3_classifier_family();
 
 }  // namespace tessera

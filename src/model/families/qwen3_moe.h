@@ -1,4 +1,4 @@
-// Qwen3's mixtures of experts (Qwen3MoeForCausalLM), and what families of their form share.
+// Qwen3's mixtures of experts (Qwen3MoeForCausalLM), and the parts that similar families share.
 #pragma once
 
 #include "tessera/model/family.h"
@@ -7,8 +7,8 @@ namespace tessera {
 
 ModelFamily qwen3_moe_family();
 
-// Llama's layers, with experts in place of the MLP where config.moe says so; config.moe is set. input_ids, positions …
-// → hidden [T, hidden].
+// Builds Llama's layers, with experts instead of the MLP where config.moe says so. Precondition: config.moe is set.
+// input_ids, positions … → hidden [T, hidden].
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // The language models of Qwen2.5-VL and Qwen3-VL: those of Qwen2.5 and Qwen3, with positions in three dimensions, and
-// images among the tokens that their towers make rows of.
+// with images among the tokens, whose rows their towers make.
 #pragma once
 
 #include "tessera/model/family.h"

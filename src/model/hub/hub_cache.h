@@ -1,4 +1,4 @@
-// Models in the local cache of the Hugging Face hub, which its own tools fill too:
+// Models in the local cache of the Hugging Face hub, which the hub's own tools fill too:
 //   <cache>/models--org--name/refs/<branch or tag>      a file: the commit it stands for
 //                            /snapshots/<commit>/<file>  links into blobs/
 //                            /blobs/<digest>             content, by SHA-256 (large files) or git's SHA-1
@@ -20,22 +20,22 @@ struct HubModel {
   std::string revision = "main";  // a branch, a tag or a commit's 40 digits
 };
 
-// Whether `text` is spelled like an id of the hub. A relative path may be, too.
+// Returns whether `text` is spelled like an id of the hub. A relative path may be spelled like that, too.
 bool is_hub_id(std::string_view text);
-// Whether `text` is one path component and neither "." nor "..". Names from a cache or a hub must be, before they are
-// used as file names.
+// Returns whether `text` is one path component and neither "." nor "..". Names from a cache or a hub must pass this
+// before they are used as file names.
 bool is_plain_name(std::string_view text);
 
-// Which files of a model a command reads.
+// The files of a model that a command reads.
 enum class ModelContent : std::uint8_t {
   kConfig,   // config.json, tokenizer and templates
-  kWeights,  // and the weights
+  kWeights,  // those of kConfig, and the weights
 };
 
-// Paths of one model. Does not access the file system.
+// Paths of one model. It does not access the file system.
 class HubFolder {
  public:
-  // invalid_argument for a malformed id or revision, and where settings.cache is empty.
+  // invalid_argument for a malformed id or revision, and if settings.cache is empty.
   static Result<HubFolder> of(const HubSettings& settings, const HubModel& model);
 
   const std::filesystem::path& root() const { return root_; }
@@ -51,8 +51,8 @@ class HubFolder {
   std::filesystem::path locks_;
 };
 
-// The snapshot's folder. not_found, naming what was searched for and where, for a model or revision that is not cached,
-// and for a snapshot that lacks a file of `content`.
+// Returns the snapshot's folder. not_found for a model or revision that is not cached, and for a snapshot that lacks a
+// file of `content`; the message says what was searched for and where.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

@@ -19,7 +19,7 @@ class Digest {
   static Result<Digest> git_blob(std::int64_t size);
 
   void add(std::string_view bytes);
-  // Lower-case hexadecimal digits. To be called once.
+  // Returns lower-case hexadecimal digits. May be called only once.
   Result<std::string> finish();
 
  private:

@@ -33,8 +33,8 @@ struct ModelRequest {
   bool show_progress = false;
 };
 
-// The folder or file to read a model from: `path_or_id` itself if it exists, otherwise the snapshot in the hub's cache
-// that it names. not_found where the cache lacks it and `download` is false.
+// Returns the folder or file from which to read a model: `path_or_id` itself if it exists, otherwise the snapshot in
+// the hub's cache that it names. not_found if the cache lacks it and `download` is false.
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings);
 
 }  // namespace tessera

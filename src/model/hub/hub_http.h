@@ -24,7 +24,7 @@ struct HttpReply {
   std::map<std::string, std::string> headers{};  // names in lower case
   std::string broken{};  // why the connection ended before the response was complete; empty: it did not
 
-  // null where there is none.
+  // Returns null if there is no such header.
   const std::string* header(const std::string& name) const;
   bool succeeded() const { return broken.empty() && status >= 200 && status < 300; }
   // Whether the same request may succeed later.
@@ -37,7 +37,7 @@ struct HttpSink {
   std::function<Status(std::string_view)> write;
 };
 
-// Used by one thread at a time.
+// A client. One thread at a time may use it.
 class HttpClient {
  public:
   // invalid_argument for an endpoint or a token that cannot be used.
@@ -60,11 +60,11 @@ class HttpClient {
   std::unique_ptr<Handle> handle_;
 };
 
-// The system's file of trusted certificates, for distributions that have it elsewhere than libcurl was built for; ""
-// where there is none.
+// Returns the system's file of trusted certificates, for distributions that have it elsewhere than libcurl was built
+// for; "" if there is none.
 std::string system_ca_file();
 
-// `text` as one component of a URL's path.
+// Returns `text` escaped as one component of a URL's path.
 std::string url_escaped(std::string_view text);
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ struct HubFile {
 struct HubListing {
   std::string commit;          // 40 digits, checked
   std::vector<HubFile> files;  // of the top folder, and an embedding model's <n>_Pooling/config.json
-  // null where there is none.
+  // Returns null if there is no such file.
   const HubFile* find(std::string_view name) const;
 };
 

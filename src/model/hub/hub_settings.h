@@ -1,5 +1,5 @@
-// Where models of the Hugging Face hub are kept on this machine and fetched from. The variables are those of the hub's
-// own tools, so that both share one cache.
+// Where models of the Hugging Face hub are kept on this machine, and where they are fetched from. The environment
+// variables are those of the hub's own tools, so that both share one cache.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,11 @@ struct HubSettings {
   bool offline = false;      // any download is an error
 };
 
-// `get(name)` is the value of an environment variable, null where it is not set; an empty one counts as not set.
-//   cache       HF_HUB_CACHE, or hub in HF_HOME, which is else huggingface in XDG_CACHE_HOME, or in .cache of HOME
+// `get(name)` returns the value of an environment variable, or null if it is not set; an empty one counts as not set.
+//   cache       HF_HUB_CACHE, or hub in HF_HOME; without HF_HOME, huggingface in XDG_CACHE_HOME or in .cache of HOME
+//   takes its place
 //   endpoint    HF_ENDPOINT
-//   token       HF_TOKEN; the file is `token` in HF_HOME
+//   token       HF_TOKEN; the token file is `token` in HF_HOME
 //   ca_file     SSL_CERT_FILE
 //   offline     HF_HUB_OFFLINE: 1, on, yes or true
 HubSettings hub_settings_from(const std::function<const char*(const char*)>& get);

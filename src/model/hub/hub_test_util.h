@@ -81,7 +81,7 @@ class HubTest : public ::testing::Test {
             .headers = {{"Content-Range", "bytes " + said + std::to_string(bytes.size())}}};
   }
 
-  // A reply that replaces the hub's own; none: the hub's own.
+  // Returns a reply that replaces the hub's own; nothing: the hub's own reply.
   using Before = std::function<std::optional<ServedReply>(const ServedRequest&)>;
   void answer_first(Before before) {
     const std::scoped_lock lock(mutex_);

@@ -19,7 +19,7 @@
 namespace tessera::test {
 
 struct ServedRequest {
-  std::string path;                            // as sent, with its query
+  std::string path;                            // as sent, including the query
   std::map<std::string, std::string> headers;  // names in lower case
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);
@@ -31,10 +31,10 @@ struct ServedReply {
   int status = 200;
   std::string body{};
   std::map<std::string, std::string> headers{};
-  std::size_t sent = std::string::npos;  // of the body, before the connection is closed
+  std::size_t sent = std::string::npos;  // bytes of the body that are sent before the connection is closed
 };
 
-// One connection per request, each answered by `handler` on a thread of its own.
+// A server with one connection per request; `handler` answers each on a thread of its own.
 class HttpServer {
  public:
   using Handler = std::function<ServedReply(const ServedRequest&)>;
@@ -64,7 +64,7 @@ class HttpServer {
     const std::scoped_lock lock(mutex_);
     return requests_;
   }
-  // Of the paths that contain `part`.
+  // Returns the requests whose paths contain `part`.
   std::vector<ServedRequest> requests(std::string_view part) const {
     std::vector<ServedRequest> all = requests();
     std::erase_if(all, [&](const ServedRequest& request) { return request.path.find(part) == std::string::npos; });

@@ -1,4 +1,4 @@
-// Where layers keep what they remember: the heads of a rank, cache groups, and the keys and values of a layer.
+// Where layers keep what later tokens need: the heads of a rank, cache groups, and the keys and values of a layer.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@
 
 namespace tessera {
 
-// Heads of this rank. Where ranks are more than KV heads, neighbouring ranks hold the same KV head.
+// Heads of this rank. If there are more ranks than KV heads, neighbouring ranks hold the same KV head.
 struct LocalHeads {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
 };
 LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 
-// Layers with one window share a group, and so do those with a state; groups in the order of their first layer. At most
-// ir::kMaxCacheGroups can be declared (declare_token_inputs).
+// Returns the cache groups in the order of their first layer. Layers with the same window share a group, and so do
+// layers with a state. At most ir::kMaxCacheGroups can be declared (declare_token_inputs).
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
-// The index of the layer's group, below ir::kMaxCacheGroups.
+// Returns the index of the layer's group, below ir::kMaxCacheGroups.
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);
 
 // One layer's keys and values, and how its group addresses them.
 struct KvCache {
   ir::ValueId keys;    // state Y[P, page_size, kv_heads, head_dim]
-  ir::ValueId values;  // the same
-  ir::ValueId slots;   // i32[T] of the group
+  ir::ValueId values;  // as `keys`
+  ir::ValueId slots;   // i32[T], those of the group
   std::int64_t group = 0;
-  std::int64_t window = 0;  // tokens that a row sees, itself included; 0: all
+  std::int64_t window = 0;  // tokens that a row sees, including itself; 0: all
 };
 // Declares the states of a layer.
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer);

@@ -1,4 +1,4 @@
-// What a rank holds of a layer's experts, and which tensors of a checkpoint that is made of, in every layout.
+// A rank's share of a layer's experts, and the tensors of a checkpoint that hold it, in every layout.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace tessera {
 
-// There are ep_size parts of neighbouring experts. Each part is on as many neighbouring ranks, which share the
-// intermediate size of its experts.
+// A rank's share. The experts are divided into ep_size parts of neighbouring experts. Each part is on several
+// neighbouring ranks, which divide the intermediate size of its experts.
 struct ExpertShare {
   std::int64_t first_expert = 0;
   std::int64_t experts = 0;
-  int slice = 0;  // of the intermediate size
+  int slice = 0;  // index of the rank's slice of the intermediate size
   int slices = 1;
 };
 // Preconditions: ep_size divides expert_ranks() and the number of experts.
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
-// A rank's share as parts of one value for all of its experts. Borrows `tensors`. Precondition: the intermediate size
+// A rank's share as parts of one weight for all of its experts. Borrows `tensors`. Precondition: the intermediate size
 // divides among the slices.
 class ExpertParts {
  public:
@@ -31,32 +31,32 @@ class ExpertParts {
 
   ExpertParts(const ModelConfig& config, const ModelOptions& options, const ExpertTensors& tensors);
 
-  std::int64_t local_size() const { return local_; }  // of the intermediate size
+  std::int64_t local_size() const { return local_; }  // the rank's part of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
-  // Of partial sums only one may carry the bias.
+  // Returns whether this rank adds the bias of down: only one of the partial sums may include it.
   bool adds_down_bias() const { return share_.slice == 0; }
 
   std::vector<WeightPart> gate_up() const;  // [local_experts, 2 · local_size, H], gate above up
   std::vector<WeightPart> down() const;     // [local_experts, H, local_size]
-  // What other ranks' experts are made of, where they have tensors of their own: WeightSpec::elsewhere.
+  // Return the parts of other ranks' experts if experts have separate tensors: WeightSpec::elsewhere.
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Bytes of MXFP4, or those of its factors, as published: gate and up in turn by rows, "<prefix>gate_up_proj_blocks"
-  // [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32] …
+  // Return the bytes of MXFP4 values or their scale factors in the published layout, where rows of gate and up
+  // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32] …
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // … and "<prefix>down_proj_blocks" [E, H, I/32, 16], "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Of an expert's values, those that one byte is for.
+  // Returns how many of an expert's values one byte belongs to.
   static std::int64_t values_of(Packed content);
 
-  // Biases exist in stacks alone.
+  // Only stacked layouts have biases.
   std::vector<WeightPart> gate_up_bias() const;  // [local_experts, 2 · local_size]
   std::vector<WeightPart> down_bias() const;     // [local_experts, H]
 
  private:
   std::int64_t end() const { return share_.first_expert + share_.experts; }
-  TensorSlice whole_experts() const;  // of a stack of all
+  TensorSlice whole_experts() const;  // slice of a stack of all experts
   std::vector<std::int64_t> experts_elsewhere() const;
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;
@@ -67,10 +67,10 @@ class ExpertParts {
   const ExpertTensors& tensors_;
   std::int64_t hidden_;
   std::int64_t size_;
-  std::int64_t experts_;  // of the layer
+  std::int64_t experts_;  // number of the layer's experts
   ExpertShare share_;
   std::int64_t local_;
-  std::int64_t first_;  // of the intermediate size
+  std::int64_t first_;  // first value of the rank's part of the intermediate size
 };
 
 }  // namespace tessera

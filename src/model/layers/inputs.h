@@ -11,35 +11,35 @@
 
 namespace tessera {
 
-// Of a body.
+// Inputs of a body.
 struct TokenInputs {
   ir::ValueId ids;                 // i32[T]
   ir::ValueId rows;                // i32[T]: row of last_ids, or -1
-  ir::ValueId last_ids;            // i32[max_requests]: what the last step sampled
-  ir::ValueId embedding_rows;      // i32[T]: row of embeddings in place of the id's, or -1
+  ir::ValueId last_ids;            // i32[max_requests]: tokens that the last step sampled
+  ir::ValueId embedding_rows;      // i32[T]: row of `embeddings` that replaces the id's, or -1
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
-  ir::ValueId positions;           // i32[T]; i32[3, T] where the config's rotation has sections
+  ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // One of them, whose 0 tells padding. No state group's where there is another: in such a group batches that are only
-  // measured have slot 0 too.
+  // One of `slots`, in which 0 means padding. It is not that of a state group if there is another group, because in a
+  // state group measurement batches have slot 0 too.
   ir::ValueId padding_slots;
 };
-// Declares the model's cache groups too: those of its attention windows, or the given ones.
+// Also declares the model's cache groups: those of its attention windows, or the given ones.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups);
 
-// Of a head.
+// Inputs of a head.
 struct HeadInputs {
   ir::ValueId hidden;       // X[T, hidden]
   ir::ValueId wanted_rows;  // i32[R]
 };
 HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 
-// Of `sample`, after the logits, in the order of its operands.
+// Declares the inputs of `sample` after the logits, in the order of its operands.
 std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
-// Of `logit_edits`, after the logits, in the order of its operands.
+// Declares the inputs of `logit_edits` after the logits, in the order of its operands.
 std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
-// i32[R]: tokens whose log-probability is asked for.
+// Declares i32[R]: the tokens whose log-probabilities are requested.
 ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// What layers are written with: a graph and the weights that it uses. A layer declares each weight where it uses it:
-// the value in the graph, and the tensors of the checkpoint that it is made of.
+// The builder with which layers are written: a graph and the weights that it uses. A layer declares each weight where
+// it uses it: the value in the graph, and the tensors of the checkpoint from which it is made.
 #pragma once
 
 #include <cstddef>
@@ -16,84 +16,87 @@
 
 namespace tessera {
 
-// Which part of a matmul a rank computes.
+// The part of a matmul that a rank computes.
 enum class Parallel : std::uint8_t {
   kNone,     // every rank computes all of it
-  kColumn,   // a slice of the outputs; what follows works on the slice
+  kColumn,   // a slice of the outputs; later operators work on the slice
   kRow,      // a slice of the inputs; partial sums are added over the ranks
-  kRowPart,  // the same, without the sum over the ranks: the caller adds more to it first
+  kRowPart,  // like kRow without the sum over the ranks: the caller adds more to it first
 };
 
 // One output block of a linear layer: rows of a matrix [*, in] of the checkpoint.
 struct LinearBlock {
   std::string tensor;  // without ".weight" or ".bias"
   std::int64_t rows = 0;
-  // KV heads, where ranks may be more than heads: neighbouring ranks then hold the same head. 0: rows divide freely.
+  // Number of KV heads, for matrices of KV heads: if there are more ranks than heads, neighbouring ranks hold the same
+  // head. 0: rows divide freely.
   std::int64_t heads = 0;
-  // Where the tensor holds several blocks one below the other: this block's first row, and the rows of all.
+  // For a tensor that holds several blocks one below the other: this block's first row, and the rows of the whole
+  // tensor.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
-  Storage storage = {};          // of the matrix; biases are plain
-  // Zeros behind the block, without ranks that share it out: more rows of the result, and x has more columns than the
-  // matrix. 0: none.
+  Storage storage = {};          // storage of the matrix; biases are plain
+  // Zero rows behind the block, for blocks that ranks do not divide: the result has more columns, and x has more
+  // columns than the matrix. 0: none.
   std::int64_t padded_rows = 0;
-  std::int64_t cols = 0;  // of the tensor, where x has more
+  std::int64_t cols = 0;  // columns of the tensor, if x has more
 };
 
-// The rows of the block that a rank of column parallelism holds. invalid_argument where they do not divide.
+// Returns the rows of the block that a rank of column parallelism holds. invalid_argument if they do not divide.
 Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks);
 
 class LayerBuilder {
  public:
-  // Borrows `ops` for its life. The body's tensors begin with `tensor_prefix` in the checkpoint.
+  // `ops` must outlive the builder. In the checkpoint the names of the body's tensors begin with `tensor_prefix`.
   LayerBuilder(std::string graph_name, const ModelOptions& options, const ir::OpTable& ops,
                std::string tensor_prefix = "model.")
       : graph(std::move(graph_name), ops), options_(options), tensor_prefix_(std::move(tensor_prefix)) {}
 
   ir::GraphBuilder graph;
 
-  // A norm's vector [size].
+  // Adds a norm's vector [size].
   ir::ValueId norm_weight(const std::string& tensor, std::int64_t size);
-  // A norm's vector made of several parts of one tensor: parts[i] is its i-th piece.
+  // Adds a norm's vector that is made of several parts of one tensor: parts[i] is its i-th part.
   ir::ValueId norm_weight(const std::string& tensor, std::int64_t size, const std::vector<TensorSlice>& parts);
-  // A vector of `size` elements, or this rank's slice of it, as values of `dtype`.
+  // Adds a vector of `size` elements, or this rank's slice of it, with values of `dtype`.
   ir::ValueId vector(const std::string& tensor, std::int64_t size, ir::DType dtype, const TensorSlice& slice = {});
-  // A matrix [rows, cols], the same on every rank.
+  // Adds a matrix [rows, cols] that is the same on every rank.
   ir::ValueId matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols);
-  // A vector of ones, of the weights' type.
+  // Adds a vector of ones, of the weights' type.
   ir::ValueId ones(std::int64_t size);
-  // Values that the config determines, float32.
+  // Adds float32 values that the config determines.
   ir::ValueId constant(const std::string& name, std::vector<float> values);
 
-  // A weight of any form. One that is declared under its name already is that one.
+  // Adds a weight of any form. If a weight with its name is already declared, returns that one.
   ir::ValueId add_weight(WeightSpec spec);
 
-  // x [T, in] → [T, rows of all blocks on this rank]; the blocks' weights are one matrix named `name`.
-  // Row-parallel: one block; kRow ends with an all-reduce where there are ranks. A `residual` of the result's shape is
-  // added before that, by each rank its own.
+  // x [T, in] → [T, rows of all blocks on this rank]. The blocks' weights form one matrix named `name`. Row parallelism
+  // takes one block; kRow ends with an all-reduce if there are several ranks. `residual` has the result's shape; each
+  // rank adds its own before the all-reduce.
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel, std::optional<ir::ValueId> residual = std::nullopt);
 
-  // Where ranks have tokens of their own (ModelOptions::dp_size): x [T, …] of all ranks, one below the other; each x is
-  // gathered once. And of y [ranks · T, N], a part of all rows' sums on every rank, the sums of this rank's rows. With
-  // one rank the value itself.
+  // For ranks that have tokens of their own (ModelOptions::dp_size). rows_of_all_ranks() returns the x [T, …] of all
+  // ranks, one below the other; each x is gathered only once. The second function takes y [ranks · T, N], each rank's
+  // part of all rows' sums, and returns the sums of this rank's rows. With one rank both return the value itself.
   ir::ValueId rows_of_all_ranks(ir::ValueId x);
   ir::ValueId sums_of_own_rows(ir::ValueId y);
 
-  // A tensor of the body that belongs to no layer: "norm.weight" is "model.norm.weight" in most checkpoints.
+  // Returns the name of a tensor of the body that belongs to no layer: "norm.weight" is "model.norm.weight" in most
+  // checkpoints.
   std::string tensor(std::string_view name) const { return tensor_prefix_ + std::string(name); }
 
-  // Names the following values "layers.<layer>.*" in the graph; the layer's tensors in the checkpoint begin with the
-  // result, "model.layers.<layer>.".
+  // Begins a layer: names the following values "layers.<layer>.*" in the graph. Returns the prefix of the layer's
+  // tensors in the checkpoint, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
-  // [layers begun]: the node with which each begins.
+  // [layers begun]: the first node of each layer.
   std::span<const std::size_t> layer_starts() const { return layer_starts_; }
-  // Of the layer begun last, for operators that read ForwardContext::layers.
+  // Describes the layer that was begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }
-  // [layers begun], or none where no layer was described.
+  // Returns [layers begun], or nothing if no layer was described.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
 
@@ -101,10 +104,10 @@ class LayerBuilder {
   ModelOptions options_;
   std::string tensor_prefix_;
   std::vector<WeightSpec> weights_;
-  std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // what rows_of_all_ranks() took and gave
-  std::int64_t num_layers_ = 0;                                // begun
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
+  std::int64_t num_layers_ = 0;                                // layers begun
   std::vector<std::size_t> layer_starts_;
-  std::vector<LayerInfo> layers_;  // up to the last one described
+  std::vector<LayerInfo> layers_;  // up to the last described layer
 };
 
 }  // namespace tessera

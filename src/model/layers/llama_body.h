@@ -1,5 +1,5 @@
-// The layers of Llama, which many families have: they differ in where q, k and v are stored, and in what stands in the
-// MLP's place.
+// The layers of Llama, which many families share. The families differ in how q, k and v are stored, and in what
+// replaces the MLP.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace tessera {
 // qkv_blocks() or fused_qkv_blocks() (attention.h).
 using QkvBlocks = std::vector<LinearBlock> (*)(const ModelConfig& config, const std::string& prefix);
 
-// What a layer's MLP, or its experts, take.
+// The inputs of a layer's MLP or experts.
 struct FeedForwardInput {
   ir::ValueId x;      // [T, hidden]
-  ir::ValueId slots;  // i32[T]: 0 tells padding
+  ir::ValueId slots;  // i32[T]: 0 means padding
   std::int64_t layer = 0;
-  std::string prefix;  // of the layer's tensors
+  std::string prefix;  // prefix of the layer's tensors
 };
-// → [T, hidden]
+// Returns [T, hidden].
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
 // Each layer:

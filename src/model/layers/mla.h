@@ -1,8 +1,9 @@
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values of all heads are made from
-// one latent for each token, which is all that is cached, beside one rotated key for all heads.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values of all heads are computed
+// from one latent for each token. Only the latent is cached, and one rotated key for all heads.
 //
-// The matrices that make keys and values from latents are absorbed (section 2.1.2 there): each head's query is carried
-// into the latents' space, attention is over latents, and its output is carried to the head's values.
+// This is the absorbed form (section 2.1.2 there): the matrices that would make keys and values from latents are
+// absorbed. Each head's query is projected into the latents' space, attention runs over latents, and its output is
+// projected to the head's values.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,17 @@
 
 namespace tessera {
 
-// One group, of all layers. Its pages hold latents, which are the same on every rank.
+// Returns one group of all layers. Its pages hold latents, which are the same on every rank.
 std::vector<ir::CacheGroup> latent_groups(const ModelConfig& config);
 
-// Of q·k: 1/√(qk_nope_head_dim + qk_rope_head_dim), and with YaRN times mscale² for mscale = 0.1 · mscale_all_dim ·
-// log(factor) + 1 (DeepSeek's own code, modeling_deepseek.py; transformers does so from DeepSeek-V3 on).
+// Returns the scale of q·k: 1/√(qk_nope_head_dim + qk_rope_head_dim). With YaRN it is multiplied by mscale² for mscale
+// = 0.1 · mscale_all_dim · log(factor) + 1 (DeepSeek's own code, modeling_deepseek.py; transformers does so from
+// DeepSeek-V3 on).
 double latent_attention_scale(const ModelConfig& config);
 
 // x [T, hidden] → the heads' outputs [T, local heads · v_head_dim]. Latents and rotated keys go to the layer's cache.
 // Tensors: "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj", or "q_proj"; "kv_a_proj_with_mqa", "kv_a_layernorm",
-// "kv_b_proj". Biases of the projections from x: config.qkv_bias. Precondition: config.mla.
+// "kv_b_proj". config.qkv_bias says whether the projections from x have biases. Precondition: config.mla is set.
 ir::ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                              const std::string& prefix);
 

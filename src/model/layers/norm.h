@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-// Of the model's RMS norms: eps, round_once and unit_offset.
+// Returns the attributes of the model's RMS norms: eps, round_once and unit_offset.
 ir::Attributes norm_attributes(const ModelConfig& config);
 
-// The stream of hidden states that every layer adds to. What is added last stays pending, because the norm that
-// follows adds it in the same pass over memory (add_rms_norm).
+// The residual stream of hidden states, to which every layer adds. The last added value stays pending, because the next
+// norm adds it in the same pass over memory (add_rms_norm).
 class ResidualStream {
  public:
-  // `start` [T, hidden] is the embedding. Borrows `b`.
+  // `start` [T, hidden] is the embedding. `b` must outlive the stream.
   ResidualStream(LayerBuilder& b, ir::ValueId start, const ModelConfig& config)
       : b_(b), sum_(start), hidden_size_(config.hidden_size), attributes_(norm_attributes(config)) {}
 
@@ -25,7 +25,7 @@ class ResidualStream {
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
   ir::ValueId value();                          // h
   void scale(ir::ValueId factor);               // h *= factor [1]
-  // RMSNorm(x) with the tensor `weight`, for x [T, hidden] that is not the stream: post-norms.
+  // RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream: post-norms.
   ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
 
  private:
@@ -36,8 +36,8 @@ class ResidualStream {
   ir::Attributes attributes_;
 };
 
-// RMSNorm over the whole row of `block`, a slice of which x [T, its rows on this rank] is: the ranks' slices are
-// gathered first and this rank's is taken from the normalised row.
+// RMSNorm over the whole row of `block`, of which x [T, its rows on this rank] is a slice. The ranks' slices are
+// gathered first, and this rank's slice is taken from the normalised row.
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight);
 

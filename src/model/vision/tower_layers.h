@@ -1,4 +1,4 @@
-// What the towers of vision models share.
+// Layers that the towers of vision models share.
 #pragma once
 
 #include <string>
@@ -9,24 +9,24 @@
 
 namespace tessera {
 
-// S: patches, padding included.
+// Inputs of a tower. S is the number of patches, including padding.
 struct TowerInputs {
   ir::ValueId patches;       // X[S, patch_values]
-  ir::ValueId rotation;      // f32[S, head_dim]: cosines and sines of each patch's place
+  ir::ValueId rotation;      // f32[S, head_dim]: cosines and sines of each patch's position
   ir::ValueId image_ranges;  // i32[S, 2]
 };
 TowerInputs declare_tower_inputs(LayerBuilder& b, const VisionConfig& config);
 
-// The matrix product that a convolution over whole patches is, stored as [hidden, channels, frames, height, width].
-// `added` [S, hidden] joins the result.
+// The matrix product that is equal to a convolution over whole patches; its weight is stored as [hidden, channels,
+// frames, height, width]. `added` [S, hidden] is added to the result.
 ir::ValueId embed_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId patches, bool bias,
                           std::optional<ir::ValueId> added = std::nullopt);
 
-// y + proj(attention(rotate(qkv(x)))), x and y [S, hidden]; `prefix` begins the tensors' names.
+// y + proj(attention(rotate(qkv(x)))), where x and y are [S, hidden]. `prefix` begins the tensors' names.
 ir::ValueId attend_patches(LayerBuilder& b, const VisionConfig& config, const TowerInputs& inputs, ir::ValueId x,
                            ir::ValueId ranges, ir::ValueId y, const std::string& prefix);
 
-// [S, hidden] as [S / merged patches, hidden · merged patches]: the patches of a token side by side.
+// Views [S, hidden] as [S / merged patches, hidden · merged patches]: the patches of a token side by side.
 ir::ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId x);
 
 // second(gelu(first(x))), x [U, hidden · merged patches] → [U, out_hidden_size].

@@ -1,7 +1,7 @@
-// The graphs of vision towers: patches of one or several images, packed, to rows of the language model's embeddings.
+// The graphs of vision towers: patches of one or several images, packed → rows of the language model's embeddings.
 // Which rows attend to which is data, so that one graph serves images of any sizes.
 //
-//   tower  patches X[S, patch_values], where they lie → X[S / merged patches, row_values()]
+//   tower  patches X[S, patch_values] and their positions → X[S / merged patches, row_values()]
 #pragma once
 
 #include <string_view>
@@ -11,20 +11,22 @@
 
 namespace tessera {
 
-// Bai et al., arXiv 2502.13923. Its patches come in the order of its attention windows.
+// The tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). Its patches come in the order of its attention windows.
 ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
-// Qwen3-VL's and Qwen3.5's.
+// The tower of Qwen3-VL and Qwen3.5.
 ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 
-// Names of a tower's inputs. S: patches, padding included; U = S / merged patches.
+// Names of a tower's inputs. S is the number of patches, including padding; U = S / merged patches.
 namespace vision_inputs {
-inline constexpr std::string_view kPatches = "patches";                   // X[S, patch_values]
-inline constexpr std::string_view kPatchPositions = "patch_positions";    // i32[S, 2]: row and column of the image
-inline constexpr std::string_view kImageRanges = "image_ranges";          // i32[S, 2]: first row attended to, past last
-inline constexpr std::string_view kWindowRanges = "window_ranges";        // i32[S, 2]: the same in blocks with windows
+inline constexpr std::string_view kPatches = "patches";                 // X[S, patch_values]
+inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image
+// i32[S, 2]: first row attended to, and one past the last
+inline constexpr std::string_view kImageRanges = "image_ranges";
+// i32[S, 2]: as kImageRanges, in blocks with windows
+inline constexpr std::string_view kWindowRanges = "window_ranges";
 inline constexpr std::string_view kTokenOrder = "token_order";            // i32[U]: the merged row of each token
-inline constexpr std::string_view kPositionRows = "position_rows";        // i32[S, 4] of the learned positions,
-inline constexpr std::string_view kPositionWeights = "position_weights";  // f32[S, 4]: and their shares
+inline constexpr std::string_view kPositionRows = "position_rows";        // i32[S, 4]: rows of the learned positions,
+inline constexpr std::string_view kPositionWeights = "position_weights";  // f32[S, 4]: and their weights
 }  // namespace vision_inputs
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// All tensors of a model folder, whichever way they are spread over files (weight_map.h).
+// All tensors of a model folder, however they are spread over files (weight_map.h).
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace tessera {
 
 class Checkpoint {
  public:
-  // Maps every file and reads the headers; costs milliseconds however large the weights are. not_found for missing
-  // files, data_loss for corrupt ones, for an index that contradicts its shards and for a name in two shards;
+  // Maps every file and reads the headers; this takes milliseconds however large the weights are. not_found for missing
+  // files; data_loss for corrupt files, an index that contradicts its shards, and a name in two shards;
   // invalid_argument for an index that is wrong in itself (no map, a shard name that leaves the folder).
   static Result<Checkpoint> open(const std::string& model_dir);
 
-  // Where no tensor's name begins with "model.", as in the checkpoints of embedding models, which hold the body alone,
-  // that beginning is left out of the names that are looked up.
+  // If no tensor's name begins with "model.", as in checkpoints of embedding models that hold only the body, this
+  // prefix is dropped from the names that are looked up.
   //
-  // Views live as long as this object, moves included.
+  // Views live as long as this object, also after a move.
   const StoredTensor* find(std::string_view name) const;  // null where there is none
-  // A weight, checked: it exists (else not_found with the nearest names), has this shape (else invalid_argument) and
-  // one of these types (else unimplemented).
+  // Returns a weight and checks it: it exists (else not_found with the nearest names), has this shape (else
+  // invalid_argument) and one of these types (else unimplemented).
   Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,
                            std::span<const StoredDtype> accepted = kWeightDtypes) const;
   Result<StoredTensor> get(std::string_view name, std::initializer_list<std::int64_t> expected_shape) const {
     return get(name, std::span(expected_shape.begin(), expected_shape.size()));
   }
-  // The same for a tensor of any shape.
+  // Like get() above, for a tensor of any shape.
   Result<StoredTensor> get(std::string_view name, std::span<const StoredDtype> accepted = kWeightDtypes) const;
 
   std::vector<std::string_view> names() const;  // sorted
@@ -54,10 +54,10 @@ class Checkpoint {
   std::vector<SafetensorsFile> files_;
   std::unordered_map<std::string_view, Entry> by_name_;
   std::int64_t total_bytes_ = 0;
-  bool has_body_prefix_ = false;  // a name begins with "model."
+  bool has_body_prefix_ = false;  // whether some name begins with "model."
 };
 
-// The end of a message on a folder with adapter_config.json: what it is, and what helps.
+// Returns the end of a message about a folder with adapter_config.json: what such a folder is, and what helps.
 std::string_view adapter_hint();
 
 }  // namespace tessera

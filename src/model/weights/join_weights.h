@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Puts the weights of one more graph, which messages call `graph`, behind `weights`. Graphs have a weight of one name
-// in common, as a tied head has the embedding: it is loaded once. internal_error where it is not the same in both, of
-// another type or from other rows of the checkpoint: one of the graphs would compute with the other's.
+// Appends the weights of one more graph, which messages call `graph`, to `weights`. Graphs may share a weight by name,
+// as a tied head shares the embedding; it is loaded once. internal_error if the shared weight differs in type or in its
+// rows of the checkpoint, because one of the graphs would then compute with the other's weight.
 Status join_weights(const std::string& graph, std::vector<WeightSpec> more, std::vector<WeightSpec>& weights);
 
 }  // namespace tessera

@@ -1,8 +1,9 @@
-// Elements of a matrix that a checkpoint does not store as such: transposed, within a stack, or quantised with scales.
+// Reads elements of a matrix that a checkpoint stores in another form: transposed, within a stack, or quantised with
+// scales.
 //
-// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape gives them; they go
-// to `dst`, dense, converted to `dtype` (F32, F16 or BF16). invalid_argument where shapes or sizes disagree. Uses
-// OpenMP's threads where the build has it.
+// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape returns them. They
+// are written densely to `dst`, converted to `dtype` (F32, F16 or BF16). invalid_argument if shapes or sizes disagree.
+// Uses OpenMP's threads if the build has it.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +31,11 @@ struct StridedMatrix {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst);
 
-// The same for bytes that stay as they are: `stored` is of U8, `dst` as long as the runs.
+// Reads bytes that stay as they are: `stored` is of U8, and `dst` is as long as the runs.
 Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
                    std::span<std::byte> dst);
 
-// A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to place `at` of the result.
+// A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to index `at` of the result.
 struct RowPiece {
   std::int64_t row;
   std::int64_t col;
@@ -43,7 +44,7 @@ struct RowPiece {
 };
 
 // Cuts the runs at the ends of rows of `cols` elements. Precondition: every run begins in the same column, or there is
-// one alone (slice_runs()).
+// only one run (slice_runs()).
 class RowPieces {
  public:
   RowPieces(const SliceRuns& runs, std::int64_t cols)
@@ -58,7 +59,8 @@ class RowPieces {
   std::int64_t per_run_;
 };
 
-// Row-major, one for each block of block_rows by block_cols elements; blocks at the edges may be cut off.
+// Scales in row-major order, one for each block of block_rows by block_cols elements; blocks at the edges may be
+// smaller.
 struct BlockScales {
   const StoredTensor& tensor;
   std::int64_t block_rows = 1;

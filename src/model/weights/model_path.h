@@ -1,5 +1,5 @@
-// Where a model lies. Wherever a path of one is taken, it may be the folder in Hugging Face layout or a config.json,
-// whose folder is meant then.
+// The place of a model. Wherever a model's path is accepted, it may be the folder in Hugging Face layout or a
+// config.json, which stands for its folder.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,12 @@
 
 namespace tessera {
 
-// Whether there is a folder. What cannot be examined (too long, no permission) is none; reading it gives the error.
+// Returns whether there is such a folder. A path that cannot be examined (too long, no permission) counts as none;
+// reading it gives the error.
 bool is_folder(const std::filesystem::path& path);
-// The folder of config.json and of what lies beside it.
+// Returns the folder of config.json and of the files beside it.
 std::string model_folder(const std::string& model_path);
-// The config.json itself, which need not exist.
+// Returns the config.json itself, which need not exist.
 std::filesystem::path config_file(const std::filesystem::path& model_path);
 
 }  // namespace tessera

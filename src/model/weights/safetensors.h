@@ -1,8 +1,9 @@
 // Safetensors files: 8 bytes header length (little-endian), a JSON header {name: {dtype, shape, data_offsets}}, data.
 // https://github.com/huggingface/safetensors#format
 //
-// The reader trusts nothing: before a view is given out its range is known to lie in the file and to be as long as
-// dtype and shape say, and all ranges together tile the data without overlap or hole, as the format demands.
+// The reader trusts nothing. Before it returns a view, it has checked that the view's range lies in the file and is as
+// long as dtype and shape say, and that all ranges together tile the data without overlap or hole, as the format
+// demands.
 //
 //   SafetensorsFile file = TRY(SafetensorsFile::open("model.safetensors"));
 //   if (const StoredTensor* w = file.find("lm_head.weight")) …
@@ -25,8 +26,8 @@
 
 namespace tessera {
 
-// A tensor in memory that someone else owns: row-major, dense, little-endian. `data` may have any alignment (a header
-// of odd length shifts all of it).
+// A tensor in memory that someone else owns: row-major, dense, little-endian. `data` may have any alignment, because a
+// header of odd length shifts all of it.
 struct StoredTensor {
   std::string name;
   StoredDtype dtype = StoredDtype::kF32;
@@ -36,9 +37,9 @@ struct StoredTensor {
   std::int64_t num_elements() const { return static_cast<std::int64_t>(data.size()) / stored_dtype_bytes(dtype); }
 };
 
-// "[2, 3]"
+// Returns "[2, 3]".
 std::string shape_text(std::span<const std::int64_t> shape);
-// Product × element size; none on a negative dimension or overflow of 63 bits.
+// Returns the product times the element size; nothing for a negative dimension or an overflow of 63 bits.
 std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype);
 
 class SafetensorsFile {
@@ -46,19 +47,20 @@ class SafetensorsFile {
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
   static constexpr std::size_t kMaxRank = 8;
 
-  // Maps the file read-only and checks its header; pages of data are read when first touched. A file that is
-  // truncated while mapped raises SIGBUS on access, as any mapping does: checkpoints are not to be edited in place
-  // while they load (replacing one by rename is safe).
-  // not_found, data_loss (the content is no valid file); the message names file, tensor, field, value, accepted.
+  // Maps the file read-only and checks its header; pages of data are read when they are first touched. A file that is
+  // truncated while it is mapped raises SIGBUS on access, as with any mapping: checkpoints must not be edited in place
+  // while they load (replacing one by rename is safe). not_found; data_loss if the content is no valid file. The
+  // message names file, tensor, field, value and what is accepted.
   static Result<SafetensorsFile> open(const std::string& path);
-  // The same over bytes the caller keeps alive. `path` is for messages.
+  // Like open(), over bytes that the caller keeps alive. `path` is for messages.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& path);
 
   SafetensorsFile(SafetensorsFile&&) noexcept = default;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept = default;
 
   const std::string& path() const { return path_; }
-  // In the order of their data. Views and pointers to them live as long as this object, moves included.
+  // Returns the tensors in the order of their data. Views and pointers to them live as long as this object, also after
+  // a move.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null where there is none
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -66,19 +68,19 @@ class SafetensorsFile {
  private:
   SafetensorsFile() = default;
   std::string path_;
-  std::shared_ptr<const void> mapping_;  // unmaps with the last owner; empty for borrowed bytes
+  std::shared_ptr<const void> mapping_;  // the last owner unmaps; empty for borrowed bytes
   std::vector<StoredTensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys point into tensors_
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes the tensors (data ordered by element size, so that all are aligned) to a temporary file beside `path` and
-// renames it: a reader sees the old file or the whole new one. invalid_argument on a name given twice or data whose
-// size is not dtype × shape; data_loss with the system's reason where writing fails.
+// Writes the tensors to a temporary file beside `path` and renames it, so that a reader sees either the old file or the
+// whole new one. Data is ordered by element size, so that all of it is aligned. invalid_argument for a name given twice
+// or data whose size is not dtype × shape; data_loss with the system's reason if writing fails.
 Status write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
-// A tensor of a file whose content is made while it is written.
+// A tensor of a file whose content is made while the file is written.
 struct TensorLayout {
   std::string name;
   StoredDtype dtype = StoredDtype::kF32;
@@ -86,16 +88,16 @@ struct TensorLayout {
 };
 
 struct TensorContent {
-  // Writes the bytes of tensor `index` from `offset` on, both multiples of its element's size, to `to`. Called from
-  // several threads at once; must not throw.
+  // Writes bytes of tensor `index` from `offset` on to `to`; offset and size are multiples of its element's size.
+  // Called from several threads at once; must not throw.
   std::function<Status(std::size_t index, std::int64_t offset, std::span<std::byte> to)> fill;
-  // Told how many more bytes of data are written; may be empty. Called by one thread at a time; its error ends the
-  // write.
+  // Called with the number of further bytes of data that were written; may be empty. Called by one thread at a time;
+  // its error ends the write.
   std::function<Status(std::int64_t bytes)> on_written = {};
 };
 
-// The same for tensors that need not fit in memory: OpenMP's threads, where the build has it, each fill and write
-// kWriteBytes at a time. An error of `content` is returned as it is.
+// Like write_safetensors() above, for tensors that need not fit in memory. OpenMP's threads, if the build has it, each
+// fill and write kWriteBytes at a time. An error of `content` is returned as it is.
 inline constexpr std::int64_t kWriteBytes = std::int64_t{8} << 20;
 Status write_safetensors(const std::string& path, std::span<const TensorLayout> tensors, const TensorContent& content,
                          const std::map<std::string, std::string>& metadata = {});

@@ -1,5 +1,5 @@
-// Single elements of stored types as float32, and back: Codec<type>::decode, and encode for the types weights are
-// computed in. Bits is the type they are stored as.
+// Converts single elements of stored types to float32 and back: Codec<type>::decode, and encode for the types in which
+// weights are computed. Bits is the type in which they are stored.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ template <>
 struct Codec<StoredDtype::kF8E4M3> {
   using Bits = std::uint8_t;
   static float decode(std::uint8_t v) {
-    // As a half without the sign: exponents of the two types differ by 8, subnormal ones included.
+    // The value as a half without the sign: the exponents of the two types differ by 8, also for subnormal numbers.
     const float magnitude = to_float(Float16{static_cast<std::uint16_t>((v & 0x7fu) << 7)}) * 256.0F;
     const float value = (v & 0x7fu) == 0x7fu ? std::numeric_limits<float>::quiet_NaN() : magnitude;
     return (v & 0x80u) != 0 ? -value : value;
   }
 };
 
-// The upper half of a half.
+// The bits are the upper half of a half.
 template <>
 struct Codec<StoredDtype::kF8E5M2> {
   using Bits = std::uint8_t;

@@ -1,4 +1,4 @@
-// The element types a checkpoint stores, under the names safetensors and config.json give them.
+// The element types that a checkpoint stores, with the names that safetensors and config.json use.
 #pragma once
 
 #include <array>
@@ -28,20 +28,21 @@ enum class StoredDtype : std::uint8_t {
   kU64,
 };
 
-// Bytes of one element.
+// Returns the bytes of one element.
 std::int64_t stored_dtype_bytes(StoredDtype dtype);
 
-// safetensors' spelling: "BF16", "F8_E4M3", …
+// Returns safetensors' spelling: "BF16", "F8_E4M3", …
 std::string_view stored_dtype_name(StoredDtype dtype);
 std::optional<StoredDtype> stored_dtype_from_name(std::string_view name);
-// "BOOL, U8, …", for messages.
+// Returns "BOOL, U8, …", for messages.
 std::string stored_dtype_names();
 
-// The types weights are computed in, and those that quantised ones are stored in, beside a scale.
+// The types in which weights are computed; then the types in which quantised weights are stored, beside a scale.
 inline constexpr std::array kWeightDtypes{StoredDtype::kF32, StoredDtype::kF16, StoredDtype::kBF16};
 inline constexpr std::array kQuantisedDtypes{StoredDtype::kF8E4M3, StoredDtype::kF8E5M2, StoredDtype::kI8};
 bool is_weight_dtype(StoredDtype dtype);
-// config.json's spelling of those: "float32", "float16", "bfloat16", also with "torch." before it.
+// Parses config.json's spelling of the types of weights: "float32", "float16", "bfloat16", also with the prefix
+// "torch.".
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name);
 
 }  // namespace tessera

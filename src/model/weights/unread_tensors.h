@@ -1,4 +1,4 @@
-// What a checkpoint has beside the weights of the model: vision towers, heads that predict further tokens.
+// Tensors that a checkpoint has besides the weights of the model: vision towers, heads that predict further tokens.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// The tensors that no weight is made of on any rank, by the beginning of their names that no other tensor shares, for a
-// log: "model.visual.* (153), mtp.* (15)". Empty where all are read.
+// Returns the tensors from which no weight of any rank is made, for a log: "model.visual.* (153), mtp.* (15)". They are
+// grouped by the prefix of their names that no other tensor shares. Empty if all are read.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -18,13 +18,13 @@ class WeightUpload {
   // Most bytes of one write().
   static constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 
-  // `device` outlives the object.
+  // `device` must outlive the object.
   static Result<WeightUpload> create(Device& device);
 
   // Calls `fill` to write `bytes` bytes of host memory and copies them to `to`. Precondition: 1 <= bytes <=
   // kBufferBytes.
   Status write(DeviceAddress to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
-  // Waits for all writes. To be called once, at the end.
+  // Waits for all writes. Call it once, at the end.
   Status finish();
 
  private:
@@ -33,7 +33,7 @@ class WeightUpload {
     std::unique_ptr<Event> copied;
   };
   bool direct_ = false;            // host memory is device memory
-  std::array<Buffer, 4> buffers_;  // freed after the stream, which waits for its copies
+  std::array<Buffer, 4> buffers_;  // destroyed after the stream, which waits for its copies
   std::unique_ptr<Stream> stream_;
   std::size_t next_ = 0;
 };
