@@ -1,4 +1,4 @@
-// Catches: layers that take the per-layer embeddings of another one where one split has too few results for all.
+// Catches: layers that take another layer's per-layer embeddings, if one split has too few results for all layers.
 #include <map>
 
 #include "tessera/model/config/config_test_util.h"
@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kSize = 16;  // of a layer's embedding
+constexpr std::int64_t kSize = 16;  // size of a layer's embedding
 
-// For each result of a split, its first column in what was split first.
+// Returns for each result of a split its first column in the value that was split first.
 std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   std::map<ir::ValueId, std::int64_t> columns;
   for (const ir::Node& node : graph.nodes) {
@@ -27,7 +27,7 @@ std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   return columns;
 }
 
-// Models of one layer, of as many as one split has results, and of more: 35 as Gemma 4 E2B has.
+// Tests models with one layer, with as many as one split has results, and with more: 35 as in Gemma 4 E2B.
 TEST(LayerInputs, EachLayerTakesItsOwnColumns) {
   for (const std::int64_t layers : {1, 2, 8, 9, 35, 70}) {
     SCOPED_TRACE(layers);

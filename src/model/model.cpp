@@ -27,7 +27,7 @@ Status check_experts(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// Of ranks with tokens of their own.
+// Checks the options of ranks with tokens of their own.
 Status check_own_tokens(const ModelConfig& config, const ModelOptions& options) {
   if (options.dp_size == 1) return ok_status();
   if (options.tp_size > 1 || options.pp_size > 1)
@@ -73,8 +73,9 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// The graph of `b`, whose result `output` is called `name`. Its weights join those of the graphs before it; one that
-// those have too is the same memory, so that a family which wrote its body itself must have given it the same type.
+// Finishes the graph of `b`, whose result `output` gets `name`, and joins its weights with those of the earlier graphs.
+// A weight with the same name is the same memory, so a family that wrote its body itself must have given it the same
+// type.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights) {
   b.graph.output(output);
   ir::Graph graph = TRY(b.graph.finish());
@@ -83,7 +84,7 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Leaves the graphs' own weights among them.
+// Keeps only the graphs' own weights.
 void keep_own_weights(bool is_last, ModelGraphs& graphs) {
   const auto is_own = [&](const WeightSpec& spec) {
     return graphs.body.find_value(spec.name) != nullptr || (is_last && graphs.head.find_value(spec.name) != nullptr);
@@ -93,7 +94,7 @@ void keep_own_weights(bool is_last, ModelGraphs& graphs) {
   graphs.weights.erase(others, graphs.weights.end());
 }
 
-// The stage's part of the body, whose weights are the only ones so far.
+// Returns the stage's part of the body. Precondition: only the body's weights have been added so far.
 Result<ir::Graph> stage_of(const ModelGraphs& graphs, const LayerBuilder& builder) {
   const auto is_constant = [&](std::string_view weight) {
     const auto spec = std::ranges::find(graphs.weights, weight, &WeightSpec::name);

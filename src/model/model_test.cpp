@@ -1,5 +1,5 @@
-// Catches: a family that is listed and cannot be built, options that no kernel serves and that are taken all the same,
-// and a rank's weights that leave out or repeat rows of a joint tensor.
+// Catches: a listed family that cannot be built, options that no kernel serves but that are accepted, and a rank's
+// weights that leave out or repeat rows of a joint tensor.
 #include "tessera/model/model.h"
 
 #include <cmath>
@@ -56,7 +56,7 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
-// Batches that are only measured have slot 0 in a state group, as padding has everywhere.
+// In a state group measurement batches have slot 0, which elsewhere means padding.
 TEST(BuildModel, RoutersTellPaddingBySlotsOfTokens) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
@@ -84,7 +84,7 @@ TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
   }
 }
 
-// Every row of kv_b_proj is loaded by one rank alone, half of a head's for keys and half for values.
+// Every row of kv_b_proj is loaded by exactly one rank: half of a head's rows for keys and half for values.
 TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
   const ModelConfig config = small("Glm4MoeLiteForCausalLM");
   for (const int ranks : {1, 2, 4}) {
@@ -103,8 +103,8 @@ TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
   }
 }
 
-// A vocabulary that divides is in slices, of the embedding and of the head, which is the embedding's memory where it is
-// tied; any other is whole on each rank.
+// A vocabulary that divides is in slices, in the embedding and in the head; a tied head is the embedding's memory. Any
+// other vocabulary is whole on each rank.
 TEST(BuildModel, RanksShareOutTheVocabulary) {
   const char* const kTable = "model.embed_tokens.weight";
   for (const bool tied : {false, true})
@@ -114,7 +114,7 @@ TEST(BuildModel, RanksShareOutTheVocabulary) {
       const ModelGraphs graphs =
           *build_model(config, {.tp_rank = 3, .tp_size = 4}, built_in_ops(), built_in_families());
       const bool sliced = vocabulary == 512;
-      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;  // by tensor: the first and how many
+      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;  // by tensor: first row and number of rows
       for (const WeightSpec& weight : graphs.weights)
         for (const WeightPart& part : weight.parts)
           if (part.tensor == kTable || part.tensor == "lm_head.weight")
@@ -131,8 +131,8 @@ TEST(BuildModel, RanksShareOutTheVocabulary) {
     }
 }
 
-// A family's own table in the body, whole, beside a tied head, which is a slice of it where there are ranks. The head
-// of rank 1 would take the first rows for its own.
+// The family's own table is whole in the body, but the tied head is a slice of it if there are several ranks. The head
+// of rank 1 would take the first rows as its own.
 TEST(BuildModel, RefusesAWeightThatIsAnotherOneInTheHead) {
   FamilyRegistry families;
   ModelFamily family = *built_in_families().find("LlamaForCausalLM");
@@ -151,7 +151,7 @@ TEST(BuildModel, RefusesAWeightThatIsAnotherOneInTheHead) {
                 "f32[512, 64]", "from 0 of dimension 0 in a graph before it"});
 }
 
-// Two graphs that have rows of one tensor in common have the same rows, or the second would get the first one's.
+// Two graphs that share rows of a tensor must take the same rows; otherwise the second graph would get the first one's.
 TEST(BuildModel, WeightsOfOneNameAreOne) {
   const auto weight = [](TensorSlice slice, Storage storage = {}) {
     WeightSpec spec{.name = "w"};
@@ -171,7 +171,8 @@ TEST(BuildModel, WeightsOfOneNameAreOne) {
                {"t (transposed) from 0", "t (plain) from 0"});
 }
 
-// Of four ranks in two parts, each rank reads its experts' tensors alone, and every expert is half on two ranks.
+// With four ranks and two parts, each rank reads only its own experts' tensors, and half of every expert is on each of
+// two ranks.
 TEST(BuildModel, RanksShareOutTheExperts) {
   const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");
   const std::int64_t parameters =
@@ -254,7 +255,7 @@ TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
                StatusCode::kInvalidArgument, {"num_attention_heads is 4", "3 ranks"});
 }
 
-// How often each row of each matrix is loaded by all ranks together.
+// Counts how often each row of each matrix is loaded by all ranks together.
 TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   const ModelConfig config = small("Phi3ForCausalLM");
   for (const int ranks : {1, 2, 4}) {
@@ -278,10 +279,10 @@ TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   }
 }
 
-// GPT-2's Conv1D: the checkpoint has [in, out], and each rank's slice is of [out, in] all the same.
+// GPT-2's Conv1D: the checkpoint has [in, out], but each rank's slice is one of [out, in].
 TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   const test::ScratchDir dir;
-  std::vector<float> stored;  // [in = 2, out = 4] of element (out, in) = 10 · out + in
+  std::vector<float> stored;  // [in = 2, out = 4]; element (out, in) = 10 · out + in
   for (int in = 0; in < 2; ++in)
     for (int out = 0; out < 4; ++out) stored.push_back(static_cast<float>(10 * out + in));
   ASSERT_TRUE(write_safetensors(dir.path() + "/model.safetensors",
@@ -302,8 +303,8 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   EXPECT_THAT(loaded, ::testing::ElementsAre(20, 21, 30, 31));
 }
 
-// Of a block with zeros behind its rows and columns: the tensors are as they are, the weight is as large as x and the
-// block behind it ask for.
+// A block has zeros behind its rows and columns: the tensors stay as they are, and the weight is as large as x and the
+// next block require.
 TEST(LayerBuilder, PadsBlocksWithZeros) {
   LayerBuilder b("test", {}, built_in_ops());
   const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});

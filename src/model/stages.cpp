@@ -19,7 +19,7 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-// What of a body is read where.
+// Which values of a body are read where.
 class BodyReads {
  public:
   BodyReads(const ir::Graph& body, const BodyCuts& cuts) : body_(body), last_use_(body.values.size(), -1) {
@@ -35,9 +35,9 @@ class BodyReads {
     for (const ir::Node& node : body.nodes) repeats_.push_back(is_repeated(node, written, cuts));
   }
 
-  // Whether every stage that reads the node's results runs it.
+  // Returns whether every stage that reads the node's results runs the node.
   bool repeats(std::size_t node) const { return repeats_[node]; }
-  // Values made before node `at` that are read from it on, in the order in which they were made.
+  // Returns the values made before node `at` that are read from it on, in the order in which they were made.
   std::vector<ValueId> crossing(std::size_t at) const {
     std::vector<ValueId> values;
     for (std::size_t n = 0; n < at && at < body_.nodes.size(); ++n)
@@ -63,11 +63,11 @@ class BodyReads {
   }
 
   const ir::Graph& body_;
-  std::vector<std::ptrdiff_t> last_use_;  // [values]: a node; behind the last one for outputs
+  std::vector<std::ptrdiff_t> last_use_;  // [values]: the last node that reads it; one past the last node for outputs
   std::vector<bool> repeats_;             // [nodes]
 };
 
-// The part, as it is put together.
+// Builds the part of a stage.
 class StageGraph {
  public:
   explicit StageGraph(const ir::Graph& body) : body_(body), to_(body.values.size()) {
@@ -133,11 +133,11 @@ class StageGraph {
   }
 
   const ir::Graph& body_;
-  std::vector<std::optional<ValueId>> to_;  // [body's values]
+  std::vector<std::optional<ValueId>> to_;  // [the body's values]
   ir::Graph graph_;
 };
 
-// No state is read on both sides of an end of the range.
+// Checks that no state is read on both sides of an end of the range.
 Status check_states(const ir::Graph& body, std::size_t begin, std::size_t end) {
   std::set<ValueId> inside;
   std::set<ValueId> outside;
@@ -166,7 +166,7 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Repeated nodes before the stage's own that these read, themselves or through one another.
+  // Repeated nodes before the stage's own nodes that these read, directly or through one another.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

@@ -1,5 +1,6 @@
-// Catches: a stage that misses a value that crosses its ends, sends one that is not read behind it, computes what has
-// weights in two stages, or reads the cache of another stage's layer; and stages whose weights are not the model's.
+// Catches: a stage that misses a value that crosses its ends, sends one that later stages do not read, computes nodes
+// with weights in two stages, or reads the cache of another stage's layer; and stages whose weights are not the
+// model's.
 #include "tessera/model/stages.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +35,7 @@ TEST(LayersOfStage, AreAllLayersInEqualParts) {
   }
 }
 
-// Three layers; %t follows from inputs and a constant, %s is read by the last layer alone.
+// Three layers. %t depends only on inputs and a constant; only the last layer reads %s.
 constexpr const char* kBody = R"(graph @body {
   group "full" paged layers [0, 1, 2]
   input %ids: i32[T]
@@ -139,8 +140,8 @@ TEST(TakeStage, WhatHasNoRowsOfTokensIsNotSent) {
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("send_to_next takes X[T, N], not f32[2]"));
 }
 
-// Of three families, one of them with experts: the stages' nodes with weights are the model's, each once, and so are
-// the weights.
+// Checks three families, one of them with experts: the stages together have the model's nodes with weights, each once,
+// and the model's weights.
 TEST(BuildModel, StagesHaveTheModelsWeights) {
   for (const char* architecture : {"LlamaForCausalLM", "Gemma2ForCausalLM", "Qwen3MoeForCausalLM"}) {
     SCOPED_TRACE(architecture);

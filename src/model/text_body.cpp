@@ -62,7 +62,7 @@ class Check {
   }
 
  private:
-  // "line 7: input %x ": where the value is declared, or its first line where it is a result.
+  // Returns "line 7: input %x ": where the value is declared, or its first line if it is a result.
   std::string place(const ir::Value& value) const {
     const std::string words = fmt::format("{} %{}", ir::value_kind_name(value.kind), value.name);
     const std::string bare = fmt::format("%{}", value.name);
@@ -192,12 +192,12 @@ class Check {
 WeightSpec tensor_of_its_name(const ir::Value& weight) {
   WeightPart part{.tensor = weight.name, .shape = {}};
   for (const ir::Dim& dim : weight.type.shape) part.shape.push_back(dim.constant().value_or(0));
-  // Of random weights: a vector is a norm's, most often.
+  // For random weights: a vector is usually a norm's.
   const auto init = part.shape.size() == 1 ? WeightSpec::Init::kOnes : WeightSpec::Init::kUniform;
   return {.name = weight.name, .parts = {std::move(part)}, .dummy_init = init};
 }
 
-// Whether parts or constants have as many elements as the type.
+// Checks that parts or constants have as many elements as the type.
 Status check_elements(const WeightSpec& spec) {
   std::int64_t wanted = 1;
   for (const std::int64_t size : TRY(ir::evaluate(spec.type.shape, {}))) wanted *= size;

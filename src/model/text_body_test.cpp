@@ -1,5 +1,5 @@
-// Catches: a body as text that is taken although the engine could not stage, keep or load what it declares, weights
-// that are made of other tensors than was said, and an error without the line and the name.
+// Catches: a body as text that is accepted although the engine could not stage, keep or load what it declares, weights
+// that are made from other tensors than specified, and an error without the line and the name.
 #include "tessera/model/text_body.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(TextBody, GraphAndWeightsAreWhatWasWritten) {
   EXPECT_EQ(body->graph.name, "body");
   EXPECT_EQ(body->graph.value(body->graph.outputs[0]).name, "hidden");
   ASSERT_EQ(body->weights.size(), 4u);
-  EXPECT_EQ(body->weights[0].parts[0].tensor, "table");  // the tensor of its name
+  EXPECT_EQ(body->weights[0].parts[0].tensor, "table");  // the tensor with its name
   EXPECT_EQ(body->weights[0].dummy_init, WeightSpec::Init::kUniform);
   EXPECT_EQ(body->weights[1].dummy_init, WeightSpec::Init::kOnes);
   EXPECT_EQ(body->weights[2].parts[1].tensor, "down");

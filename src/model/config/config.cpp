@@ -22,7 +22,7 @@ constexpr std::pair<Activation, std::string_view> kActivations[] = {
     {Activation::kGeluTanh, "gelu_pytorch_tanh"},
 };
 
-// The second members of a table of pairs, joined.
+// Returns the second members of a table of pairs, joined.
 template <class Table>
 std::string names_of(const Table& table) {
   std::string names;
@@ -33,7 +33,7 @@ std::string names_of(const Table& table) {
   return names;
 }
 
-// Known architectures that no family reads, and what they need that there is not.
+// Known architectures that no family reads, and what this engine lacks for them.
 constexpr std::pair<std::string_view, std::string_view> kLacking[] = {
     {"DeepseekV32ForCausalLM",
      "its sparse attention, whose indexer chooses the keys of each row by a cache of its own, has no operator"},
@@ -56,8 +56,8 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
                             near.empty() ? accepted : fmt::format("{}; nearest: {}", accepted, near[0]));
 }
 
-// Hugging Face saves its classes' defaults in "text_config", ids of the published models' vocabulary among them: none
-// is meant by one that lies outside of the model's own.
+// Returns whether a token id is foreign. Hugging Face saves its classes' defaults in "text_config", including ids of
+// the published models' vocabulary. An id outside of the model's own vocabulary is such a default and is ignored.
 bool is_foreign_token(const Json& text, const Json::Member& member) {
   const auto& [key, value] = member;
   const Json* vocab_size = text.find("vocab_size");
@@ -65,7 +65,7 @@ bool is_foreign_token(const Json& text, const Json::Member& member) {
          vocab_size->is_int() && value.as_int() >= vocab_size->as_int();
 }
 
-// The members of "text_config", and of the outer object those that it lacks.
+// Returns the members of "text_config", and those of the outer object that "text_config" lacks.
 Result<Json> text_members(const Fields& fields, const Json& json) {
   const Json* text = fields.find("text_config");
   if (text == nullptr) return json;
@@ -93,7 +93,7 @@ Status read_quantisation(const Fields& fields, const std::string& file, const Mo
   return ok_status();
 }
 
-// Required, unless the family has a default, which is above 0.
+// Reads a size. It is required unless the family has a default, which is above 0.
 Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
   if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
   return ok_status();
@@ -118,7 +118,7 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
 
   const std::optional<std::int64_t> head_dim = TRY(fields.optional_int("head_dim", 2, C::kMaxHeadDim));
   if (head_dim) config.head_dim = *head_dim;
-  if (config.head_dim == 0) {  // neither the file nor the family says
+  if (config.head_dim == 0) {  // neither the file nor the family gives it
     if (config.hidden_size % config.num_attention_heads != 0) {
       return fields.wrong("hidden_size",
                           fmt::format("a multiple of num_attention_heads ({}) where head_dim is not given",
@@ -142,8 +142,8 @@ Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelCon
   config.rms_norm_eps = TRY(fields.optional_number("rms_norm_eps", 0.0, 0.1)).value_or(config.rms_norm_eps);
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
-  if (family.make_body) return ok_status();  // what is between the layers is in its graph
-  // Gemma's name; some of its files have both, and Hugging Face reads this one.
+  if (family.make_body) return ok_status();  // the body's own graph has the activation
+  // Gemma's name of the field. Some of its files have both, and Hugging Face reads this one.
   const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
   const std::optional<std::string> act = TRY(fields.optional_string(key));
   if (!act) return ok_status();
@@ -162,7 +162,7 @@ Status read_dtype(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// A family's tower is there where the file describes it: some checkpoints have the language model alone.
+// Reads the tower if the file describes it: some checkpoints have only the language model.
 Status read_tower(const Fields& fields, const std::string& file, ModelConfig& config) {
   if (!config.vision) return ok_status();
   const Json* tower = fields.find("vision_config");
@@ -179,7 +179,7 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
   if (bos.size() > 1) return fields.wrong("bos_token_id", "one token id");
   if (!bos.empty()) config.bos_token_id = bos[0];
   config.eos_token_ids = TRY(fields.token_ids("eos_token_id", config.vocab_size));
-  // Padding is not the model's business: many checkpoints have -1 here, or an id that was never added.
+  // The padding token does not matter here: many checkpoints have -1, or an id that was never added.
   const std::optional<std::int64_t> pad = TRY(fields.optional_int("pad_token_id", -1, ModelConfig::kMaxVocabSize));
   if (pad && *pad >= 0 && *pad < config.vocab_size) config.pad_token_id = TokenId(static_cast<std::int32_t>(*pad));
   return ok_status();
@@ -197,7 +197,7 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
       return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout{}", path,
                                    adapter ? adapter_hint() : std::string_view()));
     }
-    // NVIDIA's exporter describes quantisation in a file of its own.
+    // NVIDIA's exporter describes quantisation in a separate file.
     const fs::path quantised = fs::path(path) / "hf_quant_config.json";
     if (fs::exists(quantised, error)) {
       return unimplemented(
@@ -227,7 +227,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .sections = config.images.has_value()};
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
-    sliding.default_part = 1.0;  // of what the file describes; the defaults' part is their own
+    sliding.default_part = 1.0;  // the default for rotations in the file; the family's defaults keep their own part
     RopeContext full = sliding;
     if (config.gemma4) full.head_dim = config.gemma4->global_head_dim;
     TRY(read_layer_ropes(members, file, {full, config.rope}, {sliding, *config.sliding_rope}));

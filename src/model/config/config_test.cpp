@@ -1,5 +1,5 @@
-// Catches: a config read differently from what Hugging Face makes of it (a missed default, a bias, a window), a real
-// config that is not read, and hostile sizes that would reach an allocation or a division.
+// Catches: a config that is read differently than by Hugging Face (a missed default, a bias, a window), a real config
+// that is not read, and hostile sizes that would reach an allocation or a division.
 #include "tessera/model/config/config.h"
 
 #include <cmath>
@@ -21,12 +21,13 @@ using test::small_config;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Of a vision tower, or of the head that predicts further tokens: no part of the text model.
+// Returns whether a tensor belongs to a vision tower, or to the head that predicts further tokens, and so is not part
+// of the text model.
 bool is_beside_text(const std::string& tensor) {
   return tensor.starts_with("mtp.") || tensor.starts_with("model.vision_tower.") ||
          tensor.starts_with("model.embed_vision.");
 }
-// Of a tower that the config does not describe, or whose model is served without it.
+// Returns whether a tensor belongs to a tower that the config does not describe, or whose model is served without it.
 bool is_of_unread_tower(const ModelConfig& config, const std::string& tensor) {
   return !config.vision && tensor.starts_with("model.visual.");
 }
@@ -70,7 +71,7 @@ TEST(ModelConfig, TakesDefaultsOfOlmo2AndPhi3) {
   EXPECT_EQ(phi3.rope, RopeConfig{});
 }
 
-// In the manner of Phi-4-mini: part of each head rotates, and the window is longer than the context.
+// Phi-4-mini's form: part of each head rotates, and the window is longer than the context.
 TEST(ModelConfig, ReadsLongRopeOfPhi3) {
   const ModelConfig config = *small("Phi3ForCausalLM", R"({"partial_rotary_factor": 0.75,
       "original_max_position_embeddings": 512, "sliding_window": 262144, "rope_scaling": {"type": "longrope",
@@ -248,7 +249,7 @@ TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
   EXPECT_LT(parameters_of(config), std::int64_t{1} << 58) << "bytes in float32 must fit too";
 }
 
-// Real configs: dense models of the supported architectures are read, all others refused with a reason.
+// Real configs: dense models of the supported architectures are read, all others are refused with a reason.
 TEST(RealConfigs, ReadOrRefusedWithAReason) {
   const fs::path configs = test::shared_dir() / "data" / "configs";
   TESSERA_SKIP_WITHOUT(configs);
@@ -264,7 +265,7 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
       ++no_json;
     } else if (!config.ok() && config.status().code() == StatusCode::kInvalidArgument &&
                entry.path().filename().string().starts_with("Qwen--Qwen3-VL-")) {
-      // Files that were shortened; the published ones have it.
+      // These files were shortened; the published ones have the field.
       expect_error(config, StatusCode::kInvalidArgument, {"mrope_section", "three numbers"});
     } else if (config.ok()) {
       EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), config->architecture);
@@ -292,7 +293,7 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
   const auto read = [&](const char* name) {
     return *ModelConfig::read((configs / name).string(), built_in_families());
   };
-  // Parameter counts as their model cards state them.
+  // Parameter counts as stated in their model cards.
   EXPECT_EQ(parameters_of(read("mlc_preset/llama2_7b.json")), 6'738'415'616);
   EXPECT_EQ(parameters_of(read("mlc_preset/llama3_1_8b.json")), 8'030'261'248);
   EXPECT_EQ(parameters_of(read("mlc_preset/llama3_2_1b.json")), 1'235'814'400);
@@ -306,8 +307,8 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
               ElementsAre(TokenId(128001), TokenId(128008), TokenId(128009)));
 }
 
-// Every weight of a checkpoint is accounted for by its config: biases, norms, tying and head sizes are read right.
-// Of MXFP4 a byte is two, and a factor none.
+// The config accounts for every weight of a checkpoint: biases, norms, tying and head sizes are read correctly. A byte
+// of MXFP4 values holds two parameters, a scale factor none.
 int parameters_of_element(const StoredTensor& tensor) {
   if (tensor.dtype != StoredDtype::kU8) return 1;
   return tensor.name.ends_with("_blocks") ? 2 : 0;
@@ -341,7 +342,7 @@ TEST(RealConfigs, CountTheParametersOfTheirCheckpoints) {
   EXPECT_GE(models, 14);
 }
 
-// Deterministic mutations of text and of single values: no crash, and what is accepted keeps its promises.
+// Deterministic mutations of text and of single values: nothing crashes, and an accepted config is sound.
 TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240229);
   const char* const kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM", "Qwen2ForCausalLM",

@@ -1,5 +1,5 @@
-// Catches: a delta net read with other sizes or in other layers than config.json says; fields that contradict each
-// other and are taken all the same; weights that ranks would share out wrongly.
+// Catches: a delta net that is read with other sizes or in other layers than config.json says; contradictory fields
+// that are accepted; and weights that ranks would divide wrongly.
 #include <cmath>
 
 #include "tessera/model/config/config.h"
@@ -78,7 +78,7 @@ TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
           {"mrope_section", "4 rotated pairs"});
 }
 
-// Layers share two groups; the state group's states are one slot for each sequence.
+// The layers share two groups; the state group has one slot for each sequence.
 TEST(DeltaNetConfigs, LayersShareAStateGroup) {
   const Result<ModelGraphs> graphs = graphs_of(*small_delta_net());
   ASSERT_TRUE(graphs.ok()) << graphs.status().message();
@@ -129,7 +129,7 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   EXPECT_THAT(later.moe->layers, ::testing::Each(true));
 }
 
-// As their tensors add up to: embeddings and head, delta nets, attentions, MLPs or experts.
+// The counts are the sums over the tensors: embeddings and head, delta nets, attentions, MLPs or experts.
 TEST(DeltaNetConfigs, PublishedModelsHaveTheirSizes) {
   const fs::path configs = test::shared_dir() / "data/configs/aiconfigurator";
   TESSERA_SKIP_WITHOUT(configs);

@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxModulesBytes = std::size_t{1} << 20;
 
 struct Mode {
-  std::string_view flag;  // of older files
-  std::string_view name;  // as "pooling_mode" has it
-  Pooling pooling;        // kNone: not served
+  std::string_view flag;  // field of older files
+  std::string_view name;  // value of "pooling_mode"
+  Pooling pooling;        // kNone: not supported
 };
 constexpr std::array<Mode, 6> kModes = {{
     {"pooling_mode_cls_token", "cls", Pooling::kFirst},
@@ -66,7 +66,7 @@ Result<Pooling> read_pooling(const std::string& path, std::int64_t hidden_size) 
   return read_mode(fields);
 }
 
-// "sentence_transformers.models.Pooling"
+// Returns the last part of a name like "sentence_transformers.models.Pooling".
 std::string_view last_part(std::string_view type) {
   const std::size_t dot = type.rfind('.');
   return dot == std::string_view::npos ? type : type.substr(dot + 1);
@@ -98,7 +98,7 @@ Result<std::optional<EmbeddingConfig>> EmbeddingConfig::read(const std::string& 
   const Json modules = TRY(Json::parse(TRY(read_text_file(path, kMaxModulesBytes)), path));
   if (!modules.is_array()) return invalid_argument(fmt::format("{}: accepted: a list of modules", path));
   EmbeddingConfig config{.pooling = Pooling::kNone, .normalise = false};
-  std::optional<Status> other;  // a module that is not served, where the model is an embedding model
+  std::optional<Status> other;  // error of an unsupported module, if the model turns out to be an embedding model
   for (std::size_t i = 0; i < modules.as_array().size(); ++i) {
     const Json& module = modules.as_array()[i];
     if (!module.is_object()) return invalid_argument(fmt::format("{}: module {}: accepted: an object", path, i));

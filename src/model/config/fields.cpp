@@ -26,7 +26,8 @@ std::string shown_value(const Json* value) {
 std::string clip_text(std::string text) {
   if (text.size() <= kMaxShownText) return text;
   std::size_t end = kMaxShownText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;  // not inside a UTF-8 character
+  // does not cut inside a UTF-8 character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
   text.resize(end);
   return text + "…";
 }

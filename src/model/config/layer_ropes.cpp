@@ -7,14 +7,14 @@
 namespace tessera {
 namespace {
 
-// The range of rope_theta.
+// The least accepted rope_theta.
 constexpr double kLeastTheta = 1.001;
 constexpr double kGreatestTheta = 1e15;
 
 constexpr const char* kFull = "full_attention";
 constexpr const char* kSliding = "sliding_attention";
 
-// Where config.json has no θ, the architecture's.
+// Adds the architecture's θ if config.json has none.
 Json with_theta(Json members, double theta) {
   if (members.find("rope_theta") == nullptr) members.set("rope_theta", theta);
   return members;

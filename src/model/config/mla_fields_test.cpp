@@ -1,5 +1,5 @@
-// Catches: a latent family's config read differently from what Hugging Face makes of it, a size that reaches a product
-// unchecked, and a value that the graph does not implement and that is taken all the same.
+// Catches: a latent family's config that is read differently than by Hugging Face, a size that reaches a product
+// unchecked, and a value that the graph does not implement but that is accepted.
 #include "tessera/model/config/mla_fields.h"
 
 #include <cstdio>
@@ -144,7 +144,7 @@ std::int64_t parameters_of(const Json& json) {
   return graphs.ok() ? parameter_count(graphs->weights) : 0;
 }
 
-// As model cards state them, without the layers that predict further tokens.
+// Sizes as stated in model cards, without the layers that predict further tokens.
 TEST(LatentConfig, PublishedModelsHaveTheirKnownSizes) {
   const Json flash = *Json::parse(R"({"architectures": ["Glm4MoeLiteForCausalLM"], "vocab_size": 154880,
       "hidden_size": 2048, "intermediate_size": 10240, "moe_intermediate_size": 1536, "num_hidden_layers": 47,
@@ -158,14 +158,15 @@ TEST(LatentConfig, PublishedModelsHaveTheirKnownSizes) {
   const std::filesystem::path configs = test::shared_dir() / "data" / "configs";
   TESSERA_SKIP_WITHOUT(configs);
   Json lite = *Json::read_file((configs / "mlc_preset/deepseek_v2_lite.json").string());
-  lite.set("q_lora_rank", Json());  // that file leaves out what is null
+  lite.set("q_lora_rank", Json());  // the file omits fields that are null
   EXPECT_EQ(parameters_of(lite), 15'706'484'224);
   Json v3 = *Json::read_file((configs / "aiconfigurator/deepseek-ai--DeepSeek-V3_config.json").string());
   v3.set("quantization_config", Json());
   EXPECT_EQ(parameters_of(v3), 671'026'419'200);
 }
 
-// Deterministic mutations of single values: no crash, and what is accepted builds, or says by name what does not fit.
+// Deterministic mutations of single values: nothing crashes, and an accepted config builds, or the error names what
+// does not fit.
 TEST(LatentConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240517);
   const char* const architectures[] = {kV2, kV3, kLite};

@@ -1,5 +1,5 @@
-// Catches: a mixture of experts read differently from what Hugging Face makes of its config.json, one that cannot be
-// routed and is taken all the same, and layers that have experts where they should have an MLP.
+// Catches: a mixture of experts that is read differently from config.json than by Hugging Face, one that cannot be
+// routed but is accepted, and layers that have experts although they should have an MLP.
 #include "tessera/model/config/moe_config.h"
 
 #include <random>
@@ -125,7 +125,7 @@ TEST(MoeConfig, RefusesWithFieldValueAndWhatIsAccepted) {
   }
 }
 
-// Two fields at a time with values that no config should have: what is accepted can be routed.
+// Gives two fields at a time values that no config should have: every accepted config can be routed.
 TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyWhatCanBeRouted) {
   std::mt19937 random(20250429);
   const char* const kArchitectures[] = {"Qwen3MoeForCausalLM", "MixtralForCausalLM", "Glm4MoeForCausalLM"};
@@ -182,7 +182,7 @@ TEST(MoeModel, PublishedModelsHaveTheirKnownSizes) {
     const ModelConfig config = *ModelConfig::read((configs / name).string(), built_in_families());
     return parameter_count(build_model(config, {}, built_in_ops(), built_in_families())->weights);
   };
-  // As the safetensors of their model cards state them.
+  // The counts are those of the safetensors files in their model cards.
   EXPECT_EQ(parameters("aiconfigurator/Qwen--Qwen3-30B-A3B_config.json"), 30'532'122'624);
   EXPECT_EQ(parameters("aiconfigurator/Qwen--Qwen3-235B-A22B_config.json"), 235'093'634'560);
   EXPECT_EQ(parameters("aiconfigurator/mistralai--Mixtral-8x7B-v0.1_config.json"), 46'702'792'704);

@@ -27,7 +27,7 @@ constexpr std::int64_t kMaxOriginalPositions = std::int64_t{1} << 27;
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
-// Keys that change the rotation in a way the formulas of rope.h do not know.
+// Refuses keys that change the rotation in a way that the formulas of rope.h do not know.
 Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
@@ -68,7 +68,7 @@ Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext
   return ok_status();
 }
 
-// The part of each head that is rotated; a value inside the variant's members overrides the one at the top level.
+// Reads the rotated part of each head. A value inside the variant's members overrides the one at the top level.
 Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   TRY(refuse_other_rotations(top, context, rope.type));
   TRY(refuse_other_rotations(scaling, context, rope.type));
@@ -111,7 +111,7 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
   return ok_status();
 }
 
-// `factor`; yarn and longrope may leave it out for the quotient of the contexts, proportional for 1.
+// Reads `factor`. If it is absent, yarn and longrope use the quotient of the contexts, and proportional uses 1.
 Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
   if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {

@@ -1,5 +1,6 @@
-// Catches: a rotation that differs from the one a model was trained with. Such a model still talks, only worse with
-// every position, so formulas are compared with references in double and with numbers computed outside this program.
+// Catches: a rotation that differs from the one with which a model was trained. Such a model still talks, only worse
+// with every position. So formulas are compared with references in double, and with numbers computed outside of this
+// program.
 #include "tessera/model/config/rope.h"
 
 #include <cmath>
@@ -21,7 +22,7 @@ std::vector<double> reference(const RopeConfig& rope, int d) {
     for (double& x : f) x /= rope.factor;
   } else if (rope.type == RopeType::kLlama3) {
     for (double& x : f) {
-      const double turns = old * x / (2 * std::numbers::pi);  // over the old context
+      const double turns = old * x / (2 * std::numbers::pi);  // turns over the old context
       const double s =
           std::clamp((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
       x = (1 - s) * x / rope.factor + s * x;
@@ -78,7 +79,7 @@ TEST(RopeFrequencies, FollowThePublishedFormulas) {
   std::printf("greatest relative difference from double: %.3g\n", greatest);
 }
 
-// Values of a Python script with the same formulas in double, so that reference() is not its own judge.
+// Values of a Python script with the same formulas in double, so that reference() is checked too.
 TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
   const auto expect = [](const std::vector<float>& got, std::vector<std::pair<std::size_t, double>> want) {
     for (auto [i, value] : want) EXPECT_NEAR(static_cast<double>(got[i]) / value, 1.0, 2e-6) << "pair " << i;
@@ -108,7 +109,7 @@ TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
       {{22, 0.008659643234}, {23, 0.006978305849}, {30, 0.001064360981}, {40, 4.445698525e-05}, {63, 3.102344402e-07}});
 }
 
-// Phi 3: f_i = 1 / (factor_i · θ^(2i/d)), d the dimensions that are rotated.
+// Phi 3: f_i = 1 / (factor_i · θ^(2i/d)), where d is the number of rotated dimensions.
 TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
   RopeConfig rope{.type = RopeType::kLongRope, .partial_rotary_factor = 0.75, .factor = 32};
   rope.original_max_position_embeddings = 4096;
@@ -132,7 +133,7 @@ TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
   EXPECT_EQ(attention_scaling(rope), 1.25f);
 }
 
-// Gemma 4: d is all of the head, whatever part of it turns.
+// Gemma 4: d is the size of the whole head, whatever part of it turns.
 TEST(RopeFrequencies, OfProportionalAreThoseOfTheFirstPairs) {
   const RopeConfig rope{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25, .factor = 2};
   const std::vector<float> got = compute_inv_freq(rope, 32);

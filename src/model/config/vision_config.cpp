@@ -43,7 +43,7 @@ Status read_activation(const Fields& fields, std::string_view accepted) {
   return ok_status();
 }
 
-// Ascending numbers of blocks.
+// Reads block numbers in ascending order.
 Result<std::vector<std::int64_t>> read_blocks(const Fields& fields, const char* key, std::int64_t depth) {
   const Json* list = fields.find(key);
   const std::string accepted = fmt::format("ascending numbers of blocks, from 0 to {}", depth - 1);

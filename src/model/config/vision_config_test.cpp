@@ -1,4 +1,4 @@
-// Catches: sizes of a tower that no kernel or file fits, fields of published files that are not found.
+// Catches: sizes of a tower that fit no kernel or file, and fields of published files that are not found.
 #include "tessera/model/config/vision_config.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ constexpr const char* kVisionConfig =
     R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
     "num_attention_heads": 4, "head_dim": 16, "max_position_embeddings": 2048, "image_token_id": 505, "vision_start_token_id": 503,
     "vision_end_token_id": 504, "rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}})";
-// As the published file of Qwen2.5-VL-7B has them, but for the sizes that belong to the language model.
+// The fields of Qwen2.5-VL-7B's published file, except the sizes that belong to the language model.
 constexpr const char* kWindows = R"({"depth": 4, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
     "out_hidden_size": 64, "patch_size": 14, "in_chans": 3, "window_size": 112, "fullatt_block_indexes": [1, 3],
     "hidden_act": "silu"})";
@@ -102,7 +102,7 @@ TEST(VisionConfig, BelongsToTheModelsThatSee) {
   EXPECT_THAT(model("Qwen3VLForConditionalGeneration", "3").status().to_string(), HasSubstr("an object"));
 }
 
-// A graph of its own, whose weights stand beside the language model's.
+// The tower is a separate graph, whose weights stand beside the language model's.
 TEST(VisionConfig, TowersBuild) {
   for (const auto& [architecture, tower] :
        {std::pair{"Qwen2_5_VLForConditionalGeneration", kWindows}, {"Qwen3VLForConditionalGeneration", kPositions}}) {
@@ -117,7 +117,7 @@ TEST(VisionConfig, TowersBuild) {
   }
 }
 
-// 3420 inner values: zeros fill them up to a size that matmuls are fast at, behind tensors that are read as they are.
+// 3420 inner values: zeros pad them to a size at which matmuls are fast; the tensors are read as they are.
 TEST(VisionConfig, InnerValuesArePaddedWhereTheyFillNoTile) {
   const ModelConfig config = *model("Qwen2_5_VLForConditionalGeneration", kWindows);
   const ModelGraphs graphs = *build_model(config, {}, built_in_ops(), built_in_families());

@@ -16,16 +16,16 @@ namespace {
 
 using ir::ValueId;
 
-// Where the fields are absent, as transformers has it.
+// Defaults of absent fields, as in transformers.
 constexpr std::int64_t kQueryRank = 1536;
-constexpr std::int64_t kHeadDim = 64;  // until read_mla() has what is rotated
+constexpr std::int64_t kHeadDim = 64;  // until read_mla() reads the size of the rotated part
 
 Status expect_name(const Fields& fields, const char* key, const std::string& accepted) {
   const std::optional<std::string> name = TRY(fields.optional_string(key));
   return !name || *name == accepted ? ok_status() : fields.unsupported(key, accepted);
 }
 
-// DeepSeek-V2 chooses from the best groups of experts only where `topk_method` says so.
+// DeepSeek-V2 chooses from the best groups of experts only if `topk_method` says so.
 Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   TRY(expect_name(fields, "scoring_func", "softmax"));
   const std::string method = TRY(fields.optional_string("topk_method")).value_or("greedy");
@@ -34,7 +34,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // transformers ignores the field, DeepSeek's own code leaves out the scale then.
+  // transformers ignores the field; DeepSeek's own code then leaves out the scale.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }
 

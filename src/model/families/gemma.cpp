@@ -14,7 +14,7 @@ namespace {
 
 using ir::ValueId;
 
-// The rotations of layers with full attention and of those with a window: one table where they are the same.
+// The rotations of layers with full attention and of layers with a window; one table if they are the same.
 struct LayerRopes {
   std::optional<ValueId> full;
   std::optional<ValueId> sliding;
@@ -29,7 +29,7 @@ LayerRopes declare_ropes(LayerBuilder& b, const ModelConfig& config, const Token
   return ropes;
 }
 
-// Gemma Team, arXiv 2408.00118 and 2503.19786. Norms stand before and behind attention and MLP. Each layer:
+// Gemma Team, arXiv 2408.00118 and 2503.19786. Norms come before and after attention and MLP. Each layer:
 //   h += norm(o(attention(rope(qkv(norm(h))))));  h += norm(down(act(gate(norm(h))) · up(norm(h))))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
@@ -73,7 +73,7 @@ ModelFamily gemma3_family() {
 ModelFamily gemma3_nested_family() {
   ModelFamily family = gemma3_family();
   family.architecture = "Gemma3ForConditionalGeneration";
-  family.defaults.tensor_prefix = "language_model.model.";  // as published
+  family.defaults.tensor_prefix = "language_model.model.";  // the prefix in published files
   return family;
 }
 

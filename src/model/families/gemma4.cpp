@@ -27,7 +27,7 @@ std::int64_t first_shared_layer(const ModelConfig& config) {
   return config.num_hidden_layers - config.gemma4->num_shared_layers;
 }
 
-// The sizes of one layer in place of the model's.
+// Returns the model's config with the sizes of one layer.
 ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   ModelConfig of_layer = config;
   if (!slides(config, layer)) {
@@ -38,13 +38,13 @@ ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   return of_layer;
 }
 
-// The model's caches, and rotations of both kinds of layers.
+// Attention with the model's caches, and with the rotations of both kinds of layers.
 class Attention {
  public:
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)
       : b_(b), config_(config), tokens_(tokens) {}
 
-  // x [T, hidden] → [T, hidden]; the projection behind it included.
+  // x [T, hidden] → [T, hidden], including the output projection.
   ValueId operator()(const ModelConfig& sizes, std::int64_t layer, ValueId x, const std::string& p) {
     const bool shares = layer >= first_shared_layer(config_);
     const std::vector<LinearBlock> all = qkv_blocks(sizes, p);
@@ -96,18 +96,18 @@ class Attention {
   LayerBuilder& b_;
   const ModelConfig& config_;
   const TokenInputs& tokens_;
-  std::optional<ValueId> ropes_[2];   // of layers with a window, and of the others
-  std::optional<KvCache> newest_[2];  // likewise: of the last layer that has one of its own
+  std::optional<ValueId> ropes_[2];   // of layers with a window, then of the others
+  std::optional<KvCache> newest_[2];  // in the same order: the cache of the last layer that has its own
 };
 
-// Placeholders are looked up as padding, in both tables.
+// Placeholders are looked up as the padding token in both tables.
 ir::Attributes id_attributes(const ModelConfig& config) {
   if (config.gemma4->placeholders.empty()) return {};
   const std::int64_t padding = config.pad_token_id.value_or(TokenId(0)).value();
   return {{"by", padding}, {"replaced", config.gemma4->placeholders}};
 }
 
-// A mixture beside the MLP. Its router reads the stream itself, scaled by weights of its own; both results are
+// Adds a mixture beside the MLP. Its router reads the stream itself, scaled by its own weights. Both results are
 // normalised before they are added.
 ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens, ResidualStream& h,
                     ValueId dense, const std::string& p) {
@@ -130,7 +130,7 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
 // Each layer:
 //   h += norm(o(attention(rope(norm(q(x))), rope(norm(k(x))), norm(v(x)))), x = norm(h)
 //   h += norm(down(act(gate(x)) · up(x))), x = norm(h), in mixtures beside the experts
-//   h += norm(projection(act(gate(h)) · the layer's own embeddings)), where there are any
+//   h += norm(projection(act(gate(h)) · the layer's own embeddings)), if there are any
 //   h *= a scalar
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

@@ -29,7 +29,7 @@ constexpr std::pair<const char*, std::int64_t> kGemma4Placeholders[] = {
 
 constexpr double kGreatestCap = 1e6;
 
-// A soft cap: `absent` where it is not there, none where it is null.
+// Reads a soft cap: `absent` if the field is absent, none if it is null.
 Result<double> read_cap(const Fields& fields, const char* key, double absent) {
   if (!fields.has(key)) return absent;
   return TRY(fields.optional_number(key, 1e-3, kGreatestCap)).value_or(0.0);
@@ -41,7 +41,7 @@ Status read_shared(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Of Gemma 2 and 3.
+// Reads the attention fields of Gemma 2 and 3.
 Status read_attention(const Fields& fields, ModelConfig& config) {
   TRY(read_shared(fields, config));
   if (TRY(fields.optional_bool("use_bidirectional_attention")).value_or(false))
@@ -52,7 +52,7 @@ Status read_attention(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Sizes of layers with full attention.
+// Reads the sizes of layers with full attention.
 Status read_global_heads(const Fields& fields, ModelConfig& config) {
   Gemma4Config& gemma = *config.gemma4;
   const std::optional<std::int64_t> head_dim = TRY(fields.optional_int("global_head_dim", 2, ModelConfig::kMaxHeadDim));
@@ -66,7 +66,7 @@ Status read_global_heads(const Fields& fields, ModelConfig& config) {
   gemma.keys_are_values = TRY(fields.optional_bool("attention_k_eq_v")).value_or(false);
   const std::optional<std::int64_t> kv_heads =
       TRY(fields.optional_int("num_global_key_value_heads", 1, ModelConfig::kMaxHeads));
-  // Read with attention_k_eq_v alone, as Hugging Face does.
+  // Read only with attention_k_eq_v, as Hugging Face does.
   gemma.global_key_value_heads =
       gemma.keys_are_values ? kv_heads.value_or(config.num_key_value_heads) : config.num_key_value_heads;
   if (config.num_attention_heads % gemma.global_key_value_heads != 0)
@@ -75,7 +75,7 @@ Status read_global_heads(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Layers that attend to the keys and values of another one, of their kind.
+// Reads which layers attend to the keys and values of another layer of their kind.
 Status read_shared_layers(const Fields& fields, ModelConfig& config) {
   Gemma4Config& gemma = *config.gemma4;
   gemma.double_wide_mlp = TRY(fields.optional_bool("use_double_wide_mlp")).value_or(false);
@@ -173,7 +173,7 @@ Status read_gemma4_config(const Fields& fields, ModelConfig& config) {
   TRY(read_shared(fields, config));
   config.attention_scale = 1.0;
   config.logit_softcap = TRY(read_cap(fields, "final_logit_softcapping", 0));
-  // "vision": the tokens of an image see one another, which a text has none of.
+  // With "vision" the tokens of an image see one another; a text has none of these.
   const std::optional<std::string> both_ways = TRY(fields.optional_string("use_bidirectional_attention"));
   if (both_ways && *both_ways != "vision")
     return fields.unsupported("use_bidirectional_attention", "\"vision\" or null");
@@ -182,7 +182,7 @@ Status read_gemma4_config(const Fields& fields, ModelConfig& config) {
   if (config.sliding_windows.back() > 0) {
     if (fields.find("layer_types") != nullptr)
       return fields.unsupported("layer_types", "a list whose last entry is \"full_attention\"");
-    config.sliding_windows.back() = 0;  // as Hugging Face does
+    config.sliding_windows.back() = 0;  // as in Hugging Face
   }
   TRY(read_global_heads(fields, config));
   TRY(read_shared_layers(fields, config));

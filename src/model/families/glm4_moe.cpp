@@ -1,5 +1,5 @@
-// GLM-4.5, arXiv 2508.06471: Qwen3-MoE's layers, with attention that rotates half of each head and, after a few dense
-// layers, experts chosen by DeepSeek-V3's router beside an expert that every token goes through.
+// GLM-4.5, arXiv 2508.06471: Qwen3-MoE's layers. Attention rotates half of each head. After a few dense layers, experts
+// are chosen by DeepSeek-V3's router, beside an expert that processes every token.
 #include "tessera/model/families/glm4_moe.h"
 
 #include "tessera/model/config/moe_fields.h"
@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 Status read_config(const Fields& fields, ModelConfig& config) {
-  config.qkv_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);  // the projection after it has none
+  config.qkv_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);  // the output projection has no bias
   if (TRY(fields.optional_bool("use_qk_norm")).value_or(false)) config.qk_norm = QkNorm::kHead;
   TRY(read_experts(fields, {.experts = "n_routed_experts", .experts_alias = "num_local_experts"}, *config.moe));
   config.moe->shared_intermediate_size = config.moe->intermediate_size;

@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-// Hugging Face's defaults (configuration_gpt_oss.py); the activation's are constants of its modeling_gpt_oss.py.
+// Hugging Face's defaults (configuration_gpt_oss.py). The activation's parameters are constants of its
+// modeling_gpt_oss.py.
 constexpr std::int64_t kDefaultSlidingWindow = 128;
 constexpr std::int64_t kWindowPeriod = 2;
 constexpr double kDefaultSwigluLimit = 7.0;
@@ -48,7 +49,7 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   TRY(read_experts(
       fields, {.experts = "num_local_experts", .experts_alias = "num_experts", .intermediate = "intermediate_size"},
       moe));
-  // The name in OpenAI's own files, which published ones have beside Hugging Face's.
+  // The name in OpenAI's own files, which published files have beside Hugging Face's name.
   const std::optional<std::int64_t> alias = TRY(fields.optional_int("experts_per_token", 1, moe.num_experts));
   if (alias && *alias != moe.experts_per_token)
     return fields.wrong("experts_per_token",

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
 constexpr std::int64_t kDefaultMaxWindowLayers = 28;
 constexpr std::int64_t kDefaultQwen3HeadDim = 128;
-constexpr std::int64_t kDefaultLabels = 2;  // configuration_utils.py
+constexpr std::int64_t kDefaultLabels = 2;  // from configuration_utils.py
 
 // Touvron et al., arXiv 2302.13971. Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
@@ -34,7 +34,7 @@ Status read_llama(const Fields& fields, ModelConfig& config) {
 }
 
 Status read_mistral(const Fields& fields, ModelConfig& config) {
-  // Absent is not null here: null switches the window off.
+  // An absent field differs from null here: null switches the window off.
   const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
@@ -51,7 +51,7 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
-// Hugging Face writes the names of the labels, and their number only where there are none.
+// Hugging Face writes the names of the labels, and their number only if there are no names.
 Status read_num_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {

@@ -11,7 +11,7 @@ namespace {
 
 using ir::ValueId;
 
-// q and k are normalised over the whole row, all heads at once, before they are rotated: [T, hidden] → [T, hidden].
+// q and k are normalised over the whole row, all heads together, before they are rotated: [T, hidden] → [T, hidden].
 ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const std::vector<LinearBlock> blocks = qkv_blocks(config, p);
@@ -32,7 +32,7 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
   return output_projection(b, config, attend(b, config, cache, rotated_q), p);
 }
 
-// OLMo et al., arXiv 2501.00656. Norms stand behind attention and MLP, not before them. Each layer:
+// OLMo et al., arXiv 2501.00656. Norms come after attention and MLP, not before them. Each layer:
 //   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Abdin et al., arXiv 2404.14219: Llama's layers, with q, k, v and gate, up in one tensor each, LongRoPE, and a
+// Abdin et al., arXiv 2404.14219: Llama's layers, with q, k, v in one tensor and gate, up in another, LongRoPE, and a
 // rotation that may leave a part of each head as it is.
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, fused_qkv_blocks, [&](const FeedForwardInput& in) {
@@ -19,7 +19,7 @@ ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
 
 Status read_config(const Fields& fields, ModelConfig& config) {
   std::optional<std::int64_t> window = TRY(read_sliding_window(fields, std::nullopt));
-  // A window that no text leaves is none, and attention without a window has faster kernels.
+  // A window as long as the context has no effect, and attention without a window has faster kernels.
   if (window && *window >= config.max_position_embeddings) window.reset();
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }

@@ -24,7 +24,7 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 
 }  // namespace
 
-// Yang et al., arXiv 2505.09388: Qwen3's layers, with experts in place of the MLP in most or all of them.
+// Yang et al., arXiv 2505.09388: Qwen3's layers, with experts instead of the MLP in most or all of them.
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
     const std::string mlp = in.prefix + "mlp.";

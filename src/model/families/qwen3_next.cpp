@@ -16,13 +16,13 @@ namespace {
 
 using ir::ValueId;
 
-// How checkpoints store what the two generations compute alike.
+// How the checkpoints of the two generations store the tensors of the same computation.
 struct Tensors {
   DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
   ExpertLayout experts;
 };
 
-// The MLP, or the experts and the one that every token goes through.
+// The MLP, or the experts and the expert that processes every token.
 ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ValueId x, ValueId slots,
                      const Tensors& tensors, const std::string& prefix) {
   MoeTensors experts = separate_experts(prefix);
@@ -62,7 +62,7 @@ ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) {
   return build_layers(b, config, {.net_blocks = delta_net_blocks, .experts = ExpertLayout::kStacked});
 }
 
-// Which layers are delta nets: "layer_types", or all but every n-th, n = "full_attention_interval".
+// Reads which layers are delta nets: "layer_types", or all but every n-th one, with n = "full_attention_interval".
 Status read_layers(const Fields& fields, const ModelConfig& config, DeltaNetConfig& net) {
   const std::optional<std::int64_t> interval =
       TRY(fields.optional_int("full_attention_interval", 1, ModelConfig::kMaxLayers));
@@ -122,7 +122,7 @@ Status read_config(const Fields& fields, ModelConfig& config) {
   return read_delta_net(fields, config);
 }
 
-// Every layer has experts.
+// Reads the config of a model in which every layer has experts.
 Status read_moe_config(const Fields& fields, ModelConfig& config) {
   TRY(read_config(fields, config));
   MoeConfig& moe = *config.moe;
@@ -134,14 +134,14 @@ Status read_moe_config(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Some may have an MLP.
+// Reads the config of a model in which some layers may have an MLP.
 Status read_next_config(const Fields& fields, ModelConfig& config) {
   TRY(read_moe_config(fields, config));
   config.moe->normalise = TRY(fields.optional_bool("norm_topk_prob")).value_or(true);
   return read_sparse_step(fields, config);
 }
 
-// Of a checkpoint with a vision tower.
+// Reads the config of a checkpoint with a vision tower.
 template <Status (*kReadText)(const Fields& fields, ModelConfig& config)>
 Status with_images(const Fields& fields, ModelConfig& config) {
   TRY(kReadText(fields, config));
@@ -162,7 +162,7 @@ ModelConfig defaults() {
 
 ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   ModelConfig config = defaults();
-  config.intermediate_size = 5632;  // of MLPs, which Qwen3.5 has none of
+  config.intermediate_size = 5632;  // size of MLPs, which Qwen3.5 does not have
   config.moe = MoeConfig{.num_experts = experts,
                          .experts_per_token = experts_per_token,
                          .intermediate_size = 512,
@@ -172,7 +172,7 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   return config;
 }
 
-// The tower is Qwen3-VL's.
+// Adds Qwen3-VL's tower, which these models use.
 void add_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual."};

@@ -21,8 +21,8 @@ Status read_qwen2_5_vl(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the tower's layers whose output is added
-// after the first layers of the language model, one after another.
+// Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the tower's layers whose outputs are added,
+// one after another, after the first layers of the language model.
 Result<std::int64_t> read_deepstack_levels(const Fields& fields, std::int64_t layers) {
   const Json* vision = fields.find("vision_config");
   if (vision == nullptr || !vision->is_object()) return fields.wrong("vision_config", "an object");
@@ -47,7 +47,7 @@ Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
   return read_qwen3_images(fields, config);
 }
 
-// transformers' router always divides by the sum of what it chose.
+// transformers' router always divides by the sum of the chosen weights.
 Status read_qwen3_vl_moe(const Fields& fields, ModelConfig& config) {
   TRY(qwen3_moe_family().read_config(fields, config));
   config.moe->normalise = true;
@@ -63,7 +63,7 @@ ir::ValueId build_qwen3_vl_moe_body(LayerBuilder& b, const ModelConfig& config) 
   });
 }
 
-// Both sizes of Qwen3-VL have the same tower.
+// Both kinds of Qwen3-VL, dense and mixture, have the same tower.
 void add_qwen3_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.vision = VisionConfig{
@@ -90,7 +90,7 @@ ModelFamily qwen3_vl_family() {
   return family;
 }
 
-// Defaults as in configuration_qwen3_vl_moe.py.
+// The defaults are those of configuration_qwen3_vl_moe.py.
 ModelFamily qwen3_vl_moe_family() {
   ModelFamily family = qwen3_moe_family();
   family.architecture = "Qwen3VLMoeForConditionalGeneration";

@@ -1,4 +1,4 @@
-// Catches: a token that reaches a stranger, a refusal or a hostile answer of the hub that is not explained, two
+// Catches: a token that is sent to a stranger, a refusal or a hostile answer of the hub that is not explained, two
 // processes that write one file, and a name that is looked up in the wrong place.
 #include <atomic>
 #include <chrono>
@@ -45,7 +45,7 @@ TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   EXPECT_EQ(storage.requests()[0].header("authorization"), "");
   EXPECT_EQ(storage.requests()[0].path, "/signed?x=1");
 
-  // The same address under another name is another host; a resumed request carries its range along.
+  // The same address under another name counts as another host. A resumed request keeps its range.
   std::string renamed = storage.url() + "/signed";
   renamed.replace(renamed.find("127.0.0.1"), 9, "localhost");
   store_at(renamed);

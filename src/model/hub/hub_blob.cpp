@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 constexpr int kMaxAttempts = 5;
 constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
-// `text` as a number; -1 if any of it is not one.
+// Returns `text` as a number; -1 if any of it is not part of one.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
 }
 
-// First byte of "bytes 100-999/1000"; -1 if the header does not have that form.
+// Returns the first byte of "bytes 100-999/1000"; -1 if the header does not have that form.
 std::int64_t range_start(const HttpReply& reply) {
   const std::string* range = reply.header("content-range");
   constexpr std::string_view kUnit = "bytes ";
@@ -109,7 +109,7 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
       return data_loss(fmt::format("{}: asked for bytes from {} on, and the server sends others", request.file.name,
                                    partial.size()));
     }
-    return partial.restart();  // the server sends the whole file, not the range
+    return partial.restart();  // the server sends the whole file instead of the range
   };
   const auto write = [&](std::string_view bytes) -> Status {
     TRY(partial.append(bytes));
@@ -117,7 +117,7 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
     return ok_status();
   };
   HttpReply reply = TRY(client.get(request.url, partial.size(), {.begin = begin, .write = write}));
-  if (reply.status == 416) {  // the partial file is longer than the file
+  if (reply.status == 416) {  // the partial file is longer than the file itself
     TRY(partial.restart());
     reply.broken = "the server has no such range";
   }
@@ -189,7 +189,7 @@ Status fetch_blob(HttpClient& client, const BlobRequest& request,
   request.on_progress(partial.size());
   TRY(fetch_all(client, request, partial, refused));
   std::string digest = TRY(partial.finish());
-  if (digest != file.digest && resumed) {  // the resumed part may have been wrong
+  if (digest != file.digest && resumed) {  // the part that was resumed may have been wrong
     TRY(partial.restart());
     TRY(fetch_all(client, request, partial, refused));
     digest = TRY(partial.finish());

@@ -41,7 +41,7 @@ bool is_revision(std::string_view text) {
   return true;
 }
 
-// Regular files below `folder`, by their relative paths.
+// Returns the regular files below `folder`, by their relative paths.
 std::vector<std::string> names_below(const fs::path& folder, bool files) {
   std::vector<std::string> names;
   std::error_code error;
@@ -60,7 +60,7 @@ std::string shown(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), count > kMaxNamesShown ? fmt::format(" … ({})", count) : "");
 }
 
-// The commit that `revision` refers to, if the cache has it.
+// Returns the commit to which `revision` refers, if the cache has it.
 Result<std::optional<std::string>> find_commit(const HubFolder& folder, const std::string& revision) {
   std::error_code error;
   const fs::path ref = folder.ref(revision);
@@ -74,7 +74,7 @@ Result<std::optional<std::string>> find_commit(const HubFolder& folder, const st
   return std::optional<std::string>();
 }
 
-// Files of `content` that the snapshot lacks.
+// Returns the files of `content` that the snapshot lacks.
 Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelContent content) {
   std::set<std::string> missing;
   std::error_code error;

@@ -1,5 +1,5 @@
-// Catches: a model of the hub's cache not found where the hub's own tools put it, another revision than the one asked
-// for, a partial download taken for a model, and a ref or revision that leads out of the cache.
+// Catches: a model that is not found where the hub's own tools put it in the cache, another revision than the requested
+// one, a partial download that is taken for a model, and a ref or revision that leads out of the cache.
 #include "tessera/model/hub/hub_cache.h"
 
 #include <map>

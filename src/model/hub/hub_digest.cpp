@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Fails where OpenSSL is configured to refuse the algorithm.
+// Fails if OpenSSL is configured to refuse the algorithm.
 Status start(EVP_MD_CTX* context, const EVP_MD* algorithm) {
   if (context != nullptr && EVP_DigestInit_ex(context, algorithm, nullptr) == 1) return ok_status();
   return unimplemented(fmt::format("OpenSSL offers no {}", EVP_MD_get0_name(algorithm)));
@@ -30,7 +30,7 @@ Result<Digest> Digest::git_blob(std::int64_t size) {
   digest.context_.reset(EVP_MD_CTX_new());
   TRY(start(digest.context_.get(), EVP_sha1()));
   const std::string header = fmt::format("blob {}", size);
-  digest.add({header.c_str(), header.size() + 1});  // with the zero
+  digest.add({header.c_str(), header.size() + 1});  // including the terminating zero
   return digest;
 }
 

@@ -27,7 +27,7 @@ std::string without_slash(std::string url) {
   return url;
 }
 
-// Of a file's name: its folders stay folders.
+// Escapes a file's name for a URL; its folders stay folders.
 std::string escaped_path(const fs::path& name) {
   std::string escaped;
   for (const fs::path& part : name) escaped += (escaped.empty() ? "" : "/") + url_escaped(part.string());
@@ -102,7 +102,7 @@ class Pull {
     return parse_hub_listing(text, url);
   }
 
-  // After the small files are there.
+  // Returns the weight files. Precondition: the small files have been downloaded.
   Result<std::vector<HubFile>> find_weights() const {
     std::map<std::string, std::string> weight_map;
     if (listing_.find(kWeightFile) == nullptr && listing_.find(kWeightIndex) != nullptr)
@@ -146,7 +146,7 @@ class Pull {
     return error || size > static_cast<std::uintmax_t>(file.size) ? 0 : static_cast<std::int64_t>(size);
   }
 
-  // Checked before the download, which may take an hour.
+  // Checks for free space before the download, which may take an hour.
   Status check_space(std::int64_t bytes) const {
     std::error_code error;
     const fs::space_info space = fs::space(folder_.root(), error);
@@ -157,7 +157,7 @@ class Pull {
                                           static_cast<double>(space.available) / kMiB));
   }
 
-  // The error that an unsuccessful reply means.
+  // Returns the error for an unsuccessful reply.
   Status refused(const HttpReply& reply) const {
     if (!reply.broken.empty()) return not_found(fmt::format("{}: {}", endpoint(), reply.broken));
     const std::string* hub_code = reply.header("x-error-code");
@@ -194,7 +194,7 @@ Result<std::string> pull_model(const HubSettings& settings, const HubModel& mode
 }
 
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings) {
-  // A path that cannot be accessed is returned as it is: the code that reads it reports why.
+  // A path that cannot be accessed is returned as it is; the code that reads it reports why.
   std::error_code error;
   const std::string& name = request.path_or_id;
   if (fs::exists(name, error) || !is_hub_id(name)) {

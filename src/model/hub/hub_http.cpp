@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kMaxRedirects = 10;
 constexpr long kConnectTimeoutS = 30;
-constexpr long kStalledAfterS = 60;  // without a byte
+constexpr long kStalledAfterS = 60;  // time without a byte
 
-// "https://host:443" of a URL that may be fetched.
+// Returns "https://host:443" for a URL that may be fetched.
 Result<std::string> origin_of(const std::string& text) {
   const CurlUrl url = parse_url(text);
   const std::string scheme = part_of(url, CURLUPART_SCHEME);
@@ -31,7 +31,7 @@ Result<std::string> origin_of(const std::string& text) {
 
 bool is_https(const std::string& origin) { return origin.starts_with("https:"); }
 
-// Failures that a retry cannot repair.
+// Returns whether a retry cannot repair the failure.
 bool is_about_trust(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
 }
@@ -44,7 +44,7 @@ struct Transfer {
   bool begun = false;
   Status failure{};
 
-  // The body of a refusal or a redirect is discarded.
+  // Returns whether the body is wanted. The body of a refusal or a redirect is discarded.
   bool wanted() const { return reply.status >= 200 && reply.status < 300; }
   bool begin() {
     if (!begun && wanted()) {
@@ -58,7 +58,7 @@ struct Transfer {
 std::size_t on_header(char* data, std::size_t, std::size_t size, void* user) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size);
-  if (line.starts_with("HTTP/")) {  // an interim response before the final one
+  if (line.starts_with("HTTP/")) {  // drops an interim response before the final one
     long status = 0;
     curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
     transfer.reply = {.status = static_cast<int>(status)};
@@ -89,7 +89,7 @@ struct Target {
   bool gets_token;
 };
 
-// `reason` describes a failure.
+// Runs the transfer; `reason` receives the description of a failure.
 CURLcode perform(Transfer& transfer, const HubHttpOptions& options, const Target& target, std::string& reason) {
   CURL* curl = transfer.curl;
   std::array<char, CURL_ERROR_SIZE> error{};
@@ -98,7 +98,7 @@ CURLcode perform(Transfer& transfer, const HubHttpOptions& options, const Target
     headers.reset(curl_slist_append(nullptr, ("Authorization: Bearer " + options.token).c_str()));
   const std::string range = fmt::format("{}-", target.offset);
 
-  curl_easy_reset(curl);  // keeps the connections
+  curl_easy_reset(curl);  // keeps the connections open
   curl_easy_setopt(curl, CURLOPT_URL, target.url.c_str());
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
   if (target.offset > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
@@ -187,7 +187,7 @@ bool HttpReply::is_temporary() const {
   return !broken.empty() || status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-// libcurl's default path is Debian's; the packed program also runs on other distributions.
+// libcurl's default path is Debian's, but the packed program also runs on other distributions.
 std::string system_ca_file() {
   static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",

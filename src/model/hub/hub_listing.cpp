@@ -54,7 +54,8 @@ Result<HubFile> parse_file(const Json& entry, const std::string& name, const std
   return file;
 }
 
-// "1_Pooling/config.json", which modules.json names; the one file that is read and lies in a folder.
+// Returns whether the name is like "1_Pooling/config.json", which modules.json names. It is the only file inside a
+// folder that is read.
 bool is_pooling_config(std::string_view name) {
   return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
 }

@@ -1,5 +1,5 @@
-// Catches: a digest that is not the hub's, a file that is needed and not fetched or the other way round, and a hub's
-// answer that writes outside its folder.
+// Catches: a digest that is not the hub's, a needed file that is not fetched or the other way round, and a hub's answer
+// that writes outside of its folder.
 #include "tessera/model/hub/hub_listing.h"
 
 #include "tessera/model/hub/hub_digest.h"

@@ -16,7 +16,7 @@ ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenIn
   const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
   const ir::ValueId inv_freq = b.constant(name, compute_inv_freq(rope, head_dim, context_length));
   ir::Attributes attributes;
-  attributes.reserve(3);  // g++ 12 warns of a write past the end where it grows
+  attributes.reserve(3);  // avoids a false warning of g++ 12 about a write past the end
   attributes.emplace_back("scale", static_cast<double>(attention_scaling(rope)));
   if (!rope.sections.empty()) {
     attributes.emplace_back("sections", rope.sections);
@@ -99,7 +99,7 @@ ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std
     }
     qkv.push_back({.tensor = all[i].tensor, .rows = rows->size, .first_row = rows->begin, .tensor_rows = all[i].rows});
   }
-  // The blocks are this rank's already.
+  // The blocks already hold only this rank's rows.
   const ir::ValueId gate = b.linear(prefix + "gate_proj", x, gates, config.qkv_bias, Parallel::kNone);
   const ir::ValueId out =
       rope_attention(b, in, layer, b.linear(prefix + "qkv_proj", x, qkv, config.qkv_bias, Parallel::kNone), prefix);

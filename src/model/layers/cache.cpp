@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// The group that the layer belongs to, without its layers.
+// Returns the group to which the layer belongs, without its list of layers.
 ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   using Kind = ir::CacheGroup::Kind;
   const auto index = static_cast<std::size_t>(layer);
@@ -39,7 +39,7 @@ std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) {
   const std::vector<ir::CacheGroup> groups = cache_groups(config);
   const auto group = std::ranges::find(groups, group_of(config, layer).name, &ir::CacheGroup::name);
-  // A group past the last symbol was refused when the inputs were declared.
+  // A group beyond the last symbol was refused when the inputs were declared.
   return std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
 }
 

@@ -134,7 +134,7 @@ std::vector<std::int64_t> ExpertParts::packed_shape(std::int64_t rows, std::int6
   return shape;
 }
 
-// Rows first_ … of gate or up [I, H].
+// Returns rows first_ … of gate or up [I, H].
 WeightPart ExpertParts::gate_or_up(std::int64_t expert, bool up) const {
   WeightPart part{.tensor = tensors_.prefix + "gate_up_proj",
                   .shape = {size_, hidden_},
@@ -164,7 +164,7 @@ WeightPart ExpertParts::gate_or_up(std::int64_t expert, bool up) const {
   return part;
 }
 
-// Columns first_ … of down [H, I].
+// Returns columns first_ … of down [H, I].
 WeightPart ExpertParts::down(std::int64_t expert) const {
   WeightPart part{.tensor = tensors_.prefix + "down_proj",
                   .shape = {hidden_, size_},

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Whether each rank has a slice of the vocabulary. One that does not divide is whole on each.
+// Returns whether each rank has a slice of the vocabulary. A vocabulary that does not divide is whole on each rank.
 bool divides(const LayerBuilder& b, std::int64_t rows) {
   return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
 }
@@ -56,7 +56,7 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
   const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
-  // The labels of a classifier are computed by each rank.
+  // Each rank computes all labels of a classifier.
   const bool sliced = config.num_labels == 0 && divides(b, config.vocab_size);
   const std::string own = config.num_labels > 0 ? "score" : "lm_head";
   const bool tied = config.tie_word_embeddings && config.num_labels == 0;

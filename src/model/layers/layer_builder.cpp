@@ -106,7 +106,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
   bias_vector.type = {options_.weight_type(), {ir::Dim(local_rows)}};
 
   std::vector<ir::ValueId> operands = {x, add_weight(std::move(weight))};
-  // Of partial sums only one may carry the bias.
+  // Only one of the partial sums may include the bias.
   const bool adds_bias = bias && (!by_columns || rank == 0);
   if (adds_bias) operands.push_back(add_weight(std::move(bias_vector)));
   ir::Attributes attributes{{"bias", adds_bias}};

@@ -11,19 +11,19 @@ namespace {
 
 using ir::ValueId;
 
-// Of the norms of latents; no field of config.json changes it.
+// eps of the norms of latents; no field of config.json changes it.
 constexpr double kLatentNormEps = 1e-6;
 
-// Memory for rows of `columns` values.
+// Adds memory for rows of `columns` values.
 ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
   return b.graph.op(
       "empty", {},
       {{"dtype", std::string(ir::dtype_name(b.options().dtype))}, {"shape", fmt::format("T, {}", columns)}});
 }
 
-// Writes the tokens' rows of the cache, and gives queries [T, local heads · (qk_nope_head_dim + qk_rope_head_dim) or
-// more]. Queries that are projected at once lie beside the latent and the rotated key in one matrix, unless these have
-// a bias.
+// Writes the tokens' rows of the cache, and returns queries [T, local heads · (qk_nope_head_dim + qk_rope_head_dim) or
+// more]. Queries without a latent of their own are projected by the same matrix as the latent and the rotated key,
+// unless these have a bias.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;
@@ -57,15 +57,16 @@ ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId ca
 
 // The matrices of this rank's heads: rows of kv_b_proj [heads · (qk_nope_head_dim + v_head_dim), kv_lora_rank].
 struct Absorbed {
-  ValueId keys;    // [local heads, qk_nope_head_dim, kv_lora_rank], transposed: a query into the latents' space
-  ValueId values;  // [local heads, v_head_dim, kv_lora_rank]: an output out of it
+  // [local heads, qk_nope_head_dim, kv_lora_rank], transposed: projects a query into the latents' space
+  ValueId keys;
+  ValueId values;  // [local heads, v_head_dim, kv_lora_rank]: projects an output out of it
 };
 
 Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std::string& p) {
   const MlaConfig& mla = *config.mla;
   const std::int64_t local = local_heads(config, b.options()).heads;
   const std::int64_t head_rows = mla.qk_nope_head_dim + mla.v_head_dim;
-  // `size` rows of each head from its row `first` on.
+  // Returns `size` rows of each head from its row `first` on.
   const auto rows_of_heads = [&](const char* name, std::int64_t first, std::int64_t size) {
     WeightSpec spec{.name = p + name, .type = {b.options().weight_type(), {local, size, mla.kv_lora_rank}}};
     for (std::int64_t h = 0; h < local; ++h)

@@ -23,7 +23,7 @@ ir::ValueId add_weight(LayerBuilder& b, const std::string& name, ir::DType dtype
   return b.add_weight(std::move(spec));
 }
 
-// A tensor of the checkpoint in float32, whatever the model computes in.
+// Adds a tensor of the checkpoint in float32, whatever type the model computes in.
 ir::ValueId float32_weight(LayerBuilder& b, const std::string& tensor, const std::vector<std::int64_t>& shape) {
   return add_weight(b, tensor, ir::DType::kFloat32, shape, {{.tensor = tensor, .shape = shape}});
 }
@@ -40,7 +40,7 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// A rank's gate_up and down, and where they are packed the factors of both.
+// A rank's gate_up and down, and their scale factors if they are packed.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
@@ -72,7 +72,7 @@ ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const Expert
           .scales = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
 }
 
-// How the ranks may slice an expert.
+// Checks that the ranks can slice an expert.
 Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   const int ranks = options.expert_ranks() / options.ep_size;
   const std::int64_t size = moe.intermediate_size;
@@ -90,7 +90,7 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   return ok_status();
 }
 
-// y + the shared MLP, of which this rank has a part as it has of y.
+// Returns y + the shared MLP. This rank computes a part of the MLP, as it has a part of y.
 ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId y,
                        const MoeTensors& tensors) {
   ModelConfig shared = config;
@@ -123,7 +123,7 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
   std::vector<ir::ValueId> operands{logits, slots};
   if (moe.correction_bias) operands.push_back(float32_weight(b, tensors.correction, {moe.num_experts}));
   if (!tensors.expert_scale.empty()) operands.push_back(float32_weight(b, tensors.expert_scale, {moe.num_experts}));
-  // DeepSeek-V3 brought the correction and the sum of two together, and who has one has the other.
+  // DeepSeek-V3 introduced the correction and the sum of two scores together, and models have either both or neither.
   ir::Attributes attributes{{"top_k", moe.experts_per_token},
                             {"scoring", std::string(sigmoid ? "sigmoid" : "softmax")},
                             {"normalise", moe.normalise},

@@ -15,8 +15,8 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
   return b.graph.op("rms_norm", {x, b.norm_weight(tensor, config.hidden_size)}, {{"eps", config.norm_eps}});
 }
 
-// y + down(silu(gate(x)) · up(x)). Rows of matrices that are no multiple of 16 bytes (3420 inner values) take matmuls
-// many times as long: zeros fill the inner values up to whole tiles. They change nothing, as silu(0) · 0 is 0.
+// y + down(silu(gate(x)) · up(x)). Matmuls take many times as long if a row is not a multiple of 16 bytes (3420 inner
+// values). So zeros pad the inner values to whole tiles. They change nothing, because silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t inner = align_up(config.intermediate_size, kTile);

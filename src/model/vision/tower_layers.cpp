@@ -13,7 +13,7 @@ using ir::DType;
 using ir::Symbol;
 using ir::ValueId;
 
-// Of one coordinate: it turns half of a head's pairs.
+// Returns the frequencies of one coordinate, which turns half of a head's pairs.
 std::vector<float> axial_frequencies(const VisionConfig& config) {
   const std::int64_t half = config.head_dim() / 2;
   std::vector<float> frequencies;

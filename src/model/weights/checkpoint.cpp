@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBodyPrefix = "model.";
 
-// All of model-1-of-n … model-n-of-n in the folder, in order; empty where there is none.
+// Returns model-1-of-n … model-n-of-n of the folder, in order; empty if there are none.
 Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   std::map<int, std::string> found;
   std::optional<int> count;
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   return names;
 }
 
-// What a folder without weights has instead, and what helps; "" where it has nothing of the kind.
+// Says what a folder without weights has instead, and what helps; "" if it has nothing of that kind.
 std::string what_is_there(const std::string& folder) {
   std::error_code error;
   if (fs::exists(fs::path(folder) / "adapter_config.json", error)) return std::string(adapter_hint());

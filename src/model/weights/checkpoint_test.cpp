@@ -1,5 +1,5 @@
-// Catches: weights of a model folder missed, taken from the wrong shard or from outside the folder, and a config that
-// does not fit its weights found only when the numbers come out wrong.
+// Catches: weights of a model folder that are missed, or taken from the wrong shard or from outside of the folder; and
+// a config that does not fit its weights, which would only show as wrong numbers.
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/family.h"
 
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 
 const std::string kData(64, 'd');
 
-// A shard of float32 vectors of two elements with these names.
+// Writes a shard of float32 vectors of two elements with these names.
 void write_shard(const test::ScratchDir& dir, const std::string& file, const std::vector<std::string>& names) {
   std::vector<StoredTensor> tensors;
   for (const std::string& name : names)
@@ -42,7 +42,7 @@ TEST(Checkpoint, ReadsOneFile) {
   EXPECT_EQ(checkpoint->find("c"), nullptr);
 }
 
-// Checkpoints of embedding models hold the body alone.
+// Checkpoints of embedding models hold only the body.
 TEST(Checkpoint, FindsTensorsOfABodyWithoutItsPrefix) {
   const test::ScratchDir bare;
   write_shard(bare, "model.safetensors", {"embed_tokens.weight", "norm.weight"});

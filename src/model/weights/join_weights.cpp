@@ -17,7 +17,7 @@ namespace {
 constexpr std::array kLayouts = {"plain", "transposed", "scaled", "strided", "packed"};  // in Storage's order
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
-// The fields that two of a kind may differ in.
+// Returns the fields in which two of a kind may differ.
 auto fields_of(const PlainStorage&) { return std::tuple<>(); }
 auto fields_of(const TransposedStorage&) { return std::tuple<>(); }
 auto fields_of(const ScaledStorage& s) { return std::tie(s.scale, s.block_rows, s.block_cols); }
@@ -30,7 +30,8 @@ bool same_storage(const Storage& a, const Storage& b) {
                     a);
 }
 
-// Dimension, first index and how many. A whole tensor, which is told in several ways, is -1 of the first dimension.
+// Returns the dimension, the first index and their number. A whole tensor, which can be described in several ways, is
+// -1 of the first dimension.
 std::tuple<std::int64_t, std::int64_t, std::int64_t> range_of(const WeightPart& part) {
   const TensorSlice& slice = part.slice;
   const bool known_dim = slice.dim >= 0 && slice.dim < std::ssize(part.shape);
@@ -48,7 +49,7 @@ bool same(const WeightSpec& a, const WeightSpec& b) {
   return a.type == b.type && std::ranges::equal(a.parts, b.parts, same_part) && a.constant == b.constant;
 }
 
-// "f32[256, 64] of model.embed_tokens.weight (plain) from 256 of dimension 0"
+// Returns "f32[256, 64] of model.embed_tokens.weight (plain) from 256 of dimension 0".
 std::string describe(const WeightSpec& spec) {
   std::vector<std::string> parts;
   for (const WeightPart& part : spec.parts) {

@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kParallelElements = 1 << 16;
-constexpr std::int64_t kChunk = 1024;  // elements that are float32 between reading and writing
+constexpr std::int64_t kChunk = 1024;  // elements that are held in float32 between reading and writing
 
-// `count` elements, `stride` elements apart.
+// Decodes `count` elements that are `stride` elements apart.
 using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
 using Encode = void (*)(const float* src, std::byte* dst, std::int64_t count);
 
@@ -58,7 +58,7 @@ Encode find_encode(StoredDtype dtype) {
   }
 }
 
-// Calls fill(row, col, floats, count) for chunks of the runs' elements and writes what it fills in to `dst`.
+// Calls fill(row, col, floats, count) for chunks of the runs' elements, and writes the filled values to `dst`.
 template <class Fill>
 Status read_chunks(const StoredTensor& stored, std::int64_t cols, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst, const Fill& fill) {
@@ -105,7 +105,7 @@ Status expect_matrix(const StoredTensor& tensor) {
       fmt::format("tensor \"{}\": shape is {}; accepted: a matrix", tensor.name, shape_text(tensor.shape)));
 }
 
-// Within the tensor, counted so that no product of hostile sizes overflows.
+// Returns whether the matrix lies within the tensor. No product of hostile sizes overflows.
 bool lies_within(const StridedMatrix& m, std::int64_t elements) {
   if (m.rows < 1 || m.cols < 1 || m.offset < 0 || m.row_stride < 0 || m.col_stride < 0 || m.offset >= elements)
     return false;
@@ -127,7 +127,7 @@ Status expect_within(const StoredTensor& stored, const StridedMatrix& matrix) {
 
 RowPiece RowPieces::operator[](std::int64_t i) const {
   const std::int64_t run = i / per_run_;
-  const std::int64_t begin = runs_.start + run * runs_.stride;  // of the run, counted in the matrix
+  const std::int64_t begin = runs_.start + run * runs_.stride;  // begin of the run, counted in the matrix
   const std::int64_t row = begin / cols_ + i % per_run_;
   const std::int64_t from = std::max(begin, row * cols_);
   const std::int64_t to = std::min(begin + runs_.run, (row + 1) * cols_);

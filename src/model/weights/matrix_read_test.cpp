@@ -1,4 +1,4 @@
-// Catches: an element of a transposed or quantised matrix that comes from the wrong place, with the wrong scale or
+// Catches: an element of a transposed or quantised matrix that comes from the wrong place, has the wrong scale or is
 // decoded wrongly; a slice or a piece of a slice that begins in the middle of a row; sizes that disagree.
 #include "tessera/model/weights/matrix_read.h"
 
@@ -17,7 +17,7 @@ StoredTensor tensor_of(const char* name, StoredDtype dtype, std::vector<std::int
   return {.name = name, .dtype = dtype, .shape = std::move(shape), .data = std::as_bytes(std::span(values))};
 }
 
-// Of the pieces that a slice is read in, one after the other.
+// Reads a slice in pieces, one after the other.
 std::vector<float> read_in_pieces(const SliceRuns& runs, std::int64_t piece_elements, const auto& read) {
   std::vector<float> floats(static_cast<std::size_t>(runs.num_elements()));
   for (std::int64_t first = 0; first < runs.num_elements();) {
@@ -60,7 +60,7 @@ TEST(MatrixRead, TransposedElementsComeFromTheirPlace) {
     }
 }
 
-// The second matrix of a stack [3, 2100, 74], transposed, of every other row.
+// Reads every other row of the second matrix of a stack [3, 2100, 74], transposed.
 TEST(MatrixRead, StridedElementsComeFromTheirPlace) {
   constexpr std::int64_t kRows = 37;
   constexpr std::int64_t kCols = 2100;
@@ -126,7 +126,7 @@ TEST(MatrixRead, ScaledElementsHaveTheirBlocksScale) {
   }
 }
 
-// The formats' definition, written down apart from the codec.
+// The formats' definition, written independently of the codec.
 double fp8(int bits, int exponent_bits, int mantissa_bits, int bias) {
   const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
   const double mantissa = bits & ((1 << mantissa_bits) - 1);

@@ -1,6 +1,6 @@
-// Catches: an expert's rows that come from another expert, gate and up that change places, and a rank that holds other
-// rows, or other experts, of a layout than of another one: all ways in which a checkpoint stores experts give the same
-// values, and those of 4 bits the bytes that are stored.
+// Catches: an expert's rows that come from another expert, gate and up exchanged, and a rank that holds other rows or
+// other experts in one layout than in another. All ways in which a checkpoint stores experts must give the same values,
+// and 4-bit experts the stored bytes.
 #include <functional>
 #include <map>
 #include <numeric>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
-constexpr std::int64_t kExpertSize = 6;  // of an expert
+constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// Which number an element is: gate, up and down of expert e.
+// The number by which an element is identified, for gate, up and down of expert e.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }
@@ -83,7 +83,7 @@ class ExpertsInEveryLayout : public ::testing::Test {
     return shapes.find(name.starts_with("separate.") ? name.substr(11) : name)->second;
   }
 
-  // The values of a rank's weights of add_experts(), by their names without the prefix.
+  // Returns the values of a rank's weights of add_experts(), by their names without the prefix.
   std::map<std::string, std::vector<float>> load(ExpertTensors tensors, int rank, int ranks, bool biases = false,
                                                  int parts = 1) {
     ModelConfig config;
@@ -149,7 +149,7 @@ TEST_F(ExpertsInEveryLayout, SoAreARanksSlices) {
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 
-// The ranks' sums are added: the bias after down is the first one's.
+// The ranks' sums are added, so only the first rank has the bias after down.
 TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   const auto first = load(kInterleaved, 0, 2, /*biases=*/true);
   const auto second = load(kInterleaved, 1, 2, /*biases=*/true);
@@ -162,7 +162,7 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   EXPECT_FALSE(second.contains("down_proj.bias"));
 }
 
-// Six ranks and three parts: rank 3 has the second half of expert 1, with the bias after down on the rank before it.
+// With six ranks and three parts, rank 3 has the second half of expert 1; the rank before it has the bias after down.
 TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;
@@ -190,7 +190,7 @@ TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
   EXPECT_EQ(load(kInterleaved, 2, 6, true, 3).at("down_proj.bias"), (std::vector<float>{4, 5, 6, 7}));
 }
 
-// MXFP4 as published: rows of gate and up in turn, in blocks of 32 values, which are 16 bytes and a factor.
+// MXFP4 as published: rows of gate and up alternate, in blocks of 32 values, which are 16 bytes and a scale factor.
 class ExpertsInFourBits : public ::testing::Test {
  protected:
   static constexpr std::int64_t kExperts = 2;
@@ -242,7 +242,7 @@ class ExpertsInFourBits : public ::testing::Test {
     return loaded;
   }
 
-  // Of a rank's slice what is stored, in a layout with `of_row` bytes to a row of the whole tensor.
+  // Returns the stored bytes of a rank's slice, in a layout with `of_row` bytes per row of the whole tensor.
   std::vector<std::uint8_t> gate_up(const std::string& name, std::int64_t of_row, int rank, int ranks) {
     std::vector<std::uint8_t> expected;
     for (std::int64_t e = 0; e < kExperts; ++e)
@@ -281,12 +281,12 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
     }
 }
 
-// Of two experts each rank has one, or two ranks a half of one.
+// With two experts each rank has one, or two ranks have half of one each.
 TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
   for (const int slices : {1, 2})
     for (int rank = 0; rank < 2 * slices; ++rank) {
       const auto loaded = load(rank, 2 * slices, 2);
-      // The same slice of both experts, of which the rank's is one half.
+      // The same slice of both experts, of which the rank has one half.
       const auto half = [&](std::vector<std::uint8_t> both) {
         const auto middle = both.begin() + static_cast<std::ptrdiff_t>(both.size() / 2);
         return rank < slices ? std::vector(both.begin(), middle) : std::vector(middle, both.end());
@@ -300,7 +300,7 @@ TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
     }
 }
 
-// A block has one factor, and no rank has half of it.
+// A block has one scale factor, so no rank may have half of a block.
 TEST_F(ExpertsInFourBits, AreNotCutWithinABlock) {
   test::expect_error(specs(0, 4), StatusCode::kInvalidArgument,
                      {"is 64", "each of the 4 ranks that share an expert (tp_size 4, ep_size 1) has 16",

@@ -23,8 +23,8 @@ SliceRuns run_of(std::int64_t first, std::int64_t count) {
   return {.num_runs = 1, .run = count, .stride = count, .start = first};
 }
 
-// Elements first … first + count - 1 of the stored [cols, rows] of a matrix [rows, cols]: the matrix's columns that
-// they lie in are made and transposed.
+// Fills elements first … first + count - 1 of a stored transpose [cols, rows] of a matrix [rows, cols]: makes the
+// matrix's columns in which they lie, and transposes them.
 Status fill_transposed(const WeightSource& source, const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                        const SliceRuns& stored, std::span<std::byte> to) {
   const std::int64_t rows = part.shape[0];
@@ -62,7 +62,7 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   if (is_new) {
     tensors_.push_back(std::move(tensor));
     origins_.push_back({.init = spec.dummy_init, .part = part});
-    // Values of a strided part are those of the tensor's elements.
+    // Values of a strided part are those of the whole tensor's elements.
     if (std::holds_alternative<StridedStorage>(part.storage))
       origins_.back().part = {.tensor = part.tensor, .shape = tensors_.back().shape};
     if (auto* packed = std::get_if<PackedStorage>(&origins_.back().part.storage)) {
@@ -83,7 +83,7 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   return ok_status();
 }
 
-// As Hugging Face's tools do: tensors in order, a new file where the next one would not fit.
+// Divides as Hugging Face's tools do: tensors in order, and a new file when the next one would not fit.
 void RandomCheckpoint::divide(std::int64_t max_shard_bytes) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::int64_t bytes = bytes_of(tensors_[i]);

@@ -1,6 +1,6 @@
 // Catches: a random checkpoint that the loader reads as other weights than random ones, in any family, type or layout;
-// tensors that Hugging Face's own checkpoints of that architecture do not have; a division into files that its index
-// contradicts; and a write that fails and leaves a file.
+// tensors that Hugging Face's own checkpoints of the architecture do not have; a division into files that contradicts
+// its index; and a failed write that leaves a file.
 #include "tessera/model/weights/random_checkpoint.h"
 
 #include <atomic>
@@ -34,7 +34,7 @@ ModelConfig small(std::string_view architecture, bool tied) {
                                "topk_group": 1, "first_k_dense_replace": 1})",
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
-  if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);  // which it refuses
+  if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);  // these families refuse it
   if (architecture.find("VL") != std::string_view::npos) {
     json.set("image_token_id", 60).set("head_dim", 16);
     json.set("rope_scaling", *Json::parse(R"({"rope_type": "default", "mrope_section": [2, 3, 3]})", "rope"));
@@ -52,7 +52,7 @@ std::vector<WeightSpec> weights_of(const ModelConfig& config, ir::DType dtype) {
   return build_model(config, {.dtype = dtype}, built_in_ops(), built_in_families())->weights;
 }
 
-// Bytes of every weight, in the order of `specs`.
+// Returns the bytes of every weight, in the order of `specs`.
 std::vector<std::string> load(std::span<const WeightSpec> specs, const WeightSource& source) {
   const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
   const Result<Weights> weights = Weights::load(specs, source, *device, false);
@@ -65,7 +65,7 @@ std::vector<std::string> load(std::span<const WeightSpec> specs, const WeightSou
   return all;
 }
 
-// What the files of these weights hold is what random weights are.
+// Checks that the files of these weights hold the random weights.
 void expect_round_trip(std::span<const WeightSpec> specs, std::int64_t max_shard_bytes) {
   const test::ScratchDir dir;
   const Result<RandomCheckpoint> checkpoint =
@@ -94,7 +94,7 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
         const std::vector<WeightSpec> specs = weights_of(small(family.architecture, tied), dtype);
         expect_round_trip(specs, 1'000'000'000);
         if (dtype == ir::DType::kFloat32)
-          expect_round_trip(specs, 30'000);  // where tensors are divided is no matter of type
+          expect_round_trip(specs, 30'000);  // the type does not affect where tensors are divided
       }
 }
 
@@ -106,7 +106,7 @@ TEST(RandomCheckpoint, OfExpertsInFourBitsIsItsRandomWeights) {
   expect_round_trip(specs, 30'000);
 }
 
-// Shapes by name of a checkpoint that Hugging Face's library wrote, and of ours by its config.json.
+// Compares the shapes by name of a checkpoint that Hugging Face's library wrote with ours for its config.json.
 TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
   int compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens"))) {
@@ -119,7 +119,7 @@ TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
     std::map<std::string, std::vector<std::int64_t>> ours;
     for (const TensorLayout& tensor : random.tensors()) {
       ours[tensor.name] = tensor.shape;
-      // Found also in a checkpoint of the body alone, whose names lack "model.".
+      // Tensors are also found in a checkpoint of only the body, whose names lack "model.".
       if (const StoredTensor* stored = published.find(tensor.name)) theirs[tensor.name] = stored->shape;
     }
     EXPECT_EQ(ours, theirs);
@@ -138,14 +138,14 @@ WeightSpec weight(const char* name, std::vector<WeightPart> parts, ir::DType dty
 TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("conv1d", {{.tensor = "t", .shape = {3, 5}, .storage = TransposedStorage{}}})},
                     1000);
-  // Longer than what is written at once, whose ends lie in the middle of stored rows.
+  // Longer than one write at a time, so that writes end in the middle of stored rows.
   expect_round_trip(
       std::vector{weight("long", {{.tensor = "t", .shape = {1537, 2048}, .storage = TransposedStorage{}}})}, 1000);
-  // One stored tensor, its halves two weights.
+  // One stored tensor whose halves are two weights.
   expect_round_trip(std::vector{weight("a", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 0, 1}}}),
                                 weight("b", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 1, 3}}})},
                     1000);
-  // Two matrices of 3 by 5 whose rows are the columns of one stack in turn.
+  // Two matrices of 3 by 5 whose rows are alternating columns of one stack.
   const auto of_stack = [](std::int64_t offset) {
     return WeightPart{
         .tensor = "t",
@@ -154,7 +154,7 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
         .storage = StridedStorage{.tensor_shape = {2, 5, 6}, .offset = offset, .row_stride = 2, .col_stride = 6}};
   };
   expect_round_trip(std::vector{weight("w", {of_stack(0), of_stack(1), of_stack(30), of_stack(31)})}, 1000);
-  // In F32, which both types are rounded from.
+  // Stored in F32, from which both types are rounded.
   const std::vector both = {weight("a", {{.tensor = "t", .shape = {64}}}, ir::DType::kBFloat16),
                             weight("b", {{.tensor = "t", .shape = {64}}}, ir::DType::kFloat16)};
   expect_round_trip(both, 1000);
@@ -195,7 +195,7 @@ TEST(RandomCheckpoint, LeavesNoFileWhenItIsStopped) {
   const std::vector specs = {weight("w", {{.tensor = "a", .shape = {10}}, {.tensor = "b", .shape = {10}}})};
   const RandomCheckpoint checkpoint = *RandomCheckpoint::plan(specs, {.max_shard_bytes = 40});
   const test::ScratchDir dir;
-  int calls = 0;  // the first file is whole when the second is stopped
+  int calls = 0;  // the first file is complete when the second is stopped
   const auto stop = [&](std::int64_t) { return ++calls == 2 ? cancelled("stopped by the test") : ok_status(); };
   expect_error(checkpoint.write(dir.path(), stop), StatusCode::kCancelled, {"stopped by the test"});
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));

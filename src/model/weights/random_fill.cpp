@@ -24,7 +24,7 @@ std::uint64_t random_word(std::uint64_t seed, std::uint64_t index) {
   return z ^ (z >> 31);
 }
 
-// count <= kBlockElements elements from `first`.
+// Fills count <= kBlockElements elements from `first` on.
 void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int64_t count, std::uint64_t seed,
                 float step) {
   std::array<std::uint64_t, kBlockElements / kPerWord + 1> words;
@@ -50,7 +50,7 @@ void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int6
   }
 }
 
-// dst holds runs.num_elements() elements.
+// Precondition: dst holds runs.num_elements() elements.
 void fill_runs(std::byte* dst, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed, float scale) {
   const std::int64_t bytes = stored_dtype_bytes(dtype);
   const std::int64_t cuts = (runs.run + kBlockElements - 1) / kBlockElements;

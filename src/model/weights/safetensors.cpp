@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "tensor data is little
 
 constexpr std::size_t kLengthBytes = 8;
 
-// One entry of the header while it is being checked.
+// One entry of the header while it is checked.
 struct Entry {
   StoredTensor view;
   std::uint64_t begin = 0;
@@ -117,7 +117,8 @@ class HeaderReader {
     return ok_status();
   }
 
-  // Sorted by place, each tensor must begin where the one before ended, and the last end with the file.
+  // Sorts by place and checks that each tensor begins where the previous one ended, and the last one ends with the
+  // file.
   Status check_tiling() {
     std::ranges::sort(entries, {}, [](const Entry& e) { return std::tie(e.begin, e.end, e.view.name); });
     std::uint64_t expected = 0;
@@ -165,7 +166,7 @@ std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, St
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  // Without O_NONBLOCK a named pipe would wait for its writer.
+  // Without O_NONBLOCK, opening a named pipe would wait for its writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return system_error("open", path, errno);
   const Descriptor descriptor{fd};
@@ -178,7 +179,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) return system_error("map", path, errno);
   std::shared_ptr<const void> mapping(address, [size](void* a) { ::munmap(a, size); });
-  ::madvise(address, size, MADV_SEQUENTIAL);  // advice only: nothing depends on its success
+  ::madvise(address, size, MADV_SEQUENTIAL);  // only advice; nothing depends on its success
   SafetensorsFile file = TRY(parse({static_cast<const std::byte*>(address), size}, path));
   file.mapping_ = std::move(mapping);
   return file;

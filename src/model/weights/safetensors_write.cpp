@@ -37,7 +37,7 @@ Status check(const std::string& path, std::span<const TensorLayout> tensors) {
 
 std::int64_t bytes_of(const TensorLayout& tensor) { return tensor_bytes(tensor.shape, tensor.dtype).value_or(0); }
 
-// Length and header, padded with spaces to a multiple of 8. The data of the tensors follows in the order of `order`.
+// Returns length and header, padded with spaces to a multiple of 8. The tensors' data follows in the order of `order`.
 std::string header_bytes(std::span<const TensorLayout> tensors, std::span<const std::size_t> order,
                          const std::map<std::string, std::string>& metadata) {
   Json::Object members;
@@ -69,7 +69,7 @@ std::string header_bytes(std::span<const TensorLayout> tensors, std::span<const 
   return bytes + text;
 }
 
-// A temporary file beside `path`, removed by the destructor unless commit() renamed it to `path`.
+// A temporary file beside `path`. The destructor removes it unless commit() renamed it to `path`.
 class ReplacementFile {
  public:
   explicit ReplacementFile(const std::string& path) : path_(path) {
@@ -86,7 +86,7 @@ class ReplacementFile {
   ReplacementFile(const ReplacementFile&) = delete;
   ReplacementFile& operator=(const ReplacementFile&) = delete;
 
-  // At byte `offset` of the file. Any thread.
+  // Writes at byte `offset` of the file. Any thread may call it.
   Status write(std::int64_t offset, std::span<const std::byte> data) const {
     TRY(status_);
     while (!data.empty()) {
@@ -118,12 +118,12 @@ class ReplacementFile {
   Status status_;
 };
 
-// What one thread fills and writes at a time.
+// The amount that one thread fills and writes at a time.
 struct Chunk {
   std::size_t tensor = 0;
-  std::int64_t first = 0;  // byte of the tensor
+  std::int64_t first = 0;  // first byte in the tensor
   std::int64_t bytes = 0;
-  std::int64_t at = 0;  // byte of the file
+  std::int64_t at = 0;  // first byte in the file
 };
 
 std::vector<Chunk> chunks_of(std::span<const TensorLayout> tensors, std::span<const std::size_t> order,
@@ -138,7 +138,7 @@ std::vector<Chunk> chunks_of(std::span<const TensorLayout> tensors, std::span<co
   return chunks;
 }
 
-// Fills and writes all chunks; the first error ends it.
+// Fills and writes all chunks. The first error ends it.
 Status write_chunks(std::span<const Chunk> chunks, const TensorContent& content, const ReplacementFile& file) {
   std::int64_t largest = 0;
   for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.bytes);

@@ -10,10 +10,11 @@
 namespace tessera {
 namespace {
 
-// One thread's portion: large enough that starting it costs nothing beside converting it.
+// Elements of one thread's portion: so many that the cost of starting it is small in comparison to converting it.
 constexpr std::int64_t kBlockElements = 1 << 16;
 
-// memcpy of single elements: the mapping may have any alignment, and compilers make vector loads of it all the same.
+// Elements are copied by memcpy, because the mapping may have any alignment. Compilers still turn this into vector
+// loads.
 template <StoredDtype kFrom, StoredDtype kTo>
 void convert(const std::byte* src, std::byte* dst, std::int64_t count) {
   using From = typename Codec<kFrom>::Bits;
@@ -111,7 +112,7 @@ Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst
   }
   if (dst.empty()) return ok_status();
 
-  // Long runs are cut, so that a tensor that is one run occupies all threads too.
+  // Long runs are split, so that a tensor that is one run uses all threads too.
   const std::int64_t cuts = (runs.run + kBlockElements - 1) / kBlockElements;
   const std::int64_t pieces = runs.num_runs * cuts;
   const std::byte* from = src.data.data();

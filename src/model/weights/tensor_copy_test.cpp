@@ -15,8 +15,8 @@ namespace {
 
 using test::expect_error;
 
-// The value of a format with `mantissa` stored bits and smallest normal exponent `min_exponent`, nearest to x, ties to
-// even; infinity beyond its greatest. In double, by scaling and nearbyint.
+// Returns the value nearest to x in a format with `mantissa` stored bits and smallest normal exponent `min_exponent`,
+// ties to even; infinity beyond `greatest`. Computed in double, by scaling and nearbyint.
 double rounded(double x, int mantissa, int min_exponent, double greatest) {
   if (x == 0 || !std::isfinite(x)) return x;
   const int exponent = std::max(std::ilogb(x), min_exponent);

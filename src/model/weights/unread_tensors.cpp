@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// By this rank or another one.
+// Returns the tensors that this rank or another one reads.
 std::set<std::string_view> tensors_read(std::span<const WeightSpec> specs) {
   std::set<std::string_view> read;
   for (const WeightSpec& spec : specs)
@@ -27,7 +27,8 @@ bool any_begins(const std::set<std::string_view>& names, std::string_view prefix
   return next != names.end() && next->starts_with(prefix);
 }
 
-// The shortest part of the name, up to a dot, with which no tensor that is read begins; else the whole name.
+// Returns the shortest prefix of the name, up to a dot, that no read tensor's name begins with; otherwise the whole
+// name.
 std::string_view own_beginning(std::string_view name, const std::set<std::string_view>& read) {
   for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1))
     if (!any_begins(read, name.substr(0, dot + 1))) return name.substr(0, dot + 1);

@@ -1,8 +1,7 @@
 // The files of a model folder that hold its weights, in the order in which they are tried:
 //   model.safetensors                     one file
 //   model.safetensors.index.json          shards by its weight_map
-//   model-00001-of-00003.safetensors …    shards without index
-// tried in this order.
+//   model-00001-of-00003.safetensors …    shards without an index
 #pragma once
 
 #include <map>

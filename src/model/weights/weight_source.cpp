@@ -16,10 +16,10 @@ namespace {
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
-// 2^-7: of uniform values of 4 bits, as far as their mean square goes, it makes weights like the others.
+// 2^-7: with this factor, weights of uniform 4-bit values have about the same mean square as other weights.
 constexpr auto kDummyExponent = std::byte{120};
 
-// Element by element of the stored tensor, so that its other parts, read or not, are the same values.
+// Fills element by element of the stored tensor, so that its other parts, read or not, have the same values.
 Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
                     std::uint64_t seed, std::span<std::byte> to) {
   const auto bytes = static_cast<std::size_t>(stored_dtype_bytes(dtype));

@@ -1,5 +1,5 @@
 // Catches: a weight whose value depends on how the checkpoint stores it: a layout that is read as another one, several
-// stored tensors that are not put together, or a tensor that is wrong and not named.
+// stored tensors that are joined wrongly, or a faulty tensor that is not named.
 #include "tessera/model/weights/weight_source.h"
 
 #include <numeric>
@@ -13,7 +13,7 @@ namespace {
 
 using test::expect_error;
 
-// A matrix [4, 6], element (r, c) is 6r + c, in four layouts; and its first two columns as a slice of a rank.
+// A matrix [4, 6] whose element (r, c) is 6r + c, in four layouts; and its first two columns as a rank's slice.
 class StoredFourWays : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -81,7 +81,7 @@ TEST_F(StoredFourWays, RowsOfOneTensorMayBeSeveralParts) {
   EXPECT_EQ(rows[6], 6.0F);
 }
 
-// Every other row of six bytes in a tensor that has 24; of them all, or a rank's columns.
+// Every other row of six bytes in a tensor of 24 bytes; all of them, or a rank's columns.
 TEST_F(StoredFourWays, PackedBytesStayAsTheyAre) {
   const auto load_bytes = [&](const TensorSlice& slice, std::int64_t cols) {
     const std::vector<WeightSpec> specs{

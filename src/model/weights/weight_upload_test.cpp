@@ -1,5 +1,5 @@
 // Catches: weights that the path through pinned buffers puts in the wrong place or order, which direct writes on the
-// CPU would not show, zeros in the wrong place behind parts that are padded, and an error of a source that is lost.
+// CPU would not show; zeros in the wrong place behind padded parts; and a source's error that is lost.
 #include "tessera/model/weights/weight_upload.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A CPU device that reports to be a GPU, so that weights go through the pinned buffers.
+// A CPU device that claims to be a GPU, so that weights go through the pinned buffers.
 class DistantDevice final : public CpuDevice {
  public:
   static std::unique_ptr<DistantDevice> create() {
@@ -35,7 +35,7 @@ WeightSpec weight(std::string name, ir::DType dtype, std::vector<std::int64_t> s
   return spec;
 }
 
-// Rows of a part that are one slice of many, more than a buffer holds, and constants.
+// Rows of a part that is one slice of many, more than a buffer holds, and constants.
 std::vector<WeightSpec> specs() {
   constexpr std::int64_t kRows = 3000;
   constexpr std::int64_t kCols = 2000;

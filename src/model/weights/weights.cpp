@@ -16,12 +16,12 @@
 namespace tessera {
 namespace {
 
-// Bytes of a constant shape.
+// Returns the bytes of a constant shape.
 Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
-// The part's bytes at `to`, in pieces of a buffer's size.
+// Writes the part's bytes to `to`, in pieces of a buffer's size.
 Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                    const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::int64_t element = stored_dtype_bytes(dtype);
@@ -35,7 +35,7 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
   return ok_status();
 }
 
-// The same of a part with zeros behind its rows and columns, in pieces of whole rows.
+// Writes a part with zeros behind its rows and columns, in pieces of whole rows.
 Status upload_padded(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                      const PartExtent& extent, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const auto element = static_cast<std::size_t>(stored_dtype_bytes(dtype));
@@ -86,7 +86,7 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
   return ok_status();
 }
 
-// In an element of the tensor that the part is read from.
+// Returns the number of parameters in an element of the tensor from which the part is read.
 std::int64_t parameters_of_element(const WeightPart& part) {
   const auto* packed = std::get_if<PackedStorage>(&part.storage);
   if (packed == nullptr) return 1;
