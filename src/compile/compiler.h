@@ -40,7 +40,7 @@ struct CompilerOutput {
   Json handle{};  // what load() needs to make the same program; null: it is not kept
 };
 
-// name of the compiler of make_fused_compiler() (fused/fused.h)
+// Name of the compiler of make_fused_compiler() (fused/fused.h)
 inline constexpr std::string_view kFusedCompiler = "fused";
 
 class Compiler {

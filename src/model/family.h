@@ -50,7 +50,7 @@ struct ModelFamily {
   // returns config.json with the other family's fields
   std::function<Result<Json>(const Json& config)> rewrite_config{};
   std::function<Result<ir::Graph>(ir::Graph body, const ir::OpTable&)> change_body{};
-  // returns the checkpoint's name for the other family's name
+  // Returns the checkpoint's name for the other family's name
   std::function<std::string(const std::string& tensor)> tensor_name{};
 };
 

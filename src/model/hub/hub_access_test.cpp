@@ -45,7 +45,7 @@ TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   EXPECT_EQ(storage.requests()[0].header("authorization"), "");
   EXPECT_EQ(storage.requests()[0].path, "/signed?x=1");
 
-  // The same address under another name counts as another host. A resumed request keeps its range.
+  // An address under another name counts as another host. A resumed request keeps its range.
   std::string renamed = storage.url() + "/signed";
   renamed.replace(renamed.find("127.0.0.1"), 9, "localhost");
   store_at(renamed);

@@ -11,7 +11,7 @@ namespace {
 
 using ir::ValueId;
 
-// eps of the norms of latents; no field of config.json changes it.
+// The eps of the norms of latents; no field of config.json changes it.
 constexpr double kLatentNormEps = 1e-6;
 
 // Adds memory for rows of `columns` values.

@@ -33,7 +33,7 @@ ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, Val
 
 // Each block:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += down(silu(gate(norm(h))) · up(norm(h)))
-// where attention sees a window of the image, or in some blocks all of it; then merger(norm(h)).
+// where attention sees a window of the image, or in some blocks the whole image. At the end comes merger(norm(h)).
 ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config) {
   const TowerInputs inputs = declare_tower_inputs(b, config);
   const ValueId windows =

@@ -42,7 +42,7 @@ ValueId deepstack_level(LayerBuilder& b, const VisionConfig& config, ValueId h, 
 
 // Each block:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += fc2(gelu(fc1(norm(h))))
-// and merger(norm(h)) at the end. The rows have what the merger gives, then the deepstack levels.
+// and merger(norm(h)) at the end. A row has the merger's output, then the deepstack levels.
 ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config) {
   const TowerInputs inputs = declare_tower_inputs(b, config);
   const ValueId positions = learned_positions(b, config);

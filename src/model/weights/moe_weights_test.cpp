@@ -286,7 +286,7 @@ TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
   for (const int slices : {1, 2})
     for (int rank = 0; rank < 2 * slices; ++rank) {
       const auto loaded = load(rank, 2 * slices, 2);
-      // The same slice of both experts, of which the rank has one half.
+      // Both experts have this slice, and the rank has one half of it.
       const auto half = [&](std::vector<std::uint8_t> both) {
         const auto middle = both.begin() + static_cast<std::ptrdiff_t>(both.size() / 2);
         return rank < slices ? std::vector(both.begin(), middle) : std::vector(middle, both.end());

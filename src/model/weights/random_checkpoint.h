@@ -22,7 +22,7 @@ namespace tessera {
 
 struct RandomCheckpointOptions {
   std::uint64_t seed = 0;  // the seed of dummy_source()
-  // bytes of data, unless a single tensor has more; Hugging Face's default
+  // Bytes of data, unless a single tensor has more; Hugging Face's default
   std::int64_t max_shard_bytes = 5'000'000'000;
 };
 

@@ -13,19 +13,18 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kVector = 16;  // in floats; buffers begin on a cache line
+constexpr std::int64_t kVector = 16;  // floats per cache line: buffers begin on one
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // the operand's rows, counted in rows of the stored width
+  std::int64_t rows = 0;  // rows of the row's width
   ir::DType dtype = ir::DType::kFloat32;
 };
 
 bool is_once(RowOp op) { return op == RowOp::kRepeat || op == RowOp::kWeight; }
 bool has_buffer(const RowValue& value) { return value.op != RowOp::kSlice && value.dtype != ir::DType::kInt32; }
 
-// Calls f with the storage type of a floating-point dtype. Precondition: the dtype is floating point, which load() has
-// checked.
+// Calls f with the storage type of a floating-point dtype. Precondition: the dtype is one, which load() has checked.
 template <class F>
 void with_dtype(ir::DType dtype, F&& f) {
   switch (dtype) {
@@ -35,7 +34,7 @@ void with_dtype(ir::DType dtype, F&& f) {
   }
 }
 
-// A kernel and the places of its buffers, which all bound instances share.
+// A kernel and the places of its buffers: what all bound instances share.
 struct Layout {
   explicit Layout(RowKernel given) : kernel(std::move(given)), offsets(kernel.values.size(), 0) {
     for (std::size_t i = 0; i < kernel.values.size(); ++i) {
@@ -50,9 +49,9 @@ struct Layout {
                    static_cast<std::int64_t>(ir::dtype_size(store.dtype));
   }
   RowKernel kernel;
-  std::vector<std::int64_t> offsets;  // [values]: offset of the value's buffer, in floats
+  std::vector<std::int64_t> offsets;  // [values]: place of the value's buffer, in floats
   std::int64_t floats = 0;            // size of all buffers
-  std::int64_t row_bytes = 0;         // bytes that are read and written for each row
+  std::int64_t row_bytes = 0;         // bytes read and written for a row
 };
 
 // One thread's walk over its rows.
@@ -75,7 +74,7 @@ class Walk {
  private:
   float* buffer(std::size_t id) const { return scratch_ + layout_.offsets[id]; }
   const RowValue& value(int id) const { return layout_.kernel.values[static_cast<std::size_t>(id)]; }
-  // A slice is part of its input's buffer.
+  // A slice has no buffer of its own: it is a part of its input's buffer.
   const float* read(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kSlice) return read(v.inputs[0]) + v.offset;
@@ -158,7 +157,7 @@ class CpuRowOp final : public BoundOp {
   std::shared_ptr<const Layout> layout_;
   std::vector<Operand> operands_;
   std::int64_t rows_;
-  std::int64_t parts_;  // parts that the rows are divided into, each with buffers of its own
+  std::int64_t parts_;  // parts of the rows, each with its own buffers
   float* scratch_;
 };
 
@@ -166,7 +165,7 @@ class CpuRowCode final : public RowKernelCode {
  public:
   explicit CpuRowCode(const RowKernel& kernel) : layout_(std::make_shared<const Layout>(kernel)) {}
 
-  // Computes the number of rows from a loaded value. Every kernel has one, which load() has checked.
+  // Returns the rows of a loaded value; every kernel has one, which load() has checked.
   std::int64_t rows(const BindArgs& args) const override {
     for (const RowValue& value : layout_->kernel.values)
       if (value.op == RowOp::kLoad)
@@ -174,8 +173,8 @@ class CpuRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // A schedule is the number of parts that the rows are divided into. The default is the number of parts that have
-  // enough bytes each.
+  // A schedule is the number of parts into which the rows are divided. Without a measurement there are as many parts as
+  // have enough bytes each.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

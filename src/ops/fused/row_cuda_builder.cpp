@@ -15,9 +15,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kFirstEarly = 90;  // compute capability from which kernels can be launched early
+constexpr int kFirstEarly = 90;  // kernels are launched early from this compute capability on
 
-// Returns the GPU's own capability, even where kernels are chosen for an older GPU.
+// Returns the GPU's own compute capability, even if its kernels are chosen for an older one.
 Result<int> capability_of(CudaDevice& device) {
   int major = 0;
   int minor = 0;
@@ -62,7 +62,7 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // A schedule is the number of threads in a block. One module serves all schedules.
+  // A schedule is the number of threads of a block; one module serves all schedules.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {
@@ -87,10 +87,10 @@ class CudaRowCode final : public RowKernelCode {
   bool early_;
 };
 
-// The code that this process has compiled. Pieces of several runners have kernels in common.
+// What this process has compiled; pieces of several runners share kernels.
 struct Compiled {
   std::mutex mutex;
-  std::map<std::pair<int, std::string>, std::string> code;  // keyed by architecture and source
+  std::map<std::pair<int, std::string>, std::string> code;  // key: architecture and source
 };
 Compiled& compiled() {
   static Compiled all;

@@ -66,14 +66,14 @@ class TaskFinder {
     return id;
   }
 
-  // Joins an operator that keeps positions to the task of its inputs. Loads and slices begin a task.
+  // Operators that keep positions belong to the same task as their inputs; loads and slices begin a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)
       if (value(input).op != RowOp::kRepeat && value(input).op != RowOp::kWeight && keeps_positions(id, input))
         group_[static_cast<std::size_t>(find(input))] = find(id);
   }
-  // A rotation reads its table at other positions than it writes.
+  // Returns whether `id` reads `input` at the positions that it writes. A rotation reads its table at other positions.
   bool keeps_positions(int id, int input) const {
     return value(id).op != RowOp::kRotary || value(id).inputs[0] == input;
   }
@@ -83,7 +83,7 @@ class TaskFinder {
     if (is_computed_elsewhere(slice.inputs[0])) return ok_status();
     return unimplemented("a part of a value that was reduced or rotated in the same kernel");
   }
-  // Whether nothing between the loads and `id` uses other positions, so that another task can compute it again.
+  // Returns whether nothing between the loads and `id` reads other positions.
   bool is_computed_elsewhere(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kRmsNorm || v.op == RowOp::kRotary) return false;
@@ -116,7 +116,7 @@ class TaskFinder {
     return task;
   }
 
-  // Collects the values that the task's stores are computed from.
+  // Collects the values from which the task's stores are computed.
   void collect(RowTask& task) const {
     std::vector<bool> needed(kernel_.values.size(), false);
     for (const int s : task.stores)

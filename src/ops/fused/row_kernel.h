@@ -1,8 +1,8 @@
-// A row kernel in the form of data: pointwise operators, row reductions and changes of shape that run as one kernel. A
-// compiler makes it from a group of operators, and a device turns it into code (row_kernel_builder.h).
+// A row kernel: pointwise operators, row reductions and changes of shape as one kernel, described as data. A compiler
+// makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
 //
-// A tensor is viewed as `rows` rows: with T rows, a row of f32[T, 4, 8] has 32 elements. Every value is computed for
-// one row from values of the same row. Its text form:
+// Every tensor is seen as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row from
+// values of the same row. Its text form:
 //
 //   rows T
 //   %0: bf16[64] = load operand 0
@@ -13,8 +13,9 @@
 //   store %4 in operand 3: bf16
 //   store %3 in operand 4: bf16
 //
-// A value is rounded to its dtype where it is made, as if it were stored, so a row kernel gives the results of its
-// operators run one after another. Sums are float32. The device chooses their order, which depends on the kernel alone.
+// A value is rounded to its dtype where it is made, as if it were stored, so that a row kernel computes what the
+// operators compute one after another. Sums are float32; the device chooses their order, which depends only on the
+// kernel.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,8 @@ namespace tessera {
 
 enum class RowOp : std::uint8_t {
   kLoad,    // the row of an operand
-  kRepeat,  // an operand with a single row that is used for every row; element i of a wider value uses element i mod
-            // width
-  kWeight,  // like kRepeat, for a parameter that no kernel writes
+  kRepeat,  // an operand with one row, used for every row; element i of a wider value meets element i mod width
+  kWeight,  // as kRepeat, for a parameter that no kernel writes
   kSlice,   // `width` elements of the input, from `offset` on
   kAdd,
   kMul,
@@ -42,11 +42,10 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // Inputs x and w: x / sqrt(mean(x²) + number) · w, over runs of the width of w. `form` says how the weight is applied
-  // and what is rounded before.
+  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once it is rounded once; with unit_offset
+  // the factor is also (1 + w).
   kRmsNorm,
-  kRotary,  // inputs x and table: turns heads of `head_dim` elements by the table's head_dim / 2 cosines and head_dim /
-            // 2 sines
+  kRotary,  // x, table: heads of `head_dim` elements, rotated by the table's cosines and sines (head_dim / 2 of each)
 };
 std::string_view row_op_name(RowOp op);
 
@@ -63,19 +62,19 @@ struct RowValue {
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 
-// Writes a value to an operand. `slots` is an int32 value of one element: where it is set, row r goes to row slots[r]
-// of the operand, or is not written where the operand has no such row.
+// Writes a value to an operand. With `slots`, an int32 value of one element, row r goes to row slots[r] of the operand;
+// it is dropped if there is no such row.
 struct RowStore {
   int value = -1;
   int operand = -1;
   int slots = -1;
-  ir::DType dtype = ir::DType::kFloat32;  // the operand's; the value is rounded to it once more
+  ir::DType dtype = ir::DType::kFloat32;  // dtype of the operand; the value is rounded once more
   friend bool operator==(const RowStore&, const RowStore&) = default;
 };
 
 struct RowKernel {
   ir::Dim rows = {};
-  int num_operands = 0;  // the instruction's operands, followed by its results
+  int num_operands = 0;  // operands of the instruction, then its results
   std::vector<RowValue> values = {};
   std::vector<RowStore> stores = {};
   friend bool operator==(const RowKernel&, const RowKernel&) = default;
@@ -83,21 +82,21 @@ struct RowKernel {
 
 std::string to_text(const RowKernel& kernel);
 
-// Values that one thread block can compute together, because they are connected by operators that keep positions.
+// Values that one thread block can compute together: operators that keep positions connect them.
 struct RowTask {
   std::int64_t width = 0;
-  std::int64_t segment = 0;      // elements in a reduction; 0: the task has no reduction
-  std::int64_t head_dim = 0;     // head size of a rotation; 0: the task has no rotation
-  std::vector<int> values = {};  // in order; includes values of other tasks that are read through slices
+  std::int64_t segment = 0;      // elements of a run that is reduced; 0: there is none
+  std::int64_t head_dim = 0;     // head_dim of a rotation; 0: there is none
+  std::vector<int> values = {};  // in order, including values of other tasks that are read through slices
   std::vector<int> stores = {};  // indices into RowKernel::stores
 };
 
 inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
-// The tasks of a kernel, in the order of their first stores. kUnimplemented, with the reason, for a kernel that no
-// device supports: reductions over different runs in one task, a slice of a reduced or rotated value, or too many
-// operands.
+// Returns the tasks of a kernel, in the order of their first stores. kUnimplemented, with the reason, for a kernel that
+// no device has code for: reductions over different runs in one task, a part of a value that was reduced or rotated,
+// too many operands.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Catches: row kernels that differ from their formulas in double, write rows that are not theirs, give a row other bits
-// in another batch or with another schedule, or differ between an eager run and a graph. TESSERA_TEST_DEVICE names the
-// device.
+// in another batch or by another schedule, or differ between eager run and graph. The tests run on the device that
+// TESSERA_TEST_DEVICE names.
 #include "tessera/ops/fused/row_kernel.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ double rounded_to(DType dtype, double x) {
   return static_cast<double>(value);
 }
 
-// Returns a row's values in double, rounded where the kernel rounds.
+// Computes a row's values in double, rounded where the kernel rounds.
 std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const std::vector<HostTensor>& operands,
                                                std::int64_t row) {
   std::vector<std::vector<double>> values;
@@ -135,7 +135,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return found;
   }
 
-  // Runs the kernel eagerly and returns the operands afterwards. A graph of the kernel must leave the same bits.
+  // Returns the operands after an eager run of the kernel; a graph of it must leave the same bits.
   static Result<std::vector<HostTensor>> run(const RowKernel& kernel, const std::vector<HostTensor>& operands) {
     Device& device = testing::test_device();
     const RowKernelBuilder& made = *TRY(builder());
@@ -187,7 +187,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return eager;
   }
 
-  // Makes rows of random contents. Slots are 3, -1, 5 … in a cache that has eight rows more than the operands.
+  // Makes rows of random contents. Slots are 3, -1, 5 …; the cache has eight rows more than the operands.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));
     for (const RowValue& v : kernel.values) {
@@ -235,8 +235,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           for (std::int64_t i = 0; i < width; ++i) {
             const double want = wanted[static_cast<std::size_t>(i)];
             const double got = out.at(to * width + i);
-            // An intermediate value may round to its neighbour. The tolerance is two units in the last place, and what
-            // a sum amplifies.
+            // An intermediate value may round to its neighbour, so this allows two units of the last place, and what a
+            // sum makes of them.
             const double unit = out.dtype == DType::kFloat32 ? 2e-6 : out.dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
             greatest = std::max(greatest, std::abs(got - want));
             ASSERT_NEAR(got, want, unit * std::max(1.0, std::abs(want)) * 2) << what << ", row " << r << ", " << i;
@@ -246,7 +246,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           ASSERT_TRUE(written[static_cast<std::size_t>(i / width)] || std::isnan(out.at(i)))
               << what << " wrote row " << i / width << " of another";
       }
-      // The contents of operands do not depend on the number of rows, so row 0 must have the same bits.
+      // Operands have the same contents for any number of rows, so row 0 must have the same bits.
       const RowStore& first = kernel.stores[0];
       if (first.slots >= 0) continue;
       HostTensor row = (*after)[static_cast<std::size_t>(first.operand)];
@@ -258,8 +258,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 };
 
-// The widths cover whole packs, single elements, one warp, a block, and several packs for each thread.
-TEST_P(RowKernels, ResidualAndNormMatchTheReference) {
+// Widths: whole packs, single elements, one warp, a block, and several packs a thread.
+TEST_P(RowKernels, ResidualAndNorm) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());
     const int sum = d.make(RowOp::kAdd, {d.load(width), d.load(width)});

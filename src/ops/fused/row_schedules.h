@@ -1,10 +1,10 @@
-// The schedule that each row kernel uses at each number of rows, chosen by measurement. A schedule is a way in which a
-// device shares the rows out among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so
-// a choice may change between two binds and between ranks.
+// The schedule of each row kernel at each number of rows, chosen by measurement. A schedule is how a device divides the
+// rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so the choice may differ
+// between two binds, and between ranks.
 //
 //   bind            chosen(problem), else the device's own; note(problem, how to bind it again)
-//   idle moments    take_unmeasured(device), measured (row_tuning.h), improve(problem, what was found)
-//   later starts    learn(problem, what an earlier one found)
+//   idle moments    take_unmeasured(device), measured (row_tuning.h), improve(problem, the result)
+//   later starts    learn(problem, the result of an earlier process)
 //
 // Thread-safe.
 #pragma once
@@ -28,25 +28,25 @@ namespace tessera {
 
 struct RowProblem {
   std::string kernel;     // row_kernel_key()
-  std::int64_t rows = 0;  // number of rows that is bound
+  std::int64_t rows = 0;  // rows of the size that is bound
   friend auto operator<=>(const RowProblem&, const RowProblem&) = default;
 };
-// The hash of a kernel's text and of its builder's name.
+// Returns the hash of a kernel's text and of its builder's name.
 std::string row_kernel_key(const RowKernelBuilder& builder, const RowKernel& kernel);
 
-// The inputs of a measurement, which runs on tensors of the same sizes in memory of its own.
+// What a measurement needs: tensors of the same sizes, for which it allocates memory.
 struct RowInstance {
   std::string name;                         // the group's name, for people
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
-  std::vector<TensorView> operands;         // views without addresses
+  std::vector<TensorView> operands;         // without addresses
   std::vector<TensorView> results;
-  const Device* device = nullptr;  // only compared, never used
+  const Device* device = nullptr;  // only compared
 };
 
 struct MeasuredSchedules {
   std::string name;
   std::int64_t chosen = 0;
-  std::vector<std::pair<std::int64_t, double>> us;  // microseconds of each schedule, the device's own first
+  std::vector<std::pair<std::int64_t, double>> us;  // time of each schedule, the device's default first
   friend bool operator==(const MeasuredSchedules&, const MeasuredSchedules&) = default;
 };
 
@@ -55,18 +55,18 @@ class RowSchedules {
   static constexpr std::size_t kMost = 8192;  // the most problems that are kept; each takes about 150 bytes of JSON
 
   std::optional<std::int64_t> chosen(const RowProblem& problem) const;
-  // Notes a problem for measurement. It is dropped where the problem has been measured, or where kMost problems wait.
+  // Notes a problem to be measured. Does nothing if it was measured already, or if kMost problems wait.
   void note(const RowProblem& problem, RowInstance instance);
-  // Gives out a noted problem of this device that nobody has measured. Each problem is given out once.
+  // Returns a noted problem of this device that nobody has measured. It is returned only once.
   std::optional<std::pair<RowProblem, RowInstance>> take_unmeasured(const Device& device);
   void improve(const RowProblem& problem, MeasuredSchedules measured);
-  // Keeps the measurement of another process, unless this process has measured the problem itself.
+  // Takes a result of another process; results of this process stay.
   void learn(const RowProblem& problem, MeasuredSchedules measured);
   std::map<RowProblem, MeasuredSchedules> measured() const;
 
-  // [["<32 hexadecimal digits>", rows, "name", chosen, [[schedule, us], …]], …], ascending.
+  // Returns [["<32 hexadecimal digits>", rows, "name", chosen, [[schedule, us], …]], …], ascending.
   Json to_json() const;
-  // Learns everything in another process's to_json(). kDataLoss for any other content; nothing is learnt then.
+  // Learns another process's to_json() completely. kDataLoss for any other value; then nothing is learnt.
   Status remember(const Json& json);
   static Result<std::map<RowProblem, MeasuredSchedules>> from_json(const Json& json);
 
@@ -77,7 +77,7 @@ class RowSchedules {
   std::set<RowProblem> taken_;
 };
 
-// The table of this process.
+// Returns the schedules of this process.
 RowSchedules& row_schedules();
 
 }  // namespace tessera

@@ -14,17 +14,17 @@
 namespace tessera {
 namespace {
 
-constexpr int kTries = 3;  // single launches of each schedule before the rounds
+constexpr int kTries = 3;  // single launches of a schedule
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
-constexpr int kMostLaunches = 100;             // launches in a round
-constexpr double kMostMs = 10;                 // milliseconds of one launch
+constexpr int kMostLaunches = 100;             // launches of a round
+constexpr double kMostMs = 10;                 // of a launch
 constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
-constexpr double kGreatestGain = 3;            // a greater gain comes from another process on the same cores
+constexpr double kGreatestGain = 3;            // a greater gain means that another process used the same cores
 constexpr std::int64_t kMostBytes = 64 << 20;  // bytes of all tensors together
 
-// A problem's tensors in memory of their own. Row numbers count up; other values are random and finite.
+// A problem's tensors in newly allocated memory. Row numbers count up; other values are random and finite.
 class Tensors {
  public:
   static Result<Tensors> create(const RowInstance& instance, Device& device) {
@@ -39,7 +39,7 @@ class Tensors {
     tensors.results_ = TRY(tensors.placed(instance.results, device));
     return tensors;
   }
-  // Writes the same values each time, because a kernel may have overwritten its operands.
+  // Fills in the same values each time, because a kernel may have written its operands.
   Status fill(Device& device, Stream& stream) const {
     std::minstd_rand random(1);
     std::size_t at = 0;
@@ -50,7 +50,7 @@ class Tensors {
   std::span<const TensorView> operands() const { return operands_; }
   std::span<const TensorView> results() const { return results_; }
 
-  // Returns the content of everything that a launch may have written.
+  // Returns everything that a launch may have written.
   Result<std::vector<std::byte>> contents(Stream& stream) const {
     std::size_t bytes = 0;
     for (const auto& [memory, size] : memory_) bytes += size;
@@ -73,7 +73,7 @@ class Tensors {
     }
     return views;
   }
-  // Writes bytes that are small finite floats both as 16-bit and as 32-bit values.
+  // Fills in bytes of which every 16 and 32 bits are a small float.
   static Status fill(const TensorView& view, std::size_t bytes, std::minstd_rand& random, Device& device,
                      Stream& stream) {
     const std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(bytes, "values to measure"));
@@ -96,11 +96,11 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
-  bool is_slow = false;  // known at once: not timed further
+  bool is_slow = false;  // found slow at once: not timed further
   std::vector<double> ms;
 };
 
-// Returns the milliseconds of one launch, averaged over `launches` launches in a row.
+// Returns the milliseconds of a launch, measured over `launches` consecutive launches.
 Result<double> time(const BoundOp& op, int launches, Event& begin, Event& end, Stream& stream) {
   TRY(stream.record(begin));
   for (int i = 0; i < launches; ++i) TRY(op.enqueue(stream));
@@ -123,7 +123,7 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   args.workspace = scratch->data();
 
   std::vector<Candidate> candidates;
-  std::vector<std::byte> bits;  // the results of the device's own schedule
+  std::vector<std::byte> bits;  // result of the device's default schedule
   double first_ms = 0;
   for (const std::int64_t schedule : code.schedules(args)) {
     Candidate candidate{.schedule = schedule, .op = TRY(code.bind(args, schedule)), .ms = {}};
@@ -157,8 +157,7 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   MeasuredSchedules found{.name = instance.name, .chosen = candidates.front().schedule, .us = {}};
   double best = 0;
   for (const Candidate& candidate : candidates) {
-    // disturbances only add time, so the minimum counts
-    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);
+    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);  // disturbances only add time
     if (found.us.empty()) best = us * (1 - kSmallestGain);
     found.us.emplace_back(candidate.schedule, us);
     if (us >= best) continue;

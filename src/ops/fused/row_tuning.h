@@ -1,4 +1,4 @@
-// Binds row kernels with the schedule that was measured to be the fastest, and measures schedules.
+// Binds row kernels with the fastest measured schedule, and measures schedules.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,17 @@
 
 namespace tessera {
 
-// `kernel` is row_kernel_key() and `name` is the group's name. A kernel with several schedules and no measurement is
-// bound with the device's own schedule, and is noted with its number of rows for measurement in idle moments.
+// `kernel` is row_kernel_key(); `name` is the group's name. If there are several schedules and none was measured, notes
+// the kernel at this number of rows for idle moments, and takes the device's default.
 Result<std::unique_ptr<BoundOp>> bind_row_kernel(const std::shared_ptr<const RowKernelCode>& code,
                                                  const std::string& kernel, const std::string& name,
                                                  const BindArgs& args, RowSchedules& known = row_schedules());
 
 // Times the schedules of one noted kernel that nobody has measured, and keeps the fastest for later binds and later
-// processes. It takes some ten milliseconds, and allocates memory of its own for that time. The kernel keeps its
-// schedule where memory is short, where the measurement takes too long, or where the times differ more than schedules
-// can explain. A schedule with different bits is a fault of the device's code: it is logged as a warning and not used.
-// Returns false where no problem is left, and kDeviceLost where the device is lost. Precondition: nothing else runs on
-// `device`.
+// processes. Takes some ten milliseconds, and memory of its own meanwhile. The kernel keeps its schedule if there is
+// too little memory, if it takes too long, or if the times differ more than schedules can. A schedule with other bits
+// is a fault of the device's code: it causes a warning and is not used. Returns false if no kernel is left; kDeviceLost
+// if the device is lost. Precondition: nothing runs on `device`.
 Result<bool> measure_row_schedules(Device& device, RowSchedules& known = row_schedules());
 
 }  // namespace tessera

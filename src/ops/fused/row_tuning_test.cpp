@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-// Doubles its operand. A schedule's number is its time in tenths of a millisecond, and schedule 9 gives wrong results.
+// Doubles its operand. A schedule is the number of tenths of a millisecond that it takes; schedule 9 gives wrong
+// results.
 class SlowCode final : public RowKernelCode {
  public:
   explicit SlowCode(std::vector<std::int64_t> schedules) : schedules_(std::move(schedules)) {}
@@ -49,7 +50,7 @@ class RowTuning : public ::testing::Test {
   static TensorView tensor(Allocation& memory, std::int64_t rows) {
     return {.data = memory.data(), .dtype = ir::DType::kFloat32, .rank = 2, .dims = {rows, 16}};
   }
-  // Binds with `rows` rows and returns the milliseconds of a run, which identify the schedule.
+  // Binds at `rows` rows and returns the milliseconds of a run, which identify the schedule.
   double bind_and_run(const std::shared_ptr<const RowKernelCode>& code, std::int64_t rows) {
     const auto stream = device_->create_stream("test").value();
     const auto x = device_->allocate(static_cast<std::size_t>(rows) * 64, "x").value();
@@ -114,7 +115,7 @@ TEST_F(RowTuning, AScheduleWithOtherBitsIsNotUsed) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 4}), 5);
 }
 
-// No schedule can be so much faster: another process had the core while the first schedule was timed.
+// No schedule can be that much faster: another process used the core while the first one was timed.
 TEST_F(RowTuning, ADisturbedMeasurementIsNotKept) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{8, 18});  // waits 800 and 0 µs
   bind_and_run(code, 4);

@@ -23,7 +23,7 @@ __device__ inline std::uint32_t times(std::uint32_t pair, std::uint32_t factors)
 class PackedFactor {
  public:
   __device__ explicit PackedFactor(unsigned scale)
-      // two bfloat16 numbers with the bits (scale + 126) << 7
+      // Two bfloat16 numbers with the bits (scale + 126) << 7
       : scale_(scale), first_(min(scale, kLargest) * 0x00800080u + 0x3f003f00u) {}
 
   __device__ std::uint32_t first() const { return first_; }
@@ -48,7 +48,7 @@ __device__ inline void unpack_raw(std::uint32_t word, std::uint32_t (&pairs)[4])
   asm("and.b32 %0, %1, 0x80808080;" : "=r"(odd) : "r"(word));
   const auto join = [](std::uint32_t rest, std::uint32_t signs) {
     std::uint32_t pair;
-    // takes bits of `rest` where the mask is one
+    // Takes bits of `rest` where the mask is one
     asm("lop3.b32 %0, %1, 0x01c001c0, %2, 0xe2;" : "=r"(pair) : "r"(rest), "r"(signs));
     return pair;
   };

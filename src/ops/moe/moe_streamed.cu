@@ -85,7 +85,7 @@ bool streamed_serves(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early() && memory.ok() &&
          *memory >=
-             // including the results
+             // Including the results
              static_cast<std::size_t>(kOne.ring_bytes + 2 * kStreamedPairs * kStreamedWeightRows);
 }
 

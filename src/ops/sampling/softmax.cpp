@@ -35,7 +35,7 @@ TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n
       sum *= static_cast<double>(fast_exp(greatest - block_greatest));
       greatest = block_greatest;
     }
-    // only masked values so far; -inf - -inf would be NaN
+    // Only masked values so far; -inf - -inf would be NaN
     const float base = std::isinf(greatest) && greatest < 0 ? 0.0f : greatest;
     float block_sum = 0;
 #pragma omp simd reduction(+ : block_sum)

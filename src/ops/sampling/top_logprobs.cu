@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) keys[i] = kNoToken;
   using Batch = TokenBatch<N, kPerThread / N>;
-  // at most one iteration
+  // At most one iteration
   for_each_batch<N, kPerThread / N>(t.logits + row * t.vocab, begin, end, [&](const Batch& batch) {
 #pragma unroll
     for (int i = 0; i < Batch::kSize; ++i) keys[i] = greatest_key(batch.logit(i), batch.id(i));

@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    // written behind the last tile's barrier; without a tile q is not used
+    // Written behind the last tile's barrier; without a tile q is not used
     auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();
