@@ -178,7 +178,7 @@ TEST(CheckMemoryPlan, FindsWhatIsWrong) {
   }
 }
 
-// Compares the checker with the rule itself, on plans of which some are broken by moving one range.
+// Compares the checker with the rule itself on plans, some of which are broken by moving one range.
 TEST(CheckMemoryPlan, AgreesWithTheRuleOnRandomPlans) {
   std::mt19937 random(4);
   int broken = 0;

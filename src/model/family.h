@@ -59,7 +59,7 @@ class FamilyRegistry {
  public:
   // Returns kInvalidArgument if the architecture is already there.
   Status add(ModelFamily family);
-  const ModelFamily* find(std::string_view architecture) const;  // null where there is none
+  const ModelFamily* find(std::string_view architecture) const;  // null if there is none
   std::span<const ModelFamily> all() const { return families_; }
   std::string names() const;  // "LlamaForCausalLM, …", for messages
   // Returns the architecture that is nearest to a mistyped name, or nothing.

@@ -27,7 +27,7 @@ std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   return columns;
 }
 
-// Tests models with one layer, with as many as one split has results, and with more: 35 as in Gemma 4 E2B.
+// The models have one layer, the number of layers that one split has results for, and more: 35 as in Gemma 4 E2B.
 TEST(LayerInputs, EachLayerTakesItsOwnColumns) {
   for (const std::int64_t layers : {1, 2, 8, 9, 35, 70}) {
     SCOPED_TRACE(layers);

@@ -46,8 +46,8 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const To
                const LadderGoal& goal);
 
 // The schedule "auto": the default ladder without sizes that cost as much as the next one, and with additional sizes
-// where padding takes most time. All token counts from 33 to max_tokens count alike. It has 96 sizes, or as many as the
-// default ladder if that has more.
+// where padding takes most time. All token counts from 33 to max_tokens count alike. It has 96 sizes, or the number of
+// sizes of the default ladder if that is greater.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);
 
 // The ladder for forwards that were seen: `largest`, at least 1, and the sizes that save most.

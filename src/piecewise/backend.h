@@ -25,7 +25,7 @@ class PiecewiseBackend {
   // Otherwise like capture(). kUnimplemented unless the backend supports it; then these forwards stay in parts.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
-  // A remark for whoever plans a start: "pieces run operator by operator: …". Empty: none.
+  // A remark for the user who plans a start: "pieces run operator by operator: …". Empty: none.
   virtual std::string note() const { return {}; }
 };
 

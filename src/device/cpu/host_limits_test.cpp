@@ -31,7 +31,7 @@ class HostLimits : public testing::Test {
   std::filesystem::path root_;
 };
 
-// Bug caught: kB taken for bytes, MemFree for MemAvailable.
+// Bug caught: kB that are read as bytes, and MemFree that is read instead of MemAvailable.
 TEST_F(HostLimits, PlainMachine) {
   const HostMemory memory = read_host_memory(root());
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);

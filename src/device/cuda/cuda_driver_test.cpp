@@ -237,7 +237,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   EXPECT_EQ(fake.calls(), calls) << "no call reaches the driver";
 }
 
-// Bug caught: a kernel's error that is reported by the runtime API and ends the device, but is taken for a passing one.
+// Bug caught: a kernel's error that the runtime API reports and that ends the device, but that is treated as temporary.
 TEST(CudaDriver, LaunchErrorsAreReported) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

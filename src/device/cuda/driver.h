@@ -68,8 +68,8 @@ struct DriverCall {
 // Returns whether every later call of the process's context fails too, until a restart.
 bool is_device_lost(CUresult result);
 
-// Makes the Status of a failed driver call: kDeviceLost; kResourceExhausted for memory, of which `available_bytes` are
-// left; kInternal for everything else. Precondition: `result` is not CUDA_SUCCESS.
+// Makes the Status of a failed driver call: kDeviceLost; kResourceExhausted if memory is exhausted, with
+// `available_bytes` in the message; kInternal for everything else. Precondition: `result` is not CUDA_SUCCESS.
 Status driver_error(const Driver& driver, CUresult result, const DriverCall& call, std::int64_t available_bytes);
 
 }  // namespace tessera

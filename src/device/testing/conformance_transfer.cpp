@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Bug caught: a copy that loses the tail, or a byte count taken for an element count.
+// Bug caught: a copy that loses the tail, or that confuses a number of bytes with a number of elements.
 TEST_P(DeviceConformance, TransfersRoundTrip) {
   for (const std::size_t bytes : {1ul, 7ul, 4096ul, 100003ul, 3ul << 20, (9ul << 20) + 5}) {
     std::unique_ptr<Allocation> memory = allocate(bytes + 2);
@@ -157,8 +157,8 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   }
 }
 
-// Bug caught: ordinary memory that is taken for pinned memory, because it follows pinned memory or has the address of
-// freed pinned memory.
+// Bug caught: ordinary memory that is mistaken for pinned memory, because it follows pinned memory or has the address
+// of freed pinned memory.
 TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
   std::unique_ptr<Allocation> memory = allocate(4096);
   ASSERT_NE(memory, nullptr);

@@ -30,9 +30,9 @@ Status read_sparse_step(const Fields& fields, ModelConfig& config);
 // first_k_dense_replace on; without that all layers from `first_dense` on.
 Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
-// Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`, each of which is as
-// large as one expert. Call it after read_experts(). Refuses groups into which the experts do not divide, and groups of
-// a token that have fewer experts than it takes.
+// Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`; a shared expert is
+// as large as any other. Call it after read_experts(). Refuses groups into which the experts do not divide, and groups
+// of a token that have fewer experts than it takes.
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
 // Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, as GPT-OSS is published;

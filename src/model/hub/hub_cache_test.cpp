@@ -1,5 +1,5 @@
 // Catches: a model that is not found where the hub's own tools put it in the cache, another revision than the requested
-// one, a partial download that is taken for a model, and a ref or revision that leads out of the cache.
+// one, a partial download that is mistaken for a model, and a ref or revision that leads out of the cache.
 #include "tessera/model/hub/hub_cache.h"
 
 #include <map>

@@ -47,8 +47,8 @@ struct MoeTensors {
 // The most frequent names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
 MoeTensors separate_experts(const std::string& prefix);
 
-// For each token its experts and their weights, as moe_route returns them, reduced to the experts of which this rank
-// has a part.
+// The experts of each token and their weights, as moe_route returns them, reduced to experts that this rank has a part
+// of.
 struct Routing {
   ir::ValueId ids = {};      // i32[T, experts_per_token]
   ir::ValueId weights = {};  // f32[T, experts_per_token]

@@ -36,8 +36,8 @@ class ResidualStream {
   ir::Attributes attributes_;
 };
 
-// RMSNorm over the whole row of `block`, of which x [T, its rows on this rank] is a slice. The ranks' slices are
-// gathered first, and this rank's slice is taken from the normalised row.
+// RMSNorm over the whole row of `block`. x [T, its rows on this rank] is this rank's slice of the row. The ranks'
+// slices are gathered first, and this rank's slice is taken from the normalised row.
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight);
 

@@ -25,7 +25,7 @@ class Checkpoint {
   // prefix is dropped from the names that are looked up.
   //
   // Views live as long as this object, also after a move.
-  const StoredTensor* find(std::string_view name) const;  // null where there is none
+  const StoredTensor* find(std::string_view name) const;  // null if there is none
   // Returns a weight and checks it: it exists (else not_found with the nearest names), has this shape (else
   // invalid_argument) and one of these types (else unimplemented).
   Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,

@@ -57,7 +57,7 @@ class RandomCheckpoint {
   Status fill(std::size_t tensor, std::int64_t offset, std::span<std::byte> to) const;
   Status write_files(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
-  // The weight of which a tensor is a part.
+  // The weight that a tensor is a part of.
   struct Origin {
     WeightSpec::Init init = WeightSpec::Init::kUniform;
     WeightPart part;

@@ -62,7 +62,7 @@ class SafetensorsFile {
   // Returns the tensors in the order of their data. Views and pointers to them live as long as this object, also after
   // a move.
   std::span<const StoredTensor> tensors() const { return tensors_; }
-  const StoredTensor* find(std::string_view name) const;  // null where there is none
+  const StoredTensor* find(std::string_view name) const;  // null if there is none
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

@@ -46,8 +46,8 @@ class NcclExchange {
   // versions of NCCL; kCancelled if a rank does not come or the group ends; other errors as NcclLibrary's.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
   // Returns the exchange of a pipeline link, to the next stage or from the previous one, where the neighbour's rank is
-  // in another process. It has two ranks, of which the sender is the first, and is made together with the other one.
-  // Errors as of().
+  // in another process. The link has two ranks; the sender is the first. Makes the exchange together with the other
+  // rank. Errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange();
   NcclExchange(const NcclExchange&) = delete;

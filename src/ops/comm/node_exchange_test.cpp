@@ -1,6 +1,6 @@
 // Catches: ranks of several nodes that get other bits than ranks of one; results of an aborted collective that are
-// taken for those of a later one; a rank that waits for a node that is gone; and tensors of another shape or type that
-// are accepted.
+// mistaken for those of a later one; a rank that waits for a node that is gone; and tensors of another shape or type
+// that are accepted.
 //
 // All nodes of a group run in this process, each with its end of the connections.
 #include "tessera/ops/comm/node_exchange.h"

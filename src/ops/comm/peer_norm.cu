@@ -105,8 +105,8 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   });
 }
 
-// Returns null with one rank, where there is nothing to wait for and the norm has a kernel of its own. Returns null
-// also if ranks are in other processes, whose memory cannot be reached from here.
+// Returns null with one rank: nothing has to be waited for, and the norm has a kernel of its own. Returns null also if
+// ranks are in other processes, whose memory cannot be reached from here.
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   const Communicator* communicator = calls[0].context.communicator;
   if (communicator == nullptr || communicator->ranks() == 1 || communicator->spans_processes())

@@ -8,9 +8,9 @@
 // Both operators declare that they write x, so that no pass removes one or moves it past another.
 //
 // Between ranks on CPUs, values wait in host memory (Pipeline); between GPUs of a process, in the receiver's memory
-// (peer_link.h). A sender waits while kMostWaiting values were not received yet. Stages may lie on several nodes, each
-// of which holds whole stages. A value then travels over the connection (stage_wire.h) and waits at the receiver;
-// between GPUs it travels by NCCL (nccl_exchange.h).
+// (peer_link.h). A sender waits while kMostWaiting values were not received yet. Stages may lie on several nodes; each
+// node holds whole stages. A value then travels over the connection (stage_wire.h) and waits at the receiver; between
+// GPUs it travels by NCCL (nccl_exchange.h).
 #pragma once
 
 #include <chrono>

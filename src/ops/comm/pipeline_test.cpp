@@ -1,4 +1,4 @@
-// Catches, on the device under test: values that overtake one another between stages or are taken for those of an
+// Catches, on the device under test: values that overtake one another between stages or are mistaken for those of an
 // earlier step (also by replays); a sender that overwrites a value that was not received yet; and a rank that waits for
 // ever for a neighbour that is gone. On GPUs each rank needs one of its own.
 #include "tessera/ops/comm/pipeline.h"

@@ -1,5 +1,5 @@
 // Catches, on the device under test: rows of one rank in another's place, sums out of rank order or rounded twice,
-// values of an earlier call that are taken for those of this one (also by replays), and ranks that wait for ever for
+// values of an earlier call that are mistaken for those of this one (also by replays), and ranks that wait for ever for
 // one that is gone. On GPUs each rank needs one of its own.
 #include "tessera/ops/comm/row_exchange.h"
 

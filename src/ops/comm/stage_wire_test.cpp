@@ -1,5 +1,5 @@
 // Catches: values between stages on different nodes that overtake one another, get lost on their way through node 0, or
-// were sent before a restart and are taken for later ones; a sender that fills the memory of a node that does not
+// were sent before a restart and are mistaken for later ones; a sender that fills the memory of a node that does not
 // receive; a rank that waits for a node that is gone; and invalid frames that are accepted.
 //
 // All nodes run in this process, each with its end of the connections.

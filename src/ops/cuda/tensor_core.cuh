@@ -22,8 +22,8 @@ __device__ inline void multiply_tile(float (&sum)[4], const std::uint32_t (&a)[4
   }
 }
 
-// Transposes an 8 x 8 matrix of which each lane has two neighbouring elements of a row, as in the operands above.
-// Returns the lane's two elements of the transposed matrix.
+// Transposes an 8 x 8 matrix. Each lane passes two neighbouring elements of a row, as in the operands above, and gets
+// its two elements of the transposed matrix.
 __device__ inline std::uint32_t transpose_matrix(std::uint32_t pair) {
   std::uint32_t transposed = 0;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));

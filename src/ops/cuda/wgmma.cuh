@@ -28,7 +28,7 @@ __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// Describes a matrix with more columns, of which a product takes 16 rows. Every 64 columns begin kNextColumns bytes
+// Describes a matrix with more columns; a product takes 16 of its rows. Every 64 columns begin kNextColumns bytes
 // further.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {

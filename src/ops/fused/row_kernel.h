@@ -42,8 +42,8 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once it is rounded once; with unit_offset
-  // the factor is also (1 + w).
+  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once the product is rounded once.
+  // With unit_offset it is rounded once too, and the factor is (1 + w).
   kRmsNorm,
   kRotary,  // x, table: heads of `head_dim` elements, rotated by the table's cosines and sines (head_dim / 2 of each)
 };

@@ -73,7 +73,7 @@ class Tensors {
     }
     return views;
   }
-  // Fills in bytes of which every 16 and 32 bits are a small float.
+  // Fills in bytes so that every 16 bits and every 32 bits are a small float.
   static Status fill(const TensorView& view, std::size_t bytes, std::minstd_rand& random, Device& device,
                      Stream& stream) {
     const std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(bytes, "values to measure"));

@@ -207,7 +207,7 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const Sizes& s : {Sizes{1, 4, 8, 64, 64}, Sizes{3, 4, 8, 1152, 320}, Sizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // One token: more columns than a block has slots for, and couples of experts of which one or both are missing.
+  // One token: more columns than a block has slots for, and couples of experts in which one or both are missing.
   for (const Sizes& s : {Sizes{1, 4, 8, 1152, 320}, Sizes{1, 5, 8, 192, 2816}, Sizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);

@@ -90,9 +90,9 @@ __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit
   }
 }
 
-// Writes a warpgroup's results of a tile: the sums, of which a thread has neighbouring tokens, go through shared memory
-// to rows of y. `column` is the warpgroup's first column. `results` has two buffers; `turn` counts their uses. kPaired
-// (for gate and up) stores columns in the order that moe_hopper_packed.cuh reads.
+// Writes a warpgroup's results of a tile to rows of y, through shared memory. A thread holds the sums of neighbouring
+// tokens. `column` is the warpgroup's first column. `results` has two buffers; `turn` counts their uses. kPaired (for
+// gate and up) stores columns in the order that moe_hopper_packed.cuh reads.
 template <class T, bool kGateUp, bool kPaired, GatedActivation kActivation>
 __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums],
                                         const Tile& tile, int column, int warpgroup, unsigned char* results,

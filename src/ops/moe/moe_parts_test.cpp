@@ -50,8 +50,8 @@ std::vector<HostTensor> stacks_of(DType dtype, const Sizes& s) {
 
 class MoeParts : public ::testing::TestWithParam<DType> {
  protected:
-  // Returns what the experts [first, first + count) add to `tokens` rows, of which every third is padding. No token
-  // chooses the last `shunned` experts.
+  // Returns what the experts [first, first + count) add to `tokens` rows. Every third row is padding. No token chooses
+  // the last `shunned` experts.
   std::vector<double> run(const Sizes& s, std::int64_t tokens, std::int64_t first, std::int64_t count,
                           std::int64_t shunned = 0) {
     const DType dtype = GetParam();

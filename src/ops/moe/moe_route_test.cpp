@@ -1,6 +1,6 @@
 // Catches: a token sent to experts or with weights that differ from the formula; ties that the order of experts does
 // not decide; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts;
-// and a rank's experts taken for another rank's.
+// and experts of a rank that are mistaken for another rank's.
 #include "tessera/ops/moe/moe_route.h"
 
 #include <gmock/gmock.h>

@@ -150,7 +150,7 @@ __global__ void norm_reread(const Norm<T> norm) {
                normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
-constexpr std::int64_t kShortRow = kRowThreads;  // most packs of a row of which a thread holds one
+constexpr std::int64_t kShortRow = kRowThreads;  // longest row (in packs) for which a thread holds one pack
 constexpr int kHeld = 4;                         // packs that a thread holds of longer rows
 
 template <class T>

@@ -8,7 +8,7 @@
 
 namespace tessera::testing {
 
-// Returns whether there is a device for each rank. A GPU test has as many as the process can see; a CPU serves any
+// Returns whether there is a device for each rank. A GPU test has the GPUs that the process can see; a CPU serves any
 // number of ranks.
 inline bool has_devices_for(int ranks) {
   return built_in_devices().open(test_device_name(), {.rank = ranks - 1, .ranks = ranks}).ok();
