@@ -1,4 +1,4 @@
-// An HTTP request as work for the engine: the engine requests it consists of, and the Answer made of their events.
+// An HTTP request as work for the engine: its engine requests, and the Answer that turns their events into a response.
 #pragma once
 
 #include <memory>
@@ -12,29 +12,29 @@
 
 namespace tessera {
 
-// Turns the events of a job's requests into the response. Used by one thread at a time.
+// Turns the events of a job's requests into the response. One thread at a time uses it.
 class Answer {
  public:
   virtual ~Answer() = default;
-  // The next event of request `index`; `end` with its last one. Appends to `stream` what a stream sends now: whole
-  // server-sent events, or nothing. Errors do not come here.
+  // Takes the next event of request `index`; `end` is set with the request's last event. Appends to `stream` what a
+  // stream sends now: whole server-sent events, or nothing. Errors of requests are not passed to it.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
-  // After on_event(): why there can be no answer; nothing more is asked of it then.
+  // Says, after on_event(), why there can be no answer. After an error no other function is called.
   virtual Status failure() const { return ok_status(); }
-  // After the last event of all requests, of a stream: what it sends before "[DONE]".
+  // Returns what a stream sends before "[DONE]". Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
-  // After the last event of all requests, of no stream: the body.
+  // Returns the body of an answer that is no stream. Called after the last event of all requests.
   virtual std::string body() = 0;
-  // Gives the body in parts where it may be large, or take long enough to hold others' streams up; else nothing.
-  // The parts borrow from the answer, which is asked for nothing else then.
+  // Returns the body in parts if it may be large or take long enough to hold up other streams; else nothing. The parts
+  // borrow from the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
 };
 
 struct ApiJob {
-  std::string id{};  // the answer's
+  std::string id{};  // the id of the answer
   std::vector<Request> requests{};
   bool stream = false;
-  std::string note{};  // for the client, in the header X-Tessera-Note; "": none
+  std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
 };
 
@@ -50,9 +50,9 @@ inline std::string server_sent_event(std::string_view json) {
   return event;
 }
 
-// `prefix` and 32 random hexadecimal digits.
+// Returns `prefix` followed by 32 random hexadecimal digits.
 std::string make_id(std::string_view prefix);
-// Seconds since 1970.
+// Returns the seconds since 1970.
 std::int64_t unix_time();
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// A value, or the ApiError that the client gets instead. TRY takes it as it takes a Result, and in a
-// function that returns an ApiResult it takes a Result or Status too, whose error becomes api_error(status).
+// A value, or the ApiError that the client gets instead. TRY takes an ApiResult like a Result. In a function that
+// returns an ApiResult, TRY also takes a Result or Status; its error becomes api_error(status).
 #pragma once
 
 #include <cassert>
@@ -41,7 +41,7 @@ class [[nodiscard]] ApiResult {
   std::optional<T> value_;
 };
 
-// Nothing, or an error.
+// Success without a value, or an error.
 using ApiStatus = ApiResult<std::monostate>;
 inline ApiStatus api_ok() { return std::monostate(); }
 

@@ -1,6 +1,6 @@
-// Checked access to the members of a request's JSON object. Errors are 400s whose `param` is the field's path and whose
-// message names field, value and what is accepted. A member that is null counts as absent; request_fields.h says which
-// there may be.
+// Checked access to the members of a request's JSON object. An error is a 400 whose `param` is the field's path and
+// whose message names the field, its value and the accepted values. A member that is null counts as absent.
+// request_fields.h lists the members that a request may have.
 #pragma once
 
 #include <cstdint>
@@ -18,44 +18,47 @@
 
 namespace tessera {
 
-// A request's body; its top is an object.
+// Parses a request's body. The top-level value must be an object.
 ApiResult<Json> parse_body(std::string_view body);
 
-// 400 that names `param`: the value is of no use.
+// Returns a 400 that names `param`: the value is invalid.
 ApiError invalid_field(std::string param, std::string message);
-// 400 that names `param`: the value is good, and this server does not do it.
+// Returns a 400 that names `param`: the value is valid, but this server does not support it.
 ApiError unsupported_field(std::string param, std::string message);
 
 class ApiFields {
  public:
-  // Borrows `object`. `prefix` stands before each key ("sampling_params.").
+  // Borrows `object`. `prefix` is put before each key in errors ("sampling_params.").
   explicit ApiFields(const Json& object, std::string prefix = {})
       : object_(object), fields_(object, "request", prefix), prefix_(std::move(prefix)) {}
 
   const Json::Object& members() const { return object_.as_object(); }
-  const Json* find(std::string_view key) const { return fields_.find(key); }  // null where absent or null
+  const Json* find(std::string_view key) const {
+    return fields_.find(key);
+  }  // null: the key is absent or its value is
+     // null
   std::string param(std::string_view key) const { return prefix_ + std::string(key); }
 
-  // Within [low, high].
+  // The value must lie within [low, high].
   ApiResult<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t low, std::int64_t high) const;
   ApiResult<std::optional<double>> number(std::string_view key, double low, double high) const;
   ApiResult<std::optional<bool>> boolean(std::string_view key) const;
   ApiResult<bool> boolean_or(std::string_view key, bool otherwise) const;
   ApiResult<std::optional<std::string>> string(std::string_view key) const;
-  // A string or a list of strings; empty where absent.
+  // Reads a string or a list of strings. The result is empty if the key is absent.
   ApiResult<std::vector<std::string>> strings(std::string_view key) const;
-  // An id or a list of ids, each below vocab_size; empty where absent.
+  // Reads an id or a list of ids, each below vocab_size. The result is empty if the key is absent.
   ApiResult<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
-  // An object, or null where absent.
+  // Reads an object. The result is null if the key is absent.
   ApiResult<const Json*> object(std::string_view key) const;
   ApiResult<const Json*> array(std::string_view key) const;
 
-  // Of a field with several names: 400 that names both where two of them differ.
+  // Reads a field that has several names. Two names with different values are a 400 that names both.
   ApiResult<std::optional<std::int64_t>> integer_of(std::initializer_list<std::string_view> keys, std::int64_t low,
                                                     std::int64_t high) const;
   ApiResult<bool> boolean_of(std::initializer_list<std::string_view> keys, bool otherwise) const;
 
-  // `key` and `other` ask for different things.
+  // Returns the error for `key` and `other` that ask for different things.
   ApiError contradiction(std::string_view key, std::string_view other) const;
   ApiError wrong(std::string_view key, std::string_view accepted) const;
   ApiError unsupported(std::string_view key, std::string_view accepted) const;

@@ -1,4 +1,4 @@
-// Errors as OpenAI's clients read them: {"error": {"message", "type", "param", "code"}} with an HTTP status.
+// Errors in the form that OpenAI's clients read: {"error": {"message", "type", "param", "code"}} with an HTTP status.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ struct ApiError {
   int http_status = 400;
   std::string message;
   std::string type = "invalid_request_error";
-  std::string param;      // the field at fault; "": null
-  std::string code;       // "": null
-  int retry_after_s = 0;  // of the Retry-After header; 0: none
+  std::string param;      // the field at fault; "" is sent as null
+  std::string code;       // "" is sent as null
+  int retry_after_s = 0;  // value of the Retry-After header in seconds; 0: no header
 
-  // The body, one line.
+  // Returns the body, one line of JSON.
   std::string to_json() const;
   HttpResponse to_response() const;
 };
 
-// By code: an invalid argument is 400, not found 404, unimplemented 501, exhausted 429 with Retry-After, a lost device
-// 503, all else 500.
+// Maps the status code to an HTTP status: invalid argument 400, not found 404, unimplemented 501, resource exhausted
+// 429 with Retry-After, device lost 503, every other code 500.
 ApiError api_error(const Status& status, std::string param = {});
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Whether a request's body is of a kind that the routes read, as its head says.
+// Checks by its head whether a request's body is of a type that the routes read.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-// "application/json" and "application/…+json", with or without parameters.
+// Accepts "application/json" and "application/…+json", with or without parameters.
 bool is_json_type(std::string_view content_type);
 
-// The answer to a request whose body is not JSON by its Content-Type, or is compressed in a way that is not known: 415.
-// A body without Content-Type is taken for JSON, as many clients send it; a web page's has an Origin, which is checked
-// before (http_guard.h). None where there is no body.
+// Returns the 415 for a request whose Content-Type is not JSON or whose Content-Encoding is not known. Returns nothing
+// if the body is accepted or the request has none. A body without Content-Type counts as JSON, because many clients
+// send it so. A web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
-// One HTTP request: its route, when it arrived, and how it is answered. Answering counts it in the metrics and logs it.
+// One HTTP request: its route, its arrival time, and its answer. Answering counts the request in the metrics and logs
+// it.
 //
-// Threads: as HttpExchange; copies are handles to the same exchange.
+// Threads: as for HttpExchange; copies are handles to the same exchange.
 #pragma once
 
 #include <chrono>
@@ -19,7 +20,7 @@ class Call {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `route` is one of few, whatever the client sent, and lives as long as the call, as `metrics` does.
+  // `route` is one of a few constants, never the client's text. `route` and `metrics` outlive the call.
   Call(HttpExchange exchange, std::string_view route, ServerMetrics& metrics, bool logged)
       : exchange_(std::move(exchange)), route_(route), metrics_(&metrics), logged_(logged) {}
 
@@ -30,20 +31,20 @@ class Call {
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
-  // `detail` is for the log: what was done, or why not.
+  // `detail` is for the log: what was done, or why it was not.
   void respond(HttpResponse response, std::string_view detail = {}) const;
-  // `note`: for the client, in the header X-Tessera-Note; "": none.
+  // `note`: text of the header X-Tessera-Note; "": no header.
   void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {}) const;
   void refuse(const ApiError& error) const;
 
-  // Server-sent events; `first` goes with the head.
+  // Starts a stream of server-sent events. `first` is sent with the head.
   void start_stream(std::string first, std::string_view note = {}) const;
-  // JSON of a length that is not known yet; more follows by write().
+  // Starts a JSON body whose length is not known yet. write() adds the rest.
   void start_json(std::string first, std::string_view note = {}) const;
   void write(std::string_view data) const { exchange_.write(data); }
   void on_sent(std::function<void()> callback) const { exchange_.on_sent(std::move(callback)); }
   void finish(std::string_view detail) const;
-  // Refuses, or ends the connection where the answer has begun and cannot go on.
+  // Refuses the call, or ends the connection if the answer has begun and cannot go on.
   void fail(const ApiError& error) const;
 
   void on_disconnect(std::function<void()> callback) const { exchange_.on_disconnect(std::move(callback)); }

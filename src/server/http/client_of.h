@@ -1,4 +1,4 @@
-// Whose request it is, where clients share what the server has.
+// Names the client that sent a request. Clients share the server's resources fairly by this name.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// Where there are several API keys, the one that the request has: each is one client's, wherever that is. Else the
-// address that it came from (HttpRequest::peer), which clients behind a proxy have in common.
-// Precondition: the request holds one of `api_keys`, where there are any.
+// Returns the request's API key if the server has several keys: each key is one client, from any address. Else returns
+// the request's address (HttpRequest::peer), which all clients behind one proxy share. Precondition: the request holds
+// one of `api_keys` if there are any.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 }  // namespace tessera

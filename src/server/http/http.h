@@ -1,15 +1,15 @@
-// An HTTP/1.1 server on one I/O thread: requests in, responses or event streams out, with limits on everything a
-// client controls. Boost.Beast stands behind it, in http_reading.cpp alone.
+// An HTTP/1.1 server on one I/O thread. It takes requests, sends responses or event streams, and limits everything that
+// a client controls. It is built on Boost.Beast, which http_reading.cpp alone includes.
 //
 //   std::unique_ptr<HttpServer> http = TRY(HttpServer::create(options, [&](HttpExchange exchange) { … }));
 //   http->run();  // until stop()
 //
-// What is wrong with a request as HTTP is answered here, in OpenAI's error form. A connection's requests are answered
-// one after the other, pipelined or not. A client that ends its side after a request still gets the answer.
+// The server answers requests that are invalid HTTP itself, in OpenAI's error form. It answers a connection's requests
+// one after the other, pipelined or not. A client that closes its sending side after a request still gets the answer.
 //
-// Threads: the handler, and every function of an HttpExchange, run on the I/O thread, that of run(). Other threads
-// reach it by post(). The handler returns at once; an exchange is answered then or later. What a handler or task throws
-// is logged, and answered with 500 where nothing was answered yet.
+// Threads: the handler and every function of an HttpExchange run on the I/O thread, the one that called run(). Other
+// threads reach it with post(). The handler must return at once; it may answer the exchange later. An exception from a
+// handler or task is logged, and is answered with 500 if nothing was answered yet.
 #pragma once
 
 #include <cstdint>
@@ -32,40 +32,43 @@ struct HttpResponse;
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 30000;  // 0: any free one, see HttpServer::port
+  std::uint16_t port = 30000;  // 0: any free port, see HttpServer::port
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
   std::size_t max_connections = 4096;
-  double header_timeout_s = 15;      // to a connection's first byte, and from a request's first one to its head's end
-  double keep_alive_timeout_s = 75;  // of a connection between two requests; announced, and kept a second longer
+  double header_timeout_s = 15;      // from the connection to its first byte, and from a request's first byte to the
+                                     // end of its head
+  double keep_alive_timeout_s = 75;  // between two requests of a connection; announced to the client, and kept a second
+                                     // longer
   double body_timeout_s = 60;
-  double write_timeout_s = 60;                     // a client that takes nothing for so long is dropped
-  std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls behind further is dropped
-  // Who may ask, see http_guard.h; others get 403.
-  std::vector<std::string> allowed_hosts{};  // of Host headers, beside loopback names
-  std::vector<std::string> cors_origins{};   // of web pages, beside the server's own: "*" or origins
-  // Called on the I/O thread, before it is sent, with the status of each answer that is not the handler's: refusals,
-  // 500 for a handler that failed, 503 for what was not answered in time, and answers to OPTIONS. Empty: not wanted. It
-  // must not throw.
+  double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
+  std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls further behind is dropped
+  // Who may send requests, see http_guard.h; others get 403.
+  std::vector<std::string> allowed_hosts{};  // Host headers, beside loopback names
+  std::vector<std::string> cors_origins{};   // origins of web pages, beside the server's own: "*" or origins
+  // Called on the I/O thread with the status of each answer that the server makes itself, before it is sent: refusals,
+  // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
+  // throw. Empty: not called.
   std::function<void(int status)> on_own_answer{};
-  // Called on the I/O thread with each request's head, before anything of its body is read: the answer to a request
-  // that is refused by its head alone. Not called for OPTIONS. Empty: none is. It must not throw.
+  // Called on the I/O thread with each request's head before any of its body is read. Returns the answer to a request
+  // that is refused by its head alone. Not called for OPTIONS. Must not throw. Empty: no request is refused so.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
-  // What bodies are charged to, as they arrive; outlives the server. Null: nothing.
+  // Bodies are charged to this budget as they arrive. It outlives the server. Null: nothing is charged.
   MemoryBudget* memory = nullptr;
 };
 
 struct HttpRequest {
-  std::string method;  // "GET"; a HEAD comes as GET, and only the head of its answer is sent; no OPTIONS comes
+  std::string method;  // "GET"; a HEAD appears as GET, and only the head of its answer is sent; OPTIONS never appears
   std::string path;    // percent-decoded, without the query
   std::string query;   // as sent, without "?"
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // The address that it came from; of IPv6 the network, "2001:db8::/64", as a client has all addresses of one.
+  // The client's address. For IPv6 it is the /64 network ("2001:db8::/64"), because one client owns all addresses of
+  // it.
   std::string peer{};
   bool has_body = false;  // the head announces one
 
-  // The header's value, whatever the case of its name; "" where it is not there.
+  // Returns the header's value, ignoring the case of its name; "" if the header is absent.
   std::string_view header(std::string_view name) const;
 };
 
@@ -73,31 +76,31 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body{};
-  std::vector<std::pair<std::string, std::string>> headers{};  // further ones
+  std::vector<std::pair<std::string, std::string>> headers{};  // additional headers
 };
 
-// One request and the way to answer it: either respond() once, or start_stream(), write() any number of times,
-// finish(). Copies are handles to the same exchange. Calls after the client has gone do nothing.
+// One request and the way to answer it: respond() once, or start_stream(), any number of write(), and finish(). Copies
+// are handles to the same exchange. Calls after the client has left do nothing.
 class HttpExchange {
  public:
   const HttpRequest& request() const;
-  std::string take_body();  // of the request, without a copy
-  // What the request holds of HttpOptions::memory, first of all its body. It ends with the last handle, and not before
-  // the answer was sent. Any thread, one at a time.
+  std::string take_body();  // moves the request's body out, without a copy
+  // The request's charge to HttpOptions::memory; at first it covers the body. It ends with the last handle, but not
+  // before the answer was sent. Any thread may use it, one at a time.
   MemoryCharge& memory() const;
 
   void respond(HttpResponse response) const;
 
-  // Sends the head of a chunked response; headers are `response`'s, and its body is the first chunk if not empty.
+  // Sends the head of a chunked response with `response`'s headers. A body that is not empty becomes the first chunk.
   void start_stream(HttpResponse response) const;
   void write(std::string_view chunk) const;
-  // Calls back once when all that was written has been sent; never where the client goes before.
+  // Calls back once when everything written so far has been sent. Does not call back if the client leaves before.
   void on_sent(std::function<void()> callback) const;
   void finish() const;
-  // Ends the connection before the answer's end, so that the client can tell.
+  // Ends the connection before the answer is complete, so that the client sees that it is broken off.
   void break_off() const;
 
-  // Called once when the client goes away before the exchange is answered to its end; at once where it has already.
+  // Called once if the client leaves before the exchange is fully answered; at once if it has already left.
   void on_disconnect(std::function<void()> callback) const;
   bool answered() const;  // respond() or start_stream() was called, or the client has gone
 
@@ -112,27 +115,28 @@ class HttpServer {
  public:
   using Handler = std::function<void(HttpExchange exchange)>;
 
-  // Binds and listens. Errors name address and reason ("127.0.0.1:30000 is in use").
+  // Binds and listens. Errors name the address and the reason ("127.0.0.1:30000 is in use").
   static Result<std::unique_ptr<HttpServer>> create(HttpOptions options, Handler handler);
   ~HttpServer();
 
   std::uint16_t port() const;
-  // Serves on the calling thread until stop() has done its work.
+  // Serves on the calling thread until a stop() has completed.
   void run();
-  // From any thread: runs `task` on the I/O thread, in the order of posts.
+  // Runs `task` on the I/O thread, in the order of the posts. Callable from any thread.
   void post(std::function<void()> task);
-  // On the I/O thread: runs `task` there after `seconds`, unless the server ends before.
+  // Runs `task` on the I/O thread after `seconds`, unless the server ends before. Call it on the I/O thread.
   void after(double seconds, std::function<void()> task);
   struct Stop {
-    double drain_s = 0;   // that exchanges under way have to end
-    double notice_s = 0;  // that connections are accepted for at least, so that balancers hear of the end; ≤ drain_s
-    // Called on the I/O thread once `drain_s` has passed and exchanges are left: the last chance to answer them.
+    double drain_s = 0;   // seconds that running exchanges have to end
+    double notice_s = 0;  // minimum seconds that connections are still accepted, so that load balancers notice the end;
+                          // ≤ drain_s
+    // Called on the I/O thread if exchanges are left after `drain_s`: the last chance to answer them.
     std::function<void()> give_up{};
   };
-  // From any thread: drains, and then run() returns. While exchanges are under way, and for `notice_s`, requests still
-  // go to the handler, which refuses them, on connections old and new; each answer announces the connection's end.
-  // Then nothing more is accepted and idle connections are closed. Exchanges that have not ended after `drain_s` are
-  // answered 503, or are cut off where a stream has begun. A second call shortens the wait.
+  // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for `notice_s`, requests
+  // on old and new connections still go to the handler, which refuses them; each answer announces that its connection
+  // closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than `drain_s`
+  // are answered 503, or cut off if a stream has begun. A second call shortens the wait.
   void stop(Stop how);
 
  private:

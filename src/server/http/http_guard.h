@@ -1,7 +1,8 @@
-// Who may send a request: keeps web pages of other sites from using a server that their reader's browser can reach.
+// Checks who may send a request. It keeps web pages of other sites from using a server that the reader's browser can
+// reach.
 //
-// A browser sends a page's requests to any address. It names the page's site in Origin, and the name that the page used
-// for the server in Host: a site can let its own name point to 127.0.0.1 (DNS rebinding), but cannot call it localhost.
+// A browser sends a page's requests to any address. Origin names the page's site, and Host is the name that the page
+// used for the server. A site can let its own name point to 127.0.0.1 (DNS rebinding), but it cannot call it localhost.
 #pragma once
 
 #include <optional>
@@ -15,23 +16,23 @@
 
 namespace tessera {
 
-// "localhost", "a.localhost", "127.0.0.1" to "127.255.255.255" or "[::1]", with or without a port.
+// Accepts "localhost", "a.localhost", "127.0.0.1" to "127.255.255.255" and "[::1]", with or without a port.
 bool is_loopback_name(std::string_view host);
 
-// Whether `host`, a Host header's value, is one of `allowed`: "*"; "name", which stands for any port, or "name:port";
-// "*.name", which stands for every name below it.
+// Whether `host`, the value of a Host header, matches an entry of `allowed`: "*"; "name", for any port, or "name:port";
+// "*.name", for every name below it.
 bool is_allowed_host(std::string_view host, const std::vector<std::string>& allowed);
 
-// Whether `origin`, an Origin header's value, is one of `origins`: "*", or the same whatever the case.
+// Whether `origin`, the value of an Origin header, matches an entry of `origins`: "*", or the same text in any case.
 bool is_named_origin(std::string_view origin, const std::vector<std::string>& origins);
 
-// Whether an entry of HttpOptions::allowed_hosts, or of its cors_origins, can ever be what a request says. Errors name
-// the entry and what is accepted.
+// Checks that an entry of HttpOptions::allowed_hosts or cors_origins can match any request. Errors name the entry and
+// what is accepted.
 Status check_allowed_host(std::string_view entry);
 Status check_origin(std::string_view entry);
 
-// The error for a request that the server must not take, 403. `host` is the request's, "" where it has none, which no
-// browser sends; `loopback` is whether the server listens on a loopback address alone.
+// Returns the 403 for a request that the server must not serve; nothing if it may. `host` is the request's host; "" if
+// it has none, which no browser sends. `loopback`: the server listens on a loopback address only.
 std::optional<ApiError> check_sender(const HttpRequest& request, std::string_view host, const HttpOptions& options,
                                      bool loopback);
 

@@ -1,8 +1,8 @@
 // One connection of the HTTP server: reads a request, has it answered, reads the next. Private to http*.cpp.
 //
-// Two sides, both on the I/O thread. The reading side is a coroutine; while a request is being answered it goes on
-// reading, a little ahead, so that it notices when the client goes. The writing side is a buffer that is sent as far as
-// the socket takes it, at once and then each time it takes more.
+// Both sides run on the I/O thread. The reading side is a coroutine. While a request is being answered it reads a
+// little ahead, so that it notices when the client leaves. The writing side is a buffer: it sends what the socket takes
+// at once, and the rest each time the socket takes more.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -27,32 +27,32 @@ namespace tessera {
 
 class HttpSession;
 
-// What the sessions of a server share; outlives them.
+// State that the sessions of a server share. It outlives them.
 struct HttpSessions {
   HttpOptions options{};
   HttpServer::Handler handler{};
-  bool loopback = false;      // the server listens on a loopback address alone
-  bool stopping = false;      // each answer is its connection's last
+  bool loopback = false;      // the server listens on a loopback address only
+  bool stopping = false;      // every answer closes its connection
   bool closing = false;       // no further request is read
-  std::size_t answering = 0;  // exchanges under way
+  std::size_t answering = 0;  // running exchanges
   std::unordered_set<HttpSession*> alive{};
-  std::function<void()> one_ended{};  // a session, or an exchange
-  boost::asio::io_context io{1};      // last: sessions that end with it look at the others
+  std::function<void()> one_ended{};  // called when a session or an exchange has ended
+  boost::asio::io_context io{1};      // last member: sessions that end with it use the others
 };
 
-// A request that is being answered, or has been.
+// A request that is being answered, or was.
 class HttpExchange::State {
  public:
   HttpRequest request{};
   MemoryCharge memory{};
-  HttpSession* session = nullptr;  // null: the answer has ended, or the client has gone
-  bool started = false;            // respond() or start_stream()
-  bool lost = false;               // the client went before the answer's end
+  HttpSession* session = nullptr;  // null: the answer has ended, or the client has left
+  bool started = false;            // respond() or start_stream() was called
+  bool lost = false;               // the client left before the answer's end
   std::function<void()> on_disconnect{};
   std::function<void()> on_sent{};
 };
 
-// Runs a callback; an exception is logged.
+// Runs a callback and logs an exception.
 void call_guarded(const std::function<void()>& function);
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
@@ -64,18 +64,18 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
 
-  // Serves until the connection ends. It lives as long as something on the I/O thread waits for it.
+  // Serves until the connection ends. The session lives as long as something on the I/O thread waits for it.
   void start();
-  // Called instead of start(): answers that there are too many connections.
+  // Answers that there are too many connections. Called instead of start().
   void start_refusing();
-  // Ends after the current answer, or where there is none once what has arrived is answered.
+  // Closes the connection after the current answer; without one, after requests that have already arrived.
   void drain();
-  // Answers the current exchange with 503, or loses the connection where its answer has begun.
+  // Answers the current exchange with 503, or closes the connection if its answer has begun.
   void give_up();
-  // Ends now; the client counts as gone. May be called at any time.
+  // Closes the connection now; the client counts as gone. May be called at any time.
   void lose();
 
-  // HttpExchange's. Precondition: the exchange has not ended.
+  // The functions of HttpExchange. Precondition: the exchange has not ended.
   void respond(HttpResponse response);
   void start_stream(const HttpResponse& response);
   void write(std::string_view data);
@@ -86,7 +86,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using Clock = std::chrono::steady_clock;
   struct Reader;  // the parser, the fields of the head, and the body's charge
 
-  // A time that can be moved cheaply, and the function that is called when it passes.
+  // A deadline that can be moved cheaply, and the function that is called when it passes.
   struct Deadline {
     boost::asio::steady_timer timer;
     void (HttpSession::*passed)();
@@ -122,15 +122,15 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void call_handler();
 
   // The writing side.
-  // Answers the exchange in the handler's place.
+  // Answers the exchange in place of the handler.
   void respond_instead(HttpResponse response);
-  // Answers a request that is no exchange.
+  // Answers a request that has no exchange.
   void send_answer(HttpResponse response);
   void tell_own_answer(int status) const;
   // Answers a request that never became an exchange, and closes the connection. Returns false.
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
-  // The handler failed: answers 500 where nothing was answered yet, else breaks the connection off.
+  // Called when the handler failed: answers 500 if nothing was answered yet, else breaks off the connection.
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);
@@ -145,29 +145,29 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   HttpSessions& sessions_;
   Socket socket_;
-  std::string in_;                         // received and not parsed yet
-  boost::asio::cancellation_signal wake_;  // ends what the reading side waits for
+  std::string in_;                         // received, not parsed yet
+  boost::asio::cancellation_signal wake_;  // cancels what the reading side waits for
   Deadline read_deadline_;
   bool timed_out_ = false;
-  bool reused_ = false;        // a request was answered before
-  bool client_ended_ = false;  // it sends no more, and may still read
+  bool reused_ = false;        // a request was answered on this connection before
+  bool client_ended_ = false;  // the client sends no more, but may still read
   bool lost_ = false;
   std::string peer_;  // HttpRequest::peer
 
-  // Of the request at hand:
+  // State of the current request:
   std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered
-  std::string head_lines_;                         // that every answer to it has
+  std::string head_lines_;                         // header lines of every answer to it
   bool http_1_1_ = true;
   bool head_only_ = false;
   bool keep_alive_ = true;
   bool chunked_ = false;
 
-  std::string out_;  // not sent from sent_ on
+  std::string out_;  // the bytes from sent_ on are not sent yet
   std::size_t sent_ = 0;
-  bool socket_full_ = false;  // and a wait for room is under way
+  bool socket_full_ = false;  // a wait for room in the socket is in progress
   Deadline write_deadline_;
-  std::shared_ptr<HttpExchange::State> unsent_;  // whose answer is complete and not sent to its end
-  MemoryCharge backlog_;                         // of a stream's events that the client has not taken
+  std::shared_ptr<HttpExchange::State> unsent_;  // the exchange whose complete answer is not fully sent
+  MemoryCharge backlog_;                         // charge for a stream's events that the client has not taken
 };
 
 }  // namespace tessera

@@ -10,15 +10,16 @@
 
 namespace tessera {
 
-// An image's source: a text, or an object with "url" and "detail" ("low", "high" or "auto"). `param` names the field.
+// Reads an image's source: a text, or an object with "url" and "detail" ("low", "high" or "auto"). `param` names the
+// field in errors.
 ApiResult<GivenImage> read_image_source(const Json& source, const std::string& param);
 
-// A message's "content": a string, or a list of parts. Texts come as OpenAI's "text" or the Responses API's
-// "input_text", images as "image_url" or "input_image"; without `images_allowed` they are refused. Returns what
-// templates take (ChatMessages::list), and appends to `images`, which borrow from the message.
+// Reads a message's "content": a string, or a list of parts. A text part is OpenAI's "text" or the Responses API's
+// "input_text"; an image is "image_url" or "input_image". Images are refused unless `images_allowed`. Returns the form
+// that templates take (ChatMessages::list). Appends to `images`, which borrow from the message.
 ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images);
 
-// Put `text` before or behind a content, whatever its form.
+// Puts `text` before or after a content of either form.
 void prepend_text(const std::string& text, Json& content);
 void append_text(const std::string& text, Json& content);
 

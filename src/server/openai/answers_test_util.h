@@ -1,4 +1,4 @@
-// Events of requests and ways to read the JSON of answers. For tests only.
+// Builds the events of requests and reads the JSON of answers. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ inline TokenId token(const char* text) {
   return id.value_or(TokenId(0));
 }
 
-// The event of one token: its text and, with `logprobs`, its log-probabilities.
+// Returns the event of one token: its text and, with `logprobs`, its log-probabilities.
 inline RequestEvent step(const char* text, TokenId id = TokenId(1), bool logprobs = false) {
   RequestEvent event{.token = id, .text = text};
   if (logprobs) event.logprobs = TokenLogprobs{.token = {id, -0.5f}, .top = {{id, -0.5f}, {TokenId(2), -1.5f}}};
@@ -27,7 +27,7 @@ inline RequestEvent step(const char* text, TokenId id = TokenId(1), bool logprob
 }
 inline RequestEvent last(const char* text, FinishReason reason) { return {.text = text, .finish = reason}; }
 
-// What a stream sends for the event.
+// Returns what a stream sends for the event.
 inline std::string on_event(Answer& answer, std::size_t index, const RequestEvent& event, Completion* end) {
   std::string stream;
   answer.on_event(index, event, end, stream);
@@ -46,7 +46,7 @@ inline Json parsed(const std::string& text) {
   return json.ok() ? *std::move(json) : Json();
 }
 
-// The JSON of each server-sent event.
+// Returns the JSON of each server-sent event.
 inline std::vector<Json> events(const std::string& stream) {
   std::vector<Json> out;
   for (std::size_t at = 0; at < stream.size();) {
@@ -59,7 +59,7 @@ inline std::vector<Json> events(const std::string& stream) {
   return out;
 }
 
-// "choices[0].message.content"-like paths, keys and indices separated by dots.
+// Returns the value at `path`: keys and indices separated by dots ("choices.0.message.content").
 inline Json at(const Json& json, const std::string& path) {
   const std::size_t dot = path.find('.');
   const std::string key = path.substr(0, dot);

@@ -22,19 +22,19 @@ struct ChatStyle {
   int n = 1;
   bool logprobs = false;
   bool graph_info = false;
-  bool include_reasoning = true;  // or it is left out
+  bool include_reasoning = true;  // false: reasoning is left out of the answer
   bool tokens_as_ids = false;     // log-probabilities name tokens by their ids
   std::int64_t prompt_tokens = 0;
-  std::int64_t image_tokens = 0;  // of those, tokens of images
+  std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take
   ChatTextStyle text{};
-  std::string echo{};  // what each choice's content begins with
-  // Of no stream:
-  bool prompt_logprobs = false;              // the answer has them, of the first choice
-  bool hidden_states = false;                // each choice has its last row
-  bool token_ids = false;                    // each choice has its own, and the answer the prompt's
-  bool choices_have_prompt_ids = false;      // each choice has the prompt's
-  std::vector<TokenId> prompt_ids{};         // where either wants them
-  std::optional<std::string> prompt_text{};  // the answer has it
+  std::string echo{};  // text at the beginning of each choice's content
+  // Only for an answer that is no stream:
+  bool prompt_logprobs = false;              // the answer has those of the first choice
+  bool hidden_states = false;                // each choice has the hidden state of its last row
+  bool token_ids = false;                    // each choice has its output ids, and the answer has the prompt's ids
+  bool choices_have_prompt_ids = false;      // each choice has the prompt's ids
+  std::vector<TokenId> prompt_ids{};         // set if token_ids or choices_have_prompt_ids
+  std::optional<std::string> prompt_text{};  // set: the answer shows the prompt's text
   std::int64_t hidden_size = 0;
   const Tokenizer* tokenizer = nullptr;  // borrowed
 };

@@ -1,4 +1,4 @@
-// The messages of a chat request, checked and brought into the form that chat templates expect.
+// The messages of a chat request, checked and in the form that chat templates expect.
 #pragma once
 
 #include <vector>
@@ -10,16 +10,16 @@
 namespace tessera {
 
 struct ChatMessages {
-  // A list of {"role", "content", …}. The arguments of tool calls are objects. Contents are strings (text parts are
-  // joined by line breaks); those with images are lists of {"type": "text", "text": …} and {"type": "image"}.
+  // A list of {"role", "content", …}. The arguments of tool calls are objects. A content is a string (text parts are
+  // joined by line breaks); a content with images is a list of {"type": "text", "text": …} and {"type": "image"}.
   Json list = Json::array();
-  std::vector<GivenImage> images{};  // in order; they borrow from the request
+  std::vector<GivenImage> images{};  // in the order of the messages; borrowed from the request
 };
 
-// What the model can be told.
+// What kinds of messages the model can read.
 struct MessageKinds {
-  bool developer = false;  // the template has a role "developer"; otherwise those messages are the system's
-  bool images = false;     // otherwise they are refused
+  bool developer = false;  // the template has the role "developer"; false: such messages become system messages
+  bool images = false;     // false: images are refused
 };
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);

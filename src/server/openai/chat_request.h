@@ -1,4 +1,4 @@
-// POST /v1/chat/completions: a conversation in, the model's turn out.
+// POST /v1/chat/completions: takes a conversation and returns the model's turn.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// Slow (renders the template, tokenises, compiles a grammar): not for the I/O thread. `model` outlives the
-// job.
+// Makes the job of a request. Slow (renders the template, tokenises, compiles a grammar): do not call it on the I/O
+// thread. `model` outlives the job.
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body);
-// The prompt's text alone, as prepare_chat() would make it of the same body, which has messages.
+// Returns only the prompt's text, as prepare_chat() would make it from the same body. The body must have messages.
 ApiResult<std::string> render_chat(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A chat choice's text taken apart as it comes: reasoning, content, tool calls.
+// Splits a chat choice's text into reasoning, content and tool calls while it arrives.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,16 @@ namespace tessera {
 struct ChatTextStyle {
   ToolChoice choice = ToolChoice::kNone;
   std::string named{};                  // with kNamed
-  bool parallel = true;                 // with kAuto: more than the first call counts
+  bool parallel = true;                 // with kAuto; false: only the first call counts
   std::string tool_call_parser{};       // with kAuto
   Json tools{};                         // with kAuto
-  std::string reasoning_parser{};       // "": reasoning is content
-  bool prompt_opens_reasoning = false;  // of the server's own parsers
-  // In the place of the server's own, where the names are those of formats from outside.
+  std::string reasoning_parser{};       // "": reasoning stays in the content
+  bool prompt_opens_reasoning = false;  // for the server's own parsers
+  // Plugin formats that replace the server's own parsers; set if the names are those of such formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  ReasoningStart reasoning_start = ReasoningStart::kBefore;  // of reasoning_format, by its marks
+  ReasoningStart reasoning_start = ReasoningStart::kBefore;  // with reasoning_format: where the text begins, by the
+                                                             // format's marks
 };
 
 struct ChatPieces {
@@ -37,17 +38,17 @@ struct ChatPieces {
 
 class ChatText {
  public:
-  // `style` outlives it.
+  // `style` outlives the object.
   explicit ChatText(const ChatTextStyle& style);
   ChatText(ChatText&&) noexcept;
   ~ChatText();
 
   ChatPieces push(std::string_view text);
-  // What was held back, at the text's end.
+  // Returns the text that was held back. Called at the end of the text.
   ChatPieces finish();
   // Whether the next token belongs to the reasoning, as far as is known.
   bool in_reasoning() const;
-  // What a format from outside did wrong; nothing more comes of the text then.
+  // What error a plugin format made. After an error, the rest of the text is dropped.
   const Status& status() const;
 
  private:

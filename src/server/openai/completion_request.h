@@ -1,4 +1,4 @@
-// POST /v1/completions: prompts in, their continuations out.
+// POST /v1/completions: takes prompts and returns their continuations.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// Slow (tokenises, compiles a grammar): not for the I/O thread. `model` outlives the job.
+// Makes the job of a request. Slow (tokenises, compiles a grammar): do not call it on the I/O thread. `model` outlives
+// the job.
 ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

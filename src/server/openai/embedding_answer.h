@@ -16,14 +16,14 @@ struct EmbeddingStyle {
   std::string id;
   std::string model;
   EmbeddingConfig embedding{};
-  std::int64_t dimensions = 0;  // of each vector; at most the hidden size
+  std::int64_t dimensions = 0;  // length of each vector; at most the hidden size
   bool base64 = false;
   std::size_t inputs = 0;
 };
 
 std::unique_ptr<Answer> make_embedding_answer(EmbeddingStyle style);
 
-// In base64 (base/base64.h): each number's four bytes, the lowest first.
+// Returns base64 (base/base64.h) of the numbers' bytes, four a number, lowest byte first.
 std::string base64_of(std::span<const float> values);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The answer to /generate: one object, or a list of them for a batch or several choices. A stream sends the object
-// again with every step, its text and lists longer each time, as SGLang does.
+// The answer to /generate: one object, or a list of objects for a batch or several choices. A stream sends the whole
+// object at every step, with longer text and lists each time, as SGLang does.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct GenerateChoiceStyle {
   std::string id;
   TokenId last_prompt_id{};
   std::int64_t prompt_tokens = 0;
-  std::int64_t image_tokens = 0;  // of those; written where there are any
+  std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take; written if not 0
   bool logprobs = false;
   bool input_logprobs = false;
   bool top_logprobs = false;
@@ -26,9 +26,9 @@ struct GenerateChoiceStyle {
 
 struct GenerateStyle {
   std::vector<GenerateChoiceStyle> choices{};
-  bool list = false;  // the body is a list; a stream's objects have an "index"
+  bool list = false;  // the body is a list, and a stream's objects have an "index"
   bool stream = false;
-  std::int64_t stream_interval = 1;  // tokens from one event of a choice to the next
+  std::int64_t stream_interval = 1;  // tokens between two events of a choice
   bool text_in_logprobs = false;
   const Tokenizer* tokenizer = nullptr;  // borrowed
   std::int64_t hidden_size = 0;

@@ -1,4 +1,4 @@
-// POST /generate in SGLang's form: texts, ids or embeddings in; texts, ids and meta information out.
+// POST /generate in SGLang's form: takes texts, ids or embeddings and returns texts, ids and meta information.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// Takes its time (tokenises, compiles a grammar): not for the I/O thread. `model` outlives the job.
+// Makes the job of a request. Slow (tokenises, compiles a grammar): do not call it on the I/O thread. `model` outlives
+// the job.
 ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

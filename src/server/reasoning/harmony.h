@@ -1,11 +1,11 @@
-// Messages as gpt-oss writes them, in the form that OpenAI calls harmony:
+// The message format of gpt-oss, which OpenAI calls harmony:
 //
 //   <|start|>assistant<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"a": 1}<|call|>
 //   header                                                                              body     end
 //
-// The prompt ends with <|start|>assistant, so that the first header of a turn begins behind it. The recipient may also
-// stand in front of the channel. The channel is "analysis" (reasoning), "commentary" (calls, and what is said before
-// them) or "final" (the answer).
+// The prompt ends with <|start|>assistant, so the first header of a turn begins after it. The recipient may also stand
+// before the channel. The channel is "analysis" (reasoning), "commentary" (calls and the text before them) or "final"
+// (the answer).
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ inline constexpr std::string_view kHarmonyRecipient = "to=";
 inline constexpr std::size_t kMaxHarmonyHeaderBytes = 1024;
 
 struct HarmonyHeader {
-  std::string_view channel{};    // "" where the header names none
+  std::string_view channel{};    // "": the header names no channel
   std::string_view recipient{};  // "functions.get"; "": the user
 };
 
-// `text`: what stands in front of <|message|>; the views are parts of it. None where it is no header: one has a role, a
-// channel, a recipient and a type of the body, each a word and at most once.
+// Reads a header. `text`: the text before <|message|>; the returned views point into it. Returns nothing if `text` is
+// no header: a header has a role, a channel, a recipient and a content type, each a word and at most once.
 std::optional<HarmonyHeader> read_harmony_header(std::string_view text);
 
 }  // namespace tessera

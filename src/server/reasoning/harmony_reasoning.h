@@ -1,6 +1,6 @@
-// The messages of gpt-oss (harmony.h) taken apart: those of the channel "analysis" are reasoning, the others are
-// content, without headers and ends. A call is content too, with its header and its end, by which ToolCallParser
-// "gpt-oss" finds it. Messages of one kind that follow one another are parted by a line's end.
+// Splits the messages of gpt-oss (harmony.h). Messages of the channel "analysis" are reasoning; the others are content.
+// Both lose their headers and end tags. A call stays in the content with its header and its end tag, so that
+// ToolCallParser "gpt-oss" finds it. A line break separates consecutive messages of one kind.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tessera {
 
 class HarmonyReasoning final : public ReasoningFormat {
  public:
-  // `inside`: the prompt ends with the header of an analysis. Else the text begins with a header, or where it does not
-  // in the middle of an answer.
+  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text begins with a header; a text
+  // that does not is read as the middle of an answer.
   explicit HarmonyReasoning(bool inside);
 
   ReasoningText push(std::string_view text) override;
@@ -25,7 +25,7 @@ class HarmonyReasoning final : public ReasoningFormat {
  private:
   enum class State : std::uint8_t {
     kBeginning,
-    kBetween,  // messages
+    kBetween,  // between two messages
     kHeader,
     kReasoning,
     kContent,
@@ -41,11 +41,11 @@ class HarmonyReasoning final : public ReasoningFormat {
 
   State state_;
   MarkerFinder finder_;
-  std::string header_;  // with its tags; kBeginning: what may be one
+  std::string header_;  // with its tags; in kBeginning: text that may be a header
   TrimmedText reasoning_;
   bool had_reasoning_ = false;
   bool had_content_ = false;
-  bool parts_ = false;  // the next text of the message is the first, and is parted from the message before
+  bool parts_ = false;  // the next text is the first of its message and needs a separator before it
 };
 
 }  // namespace tessera

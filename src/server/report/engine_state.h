@@ -1,7 +1,7 @@
-// GET /engine_state: what the page at / draws. The model and its parts, captured sizes with replays and padding,
-// forwards by reason, latencies, memory.
+// GET /engine_state: the data that the page at / draws. It has the model and its parts, captured sizes with replays and
+// padding, forwards by reason, latencies, and memory.
 //
-// Threads: made before the engine has a thread of its own, then only read, from any thread.
+// Threads: constructed before the engine has its own thread, then read from any thread.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ class EngineState {
  public:
   EngineState(const Engine& engine, const ServedModel& model);
 
-  // JSON, some ten kilobytes; takes some tens of microseconds.
+  // Returns JSON of some ten kilobytes. Takes some tens of microseconds.
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:
-  // The constant parts, each as the beginning of a JSON object.
+  // The constant parts. Each is the beginning of a JSON object.
   std::string head_;
   std::string prefill_head_;
   std::string decode_head_;
-  std::string vision_head_;  // empty: no tower
+  std::string vision_head_;  // empty: the model has no vision tower
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// How forwards were dispatched since the start, as JSON.
+// Writes as JSON how forwards were dispatched since the start.
 #pragma once
 
 #include "tessera/runner/forward_counters.h"
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// {"tokens", "padded_tokens", "by_reason": {reason: forwards}, "by_bucket": [{"runner", "size", "reason", "count",
-// "tokens", "padding"}]}
+// Writes {"tokens", "padded_tokens", "by_reason": {reason: forwards}, "by_bucket": [{"runner", "size", "reason",
+// "count", "tokens", "padding"}]}.
 void write_forwards(JsonWriter& json, const ForwardCounters& forwards);
 
 }  // namespace tessera

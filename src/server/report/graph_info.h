@@ -1,10 +1,10 @@
-// How an answer's forwards ran, for requests with "return_graph_info": true.
+// Reports how an answer's forwards ran, for requests with "return_graph_info": true.
 //
 //   {"cached_tokens": 16, "forwards": [{"phase": "prefill", "runner": "prefill", "size": 128,
 //    "reason": "padded_to_size", "count": 1, "tokens": 100, "padding": 28}, …],
 //    "tower": [{"size": 1024, "reason": "replayed", "count": 1, "images": 1, "patches": 1000, "padding": 24}, …]}
 //
-// "tower" is there where the vision tower computed images of the request.
+// "tower" is present if the vision tower computed images of the request.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@ inline void write_graph_info(JsonWriter& json, const GraphInfo& info) {
   json.end_object();
 }
 
-// OpenAI's answers have many choices: a list of the same objects, each with its choice's "index", from `first` on.
+// Writes the list for OpenAI's answers, which have many choices: one object per choice with its "index", counted from
+// `first`.
 template <class Choices>
 void write_graph_infos(JsonWriter& json, const Choices& choices, std::size_t first = 0) {
   json.array();

@@ -1,4 +1,4 @@
-// The metrics of graphs: captured sizes, forwards by runner and reason, padding, and memory by what takes it.
+// The metrics of graphs: captured sizes, forwards by runner and reason, padding, and memory by use.
 #pragma once
 
 #include "tessera/engine/report/engine_stats.h"

@@ -1,4 +1,5 @@
-// The arguments of one tool call while a model writes them; for some forms also the name, which stands beside them.
+// Reads the arguments of one tool call while a model writes them. In some formats the body also has the function's
+// name.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,18 @@ class CallBody {
 
   virtual ~CallBody() = default;
 
-  // Takes one byte. kDone: the byte is the body's last. kFailed: the byte cannot come here; it is not taken.
+  // Takes one byte. kDone: the byte is the last of the body. kFailed: the byte is not valid here and was not taken.
   // Precondition: the state is kOpen.
   virtual State push(char c) = 0;
-  // The text ends here, in the middle of the body.
+  // Tells the body that the text ends here, in the middle of the body.
   virtual void finish() {}
 
-  // Of the function; "" as long as it is unknown.
+  // Returns the function's name; "" while it is unknown.
   virtual const std::string& name() const = 0;
-  // The name is known, and the arguments have begun or are certain to be none.
+  // Returns true once the name is known and the arguments have begun or are certainly absent.
   virtual bool is_call() const = 0;
-  // The arguments' text that has come since the last call: a part of the JSON text of an object.
-  // Precondition: is_call().
+  // Returns the arguments' text that has come since the last call: a part of the JSON text of an object. Precondition:
+  // is_call().
   virtual std::string take_arguments() = 0;
 };
 

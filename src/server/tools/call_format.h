@@ -1,10 +1,10 @@
-// One form in which models write tool calls: a mark, a head, a body (call_body.h) and a tail.
+// One format in which models write tool calls: a mark, a head, a body (call_body.h) and a tail.
 //
 //   <tool_call>  \n{"name": "get", "arguments": {"a": 1}}  \n</tool_call>
 //   mark         head and body                             tail
 //
-// ToolCallParser drives it byte by byte, keeps the text of what is not yet certain to be a call, and turns it into
-// content where it is none. An object reads the calls of one text, one after the other.
+// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether a call follows, and
+// turns the text into content if none does. One object reads all calls of one text, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -21,44 +21,44 @@ class CallFormat {
  public:
   // Where in the text a mark was found.
   struct Place {
-    bool at_beginning = false;  // only white space before it
+    bool at_beginning = false;  // only white space comes before the mark
     bool after_calls = false;
   };
   enum class Mark : std::uint8_t {
-    kContent,  // belongs to no call here
-    kSilent,   // belongs to the calls before it
-    kHead,     // begins a call
+    kContent,  // the mark is content
+    kSilent,   // the mark is dropped: it belongs to the calls before it
+    kHead,     // the mark begins a call
   };
   struct Head {
     enum class Kind : std::uint8_t {
       kOpen,       // the byte belongs to the head
-      kRefused,    // this is no call
+      kRefused,    // the text is no call
       kBody,       // the byte is the first of `body`
-      kWholeCall,  // the byte is the last of a call without arguments, which `body` has already
+      kWholeCall,  // the byte is the last of a call without arguments; `body` is complete
     };
     Kind kind = Kind::kOpen;
     std::unique_ptr<CallBody> body{};
   };
   enum class Tail : std::uint8_t {
     kOpen,
-    kDone,      // what was seen is the tail
-    kNextCall,  // what was seen is the mark of a further call
-    kNone,      // what was seen does not belong to the call
+    kDone,      // the text so far is the tail
+    kNextCall,  // the text so far is the mark of another call
+    kNone,      // the text so far does not belong to the call
   };
 
   virtual ~CallFormat() = default;
 
-  // None is empty or the beginning of another. They outlive the format.
+  // Returns the marks. No mark is empty or a prefix of another. The views outlive the format.
   virtual std::vector<std::string_view> marks() const = 0;
-  // Whether a call without a mark may begin with `c`, the first byte of the text but for white space.
+  // Returns whether a call without a mark may begin with `c`, the text's first byte after white space.
   virtual bool may_begin_with(char /*c*/) const { return false; }
-  // A mark, "" where the call has none.
+  // Classifies a mark. `mark` is "" if the call has none.
   virtual Mark begin(std::string_view /*mark*/, Place /*place*/) { return Mark::kHead; }
-  // `seen`: the mark and what has come behind it, without `c`.
+  // Takes the next byte `c` of the head. `seen`: the mark and the text after it, without `c`.
   virtual Head take_head(std::string_view seen, char c) = 0;
-  // The text ends behind `seen`. A body that is done where this is a call all the same, else null.
+  // Called when the text ends after `seen`. Returns a complete body if this is a call nevertheless, else null.
   virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
-  // `seen`: what has come behind the body, without white space in front; not empty.
+  // Called with `seen`: the text after the body without leading white space; not empty.
   virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }
 };
 

@@ -1,4 +1,4 @@
-// The forms of tool calls that are known; tool_call_parser.h shows each.
+// The known formats of tool calls; tool_call_parser.h shows each.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// By one of tool_call_parser_names(). Other names are invalid_argument.
+// Makes the format with a name from tool_call_parser_names(). Another name is invalid_argument.
 Result<std::unique_ptr<CallFormat>> make_call_format(std::string_view name, KnownTools tools);
 
 std::unique_ptr<CallFormat> make_hermes_format(KnownTools tools);

@@ -1,4 +1,4 @@
-// Small things that the forms of tool calls share.
+// Text helpers that the formats of tool calls share.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// Tools for a model whose own form of tool calls is not known, or whose chat template has none: the functions are
-// described in the system's message, calls are asked for as <tool_call>{"name": …, "arguments": {…}}</tool_call> (which
-// ToolCallParser "generic" reads), and calls and results of earlier turns are written as text. Templates see neither
-// `tools` nor the role "tool".
+// Tools for a model whose own format of tool calls is unknown, or whose chat template has none. The system message
+// describes the functions and asks for calls as <tool_call>{"name": …, "arguments": {…}}</tool_call>, which
+// ToolCallParser "generic" reads. Calls and results of earlier turns are written as text. Templates see neither `tools`
+// nor the role "tool".
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@
 namespace tessera {
 
 inline constexpr std::string_view kGenericToolParser = "generic";
-// For logs and the header X-Tessera-Note.
+// The note for logs and for the header X-Tessera-Note.
 inline constexpr std::string_view kGenericToolNote =
     "the form of this model's tool calls is not known, or its template shows no tools: tools are described in the "
     "system "
@@ -22,14 +22,14 @@ inline constexpr std::string_view kGenericToolNote =
 inline constexpr std::string_view kNoGenericToolsNote =
     "the output's constraint leaves no room for tool calls: the tools were not shown to the model";
 
-// Whether the prompt that the template makes has what a system's message says. Some templates refuse such messages,
-// others drop them.
+// Whether the prompt that the template renders contains the system message's text. Some templates refuse system
+// messages; others drop them.
 bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options);
 
-// `messages` as read_messages() returns them. Calls of the assistant are appended to its text, messages of the role
-// "tool" become the user's (one for all that follow one another, and for the user's own after them: some templates want
-// the roles to alternate). Where `tools` has any, their description is put into the first message: the system's, or the
-// user's where `shows_system` is false.
+// Returns `messages`, as read_messages() returned them, in a form without tools. The assistant's calls are appended to
+// its text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some
+// templates require the roles to alternate. If `tools` has any, their description goes into the system message, or into
+// the first user message if `shows_system` is false.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

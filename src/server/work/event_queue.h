@@ -1,5 +1,5 @@
-// Passes the engine's events from its thread to the I/O thread. Two lists are swapped and keep their memory, so that
-// neither side allocates until the I/O thread falls behind by more events than the queue was made for.
+// Passes the engine's events from its thread to the I/O thread. Two lists are swapped and keep their memory. Neither
+// side allocates unless the backlog exceeds the number of events that the queue was made for.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace tessera {
 
 class EventQueue {
  public:
-  // `events`: how many each list has room for from the start. A larger backlog makes the lists grow.
+  // `events`: the capacity of each list at the start. A larger backlog makes the lists grow.
   explicit EventQueue(std::size_t events) {
     pending_.reserve(events);
     taken_.reserve(events);
   }
 
-  // On the engine's thread. Takes the events; true where the queue was empty, so that the reader has to be woken.
+  // Called on the engine's thread. Takes the events. Returns true if the queue was empty: the reader must be woken.
   bool push(std::span<EngineThread::Event> events) {
     const std::lock_guard lock(mutex_);
     const bool was_empty = pending_.empty();
@@ -29,7 +29,7 @@ class EventQueue {
     return was_empty;
   }
 
-  // On the I/O thread. Calls `visit` with all events since the last call, in order.
+  // Called on the I/O thread. Calls `visit` with all events since the last call, in order.
   template <class Visit>
   void drain(const Visit& visit) {
     taken_.clear();
@@ -43,8 +43,8 @@ class EventQueue {
 
  private:
   std::mutex mutex_;
-  std::vector<EngineThread::Event> pending_;  // under the mutex
-  std::vector<EngineThread::Event> taken_;    // the I/O thread's
+  std::vector<EngineThread::Event> pending_;  // guarded by mutex_
+  std::vector<EngineThread::Event> taken_;    // used by the I/O thread alone
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Which of the jobs that wait for one of a few threads comes next, fair by client. Pure bookkeeping: it knows jobs by
-// number, runs nothing and has no threads of its own.
+// Chooses the next job among those that wait for one of a few threads, fair by client. It does bookkeeping only: it
+// knows jobs by number, runs nothing and has no threads.
 //
 //   FairQueue queue({.threads = 3, .most_waiting = 1024});
 //   if (const auto refused = queue.add(job, client)) …;   // answer 503 for that job
@@ -7,10 +7,10 @@
 //   queue.done(job);
 //
 // - The next job is the oldest one of the client that runs the fewest. Among equals, clients take turns.
-// - A client that runs a job gets no further thread while only one is free. Another client's first job therefore
-//   waits for none of it where there are two threads or more.
-// - Where the queue is full, the newest job of the client that has the most in it goes, so that no client's jobs keep
-//   another's out.
+// - A client that runs a job gets no further thread while only one is free. With two threads or more, the first job of
+//   another client therefore never waits for that client's jobs.
+// - If the queue is full, the newest job of the client with the most waiting jobs is dropped, so no client's jobs keep
+//   out another client's.
 //
 // Cost: linear in the number of clients that have jobs here.
 // Threads: one at a time.
@@ -32,19 +32,19 @@ class FairQueue {
   using Job = std::uint64_t;
   struct Limits {
     std::size_t threads = 1;       // jobs that run at once
-    std::size_t most_waiting = 1;  // beside them, at least 1
+    std::size_t most_waiting = 1;  // jobs that wait beside the running ones; at least 1
   };
 
   explicit FairQueue(Limits limits) : limits_(limits) {}
 
-  // Appends the job, whose number is new. Returns the job that has to go where there is no room: this one, or another
-  // one that waits, which is then forgotten.
+  // Appends the job, whose number must be new. If the queue is full, returns the job that was dropped for it: this job,
+  // or another waiting one. The queue forgets the dropped job.
   std::optional<Job> add(Job job, std::string_view client);
-  // The job that runs from now on; none where all wait for a thread, or where there is no job.
+  // Starts and returns the next job. Returns nothing if no thread is free for any client, or if no job waits.
   std::optional<Job> next();
-  // Forgets a job that waits. False: it runs, or is not known.
+  // Forgets a waiting job. Returns false if the job runs or is unknown.
   bool remove(Job job);
-  // Precondition: the job runs.
+  // Ends a running job. Precondition: the job runs.
   void done(Job job);
 
   std::size_t waiting() const { return waiting_; }
@@ -64,7 +64,7 @@ class FairQueue {
   void forget(Job job, Clients::iterator client);
 
   Limits limits_;
-  Clients clients_;  // that have jobs; the one whose last turn is longest ago first
+  Clients clients_;  // clients that have jobs; the client that was served longest ago comes first
   std::unordered_map<Job, Clients::iterator> jobs_;
   std::size_t waiting_ = 0;
   std::size_t running_ = 0;

@@ -1,10 +1,10 @@
 // Gives memory that requests have freed back to the system.
 //
-// glibc keeps what is freed below the last piece of a heap that is still held, and each thread has a heap of its own:
-// after a few large bodies gigabytes stay. malloc_trim(3) gives the pages back. It takes some milliseconds for each
-// gigabyte, with the heap that it is at locked, so that it runs where requests are few and much has been freed. It
-// leaves the free end of a thread's heap, up to 64 MiB, since glibc raises its thresholds to the largest block that was
-// freed; limit_free_ends() keeps them.
+// glibc keeps freed memory that lies below the last block still in use of a heap, and each thread has a heap of its
+// own. After a few large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for
+// each gigabyte and locks the heap that it works on, so it runs when requests are few and much was freed. It does not
+// release the free end of a thread's heap, up to 64 MiB, because glibc raises its thresholds to the size of the largest
+// freed block. limit_free_ends() keeps the thresholds low.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -16,18 +16,18 @@
 
 namespace tessera {
 
-// For the whole process, before it has threads: blocks of 1 MiB or more are mapped and unmapped one by one, and a heap
-// keeps at most as much at its end.
+// Sets glibc's thresholds for the whole process: blocks of 1 MiB or more are mapped and unmapped one by one, and a heap
+// keeps at most 1 MiB free at its end. Call it before the process has threads.
 void limit_free_ends();
 
 class FreedMemory {
  public:
-  // `after` calls a task here in so many seconds, `elsewhere` runs one on another thread; `budget` says what is held
-  // and outlives it.
+  // `after` runs a task on this thread after the given seconds; `elsewhere` runs a task on another thread. `budget`
+  // says how much requests hold, and outlives the object.
   FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
               std::function<void(std::function<void()>)> elsewhere);
 
-  // Looks in a second, and each second as long as requests hold anything.
+  // Checks in one second, and then every second while requests hold memory.
   void request_came();
 
  private:
@@ -37,8 +37,8 @@ class FreedMemory {
   std::function<void(double, std::function<void()>)> after_;
   std::function<void(std::function<void()>)> elsewhere_;
   bool waiting_ = false;
-  std::int64_t trimmed_at_ = 0;  // bytes that had been freed at the last trim
-  int looks_ = 0;                // since then, at which it was put off
+  std::int64_t trimmed_at_ = 0;  // MemoryBudget bytes that had been freed at the last trim
+  int looks_ = 0;                // checks since the last trim that postponed the next one
 };
 
 }  // namespace tessera

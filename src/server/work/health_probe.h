@@ -1,9 +1,9 @@
-// GET /health_generate: one token through the whole engine, or one embedding, admitted whatever waits (kProbePriority).
-// One is under way at a time; calls that come meanwhile share its result.
+// GET /health_generate: sends one token through the whole engine, or one embedding. The request is admitted before all
+// others that wait (kProbePriority). One probe runs at a time; calls that come meanwhile share its result.
 //
 //   HealthProbe probe(generates, submit);
 //   probe.ask(call);
-//   probe.dispatch(events);  // of every step
+//   probe.dispatch(events);  // with the events of every step
 //
 // Threads: the I/O thread.
 #pragma once
@@ -20,17 +20,17 @@ namespace tessera {
 
 class HealthProbe {
  public:
-  // LiveJobs gives no job this one.
+  // LiveJobs gives this ticket to no job.
   static constexpr Ticket kTicket = 0;
   using Submit = std::function<void(Ticket ticket, Request request)>;
 
-  // `generates`: whether the model makes tokens.
+  // `generates`: whether the model makes tokens (otherwise it embeds or classifies).
   HealthProbe(bool generates, Submit submit) : generates_(generates), submit_(std::move(submit)) {}
 
   // Answers 200 with an empty body, or the engine's error, when the probe has ended.
   void ask(Call call);
   void dispatch(std::span<const EngineThread::Event> events);
-  // Answers all calls that wait.
+  // Answers all waiting calls with `error`.
   void fail_all(const ApiError& error);
 
  private:
