@@ -1,13 +1,13 @@
-// GET /: the page that people see in a browser, whole in one answer: a chat with the model and a live view of the
-// engine. Its parts are in page/; the build puts them together.
+// GET /: the page that people see in a browser, in one answer: a chat with the model and a live view of the engine. The
+// build assembles it from the parts in page/.
 #pragma once
 
 #include "tessera/server/http/http.h"
 
 namespace tessera {
 
-// A content security policy in its headers lets a browser run the page's own script and talk to this server only: a
-// model's output can neither run as script nor load anything.
+// Returns the page. A content security policy in its headers lets a browser run only the page's own script and connect
+// only to this server. A model's output can therefore neither run as script nor load anything.
 HttpResponse page_response();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// For tests: a whole server with the bundled model, on a thread, and what its answers say.
+// A whole server with the bundled model on a thread, and readers of its answers. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ inline std::string error_code(const Json& answer) {
   return code->is_string() ? code->as_string() : "";
 }
 
-// The texts of all completion chunks. The stream must be whole.
+// Returns the text of all completion chunks. The stream must be complete.
 inline std::string streamed_text(const std::string& body) {
   EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
   std::string text;

@@ -1,4 +1,4 @@
-// A model for tests of requests and answers: the bundled tokenizer and template, and no engine. For tests only.
+// A model for tests of requests and answers: the bundled tokenizer and template, without an engine. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ inline const Tokenizer& demo_tokenizer() {
 
 inline std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
 
-// Writes "<tools>" first where it is given tools, then "role:content;" for each message, and the name of each call.
+// Writes "<tools>" first if it is given tools, then "role:content;" for each message, and each call with its name and
+// argument x.
 inline constexpr const char* kTestTemplate =
     "{% if tools %}<tools>{% endif %}{% for m in messages %}{{ m.role }}:{{ m.content }};"
     "{% for c in m.tool_calls %}{{ c.function.name }}({{ c.function.arguments.x }});{% endfor %}{% endfor %}"

@@ -1,4 +1,4 @@
-// JSON text that is written part by part, so that a large answer is never there as a whole.
+// Writes JSON text part by part, so that a large answer is never held as a whole.
 //
 //   JsonParts parts;
 //   parts.once([](JsonWriter& json) { json.object().key("rows").array(); });
@@ -19,7 +19,7 @@ namespace tessera {
 
 class JsonParts {
  public:
-  // `write` is called once, and borrows what it refers to until then.
+  // `write` is called once. It must keep its references valid until then.
   JsonParts& once(std::function<void(JsonWriter& json)> write) {
     return each(1, [write = std::move(write)](JsonWriter& json, std::size_t) { write(json); });
   }
@@ -30,13 +30,13 @@ class JsonParts {
   }
 
   bool done() const { return part_ == parts_.size(); }
-  // The next parts: as many as come to `bytes`, with the last of them. "" where it is done.
+  // Returns the next parts: enough of them to reach `bytes`, or the rest. Returns "" after the last part.
   std::string next(std::size_t bytes) {
     while (!done() && json_.text().size() < bytes) write_next(json_);
     return json_.take_part();
   }
   std::string all() { return next(static_cast<std::size_t>(-1)); }
-  // Writes all parts to another writer.
+  // Writes all remaining parts to another writer.
   JsonWriter& write_all(JsonWriter& json) {
     while (!done()) write_next(json);
     return json;
@@ -56,7 +56,7 @@ class JsonParts {
   };
   std::vector<Part> parts_;
   std::size_t part_ = 0;
-  std::size_t index_ = 0;  // of the part's next write
+  std::size_t index_ = 0;  // index of the next write in the current part
   JsonWriter json_;
 };
 

@@ -1,5 +1,5 @@
-// Follows one JSON object byte by byte: is it well-formed so far, has it ended, which member is this byte of. For text
-// that a model is still writing.
+// Follows one JSON object byte by byte: whether it is well-formed so far, whether it has ended, and which member the
+// byte belongs to. For text that a model is still writing.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,23 @@ namespace tessera {
 
 class JsonScanner {
  public:
-  // What a byte is to the outermost object. Its braces, colons and commas, and the spaces around them, are between.
+  // Where a byte stands in the outermost object. The object's braces, colons and commas and the spaces around them are
+  // kBetween.
   enum class Part : std::uint8_t { kError, kBetween, kKey, kValue };
 
-  // Precondition: no error and not done.
+  // Takes the next byte. Precondition: no error and not done.
   Part push(char c);
-  // The closing brace has come.
+  // Whether the closing brace has come.
   bool done() const { return state_ == State::kDone; }
 
  private:
   enum class State : std::uint8_t {
-    kStart,     // the opening brace
-    kFirstKey,  // or }
-    kKey,       // behind a comma
+    kStart,     // expects the opening brace
+    kFirstKey,  // expects a key or }
+    kKey,       // expects a key after a comma
     kColon,
     kValue,
-    kFirstItem,  // or ]
+    kFirstItem,  // expects an item or ]
     kAfterValue,
     kString,
     kEscape,
@@ -52,10 +53,10 @@ class JsonScanner {
   bool ends_number() const;
 
   State state_ = State::kStart;
-  std::string open_;  // the brackets that are open, '{' or '['
+  std::string open_;  // the open brackets, '{' or '['
   bool string_is_key_ = false;
-  int hex_digits_ = 0;        // pending
-  const char* literal_ = "";  // the pending rest of it
+  int hex_digits_ = 0;        // digits still expected
+  const char* literal_ = "";  // the rest of the literal still expected
 };
 
 }  // namespace tessera

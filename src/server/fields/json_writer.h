@@ -1,10 +1,10 @@
-// JSON text written in order, without a tree: answers are built once per token of every stream.
+// Writes JSON text in order, without a tree. Answers are written once per token of every stream, so this must be cheap.
 //
 //   JsonWriter json;
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
 //   send(json.take());
 //
-// The caller keeps the order. Brackets are not checked.
+// The caller must make the calls in a valid order; brackets are not checked.
 #pragma once
 
 #include <cstdint>
@@ -31,24 +31,24 @@ class JsonWriter {
   JsonWriter& value(int number) { return value(static_cast<std::int64_t>(number)); }
   JsonWriter& value(std::size_t number) { return value(static_cast<std::int64_t>(number)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
-  // Shortest text that reads back as the same float or double; null where it is not finite.
+  // Writes the shortest text that reads back as the same float or double; null if the number is not finite.
   JsonWriter& value(float number);
   JsonWriter& value(double number);
   JsonWriter& value(const Json& json) { return raw(json.dump()); }
   JsonWriter& null() { return raw("null"); }
-  // The text, or null where it is empty.
+  // Writes the text, or null if it is empty.
   JsonWriter& value_or_null(std::string_view text) { return text.empty() ? null() : value(text); }
 
-  // JSON text made elsewhere, as one value. Also the beginning of an object ("{\"id\": 1"): what follows is its next
-  // member.
+  // Writes JSON text made elsewhere as one value. It may also be the beginning of an object ("{\"id\": 1"); what
+  // follows is then the object's next member.
   JsonWriter& raw(std::string_view json);
 
   const std::string& text() const { return out_; }
   // Returns the text and resets the writer.
   std::string take();
-  // Returns the text so far; what is written next continues it.
+  // Returns the text so far. What is written next continues it.
   std::string take_part() { return std::exchange(out_, {}); }
-  // Resets the writer, and keeps its memory.
+  // Resets the writer but keeps its memory.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// What the routes without tokens share: /v1/embeddings, /v1/rerank and /v1/score.
+// Fields that the routes without generation share: /v1/embeddings, /v1/rerank and /v1/score.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace tessera {
 struct PooledFields {
   Truncation truncation{};
   bool add_special_tokens = true;
-  // vLLM's: whether vectors are normalised, and scores go through a sigmoid. None: as the model does it.
+  // vLLM's use_activation: whether vectors are normalised and scores go through a sigmoid. Unset: the model's default.
   std::optional<bool> use_activation{};
   std::int64_t priority = 0;
   double timeout_s = 0;
 
-  // A request that generates nothing, of a prompt that is cut as asked. 400 that names `param` where it is empty or too
-  // long for the context.
+  // Makes a request that generates nothing, of a prompt that is truncated as asked. A prompt that is empty or too long
+  // for the context is a 400 that names `param`.
   ApiResult<Request> make_request(std::vector<TokenId> prompt, const ServedModel& model,
                                   const std::string& param) const;
 };
 
 ApiResult<PooledFields> read_pooled_fields(const ApiFields& fields, const ServedModel& model);
 
-// Counts the tokens of the prompts whose requests have ended.
+// Counts the prompt tokens of the requests that have ended.
 struct PooledUsage {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;

@@ -1,7 +1,7 @@
-// Which members the objects of a request may have: the fields of OpenAI's, SGLang's and vLLM's requests at the versions
-// that request_fields.json names, and our own. That file says of each what becomes of it here, and is compiled in;
-// docs/serving.md has it as a table. Nothing a client asks for is ignored in silence: a field that is not served is an
-// error, unless it cannot change the answer.
+// Lists which members the objects of a request may have: the fields of OpenAI's, SGLang's and vLLM's requests at the
+// versions that request_fields.json names, and our own. That file says how each field is treated and is compiled in;
+// docs/serving.md shows it as a table. No field is silently ignored: a field that is not served is an error, unless it
+// cannot change the answer.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace tessera {
 
 enum class FieldTreatment : std::uint8_t {
   kServed,
-  kHarmless,  // accepted: it cannot change what is generated
-  kRefused,   // unless its value asks for nothing: null, one of the row's `accepted`, or a list of such
-  kChecked,   // refused, and which values ask for nothing depends on other fields: their reader says so
+  kHarmless,  // accepted, because it cannot change what is generated
+  kRefused,   // refused unless the value asks for nothing: null, one of the row's `accepted`, or a list of these
+  kChecked,   // refused, but which values ask for nothing depends on other fields: the field's reader decides
 };
 
 // The objects that have fields of their own, as bits.
@@ -22,7 +22,7 @@ namespace request_object {
 inline constexpr std::uint32_t kChat = 1;
 inline constexpr std::uint32_t kCompletions = 2;
 inline constexpr std::uint32_t kGenerate = 4;
-inline constexpr std::uint32_t kSamplingParams = 8;  // of kGenerate
+inline constexpr std::uint32_t kSamplingParams = 8;  // inside a /generate request
 inline constexpr std::uint32_t kStreamOptions = 16;
 inline constexpr std::uint32_t kStructuredOutputs = 32;
 inline constexpr std::uint32_t kTokenize = 64;
@@ -30,13 +30,12 @@ inline constexpr std::uint32_t kDetokenize = 128;
 inline constexpr std::uint32_t kEmbeddings = 256;
 inline constexpr std::uint32_t kRerank = 512;
 inline constexpr std::uint32_t kScore = 1024;       // of pairs of texts
-inline constexpr std::uint32_t kLabelScore = 2048;  // of tokens behind a prompt
+inline constexpr std::uint32_t kLabelScore = 2048;  // of tokens after a prompt
 }  // namespace request_object
 
-// Checks that every member of `fields` is served here or asks for nothing. Errors: 400 with code unsupported_value for
-// a field that is refused, unknown_parameter with the nearest names for one that is in no list; `ignore_unknown` lets
-// the latter pass. `object` is one bit.
-// Cost: some microseconds for a common request.
+// Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code
+// unsupported_value for a refused field; 400 with code unknown_parameter and the nearest names for a field in no list,
+// unless `ignore_unknown`. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// For tests: an HTTP server on a thread, and a client that is a bare socket, so that it can misbehave.
+// An HTTP server on a thread, and a client on a bare socket that can misbehave. For tests only.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,10 +27,10 @@
 
 namespace tessera::testing {
 
-// Longer than anything should take; a test that waits so long has failed.
+// Longer than anything should take. A test that waits this long has failed.
 inline constexpr int kPatienceMs = 10'000;
 
-// Whether `condition` becomes true in time.
+// Returns whether `condition` becomes true within kPatienceMs.
 inline bool eventually(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
   while (!condition()) {
@@ -72,7 +72,7 @@ class Client {
   ~Client() { close(); }
 
   bool connected() const { return socket_ >= 0; }
-  // False: the server has closed.
+  // Returns false if the server has closed the connection.
   bool send(std::string_view data) {
     while (!data.empty()) {
       const ssize_t sent = ::send(socket_, data.data(), data.size(), MSG_NOSIGNAL);
@@ -86,14 +86,14 @@ class Client {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
-  // Closes with a reset.
+  // Closes the connection with a reset.
   void abort() {
     const linger none{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     close();
   }
 
-  // False: the connection has ended, or nothing came in time.
+  // Returns false if the connection has ended or nothing came in time.
   bool receive() {
     pollfd state{.fd = socket_, .events = POLLIN, .revents = 0};
     if (::poll(&state, 1, kPatienceMs) <= 0) {
@@ -106,14 +106,14 @@ class Client {
     held_.append(buffer, static_cast<std::size_t>(received));
     return true;
   }
-  // Reads up to and including `end`; "" where the connection ends before.
+  // Reads up to and including `end`. Returns "" if the connection ends before.
   std::string read_through(std::string_view end) {
     std::size_t at = 0;
     while ((at = held_.find(end)) == std::string::npos)
       if (!receive()) return {};
     return take(at + end.size());
   }
-  // All that comes until the connection's end.
+  // Reads everything up to the connection's end.
   std::string read_to_end() {
     while (receive()) {
     }
@@ -214,7 +214,7 @@ class TestServer {
   std::thread thread_;
 };
 
-// A handler that leaves the answers to the test. Holds the exchanges, and the number of clients that disconnected. Used
+// A handler that leaves the answers to the test. It holds the exchanges and counts the clients that disconnected. Used
 // on the I/O thread.
 struct Held {
   std::atomic<int> taken{0};

@@ -1,5 +1,5 @@
-// Texts that a chat format from outside reads (text/chat_format.h), in the place of the server's own parsers. What it
-// gives is held against what answers need; an error is the format's fault and ends the request.
+// Text that a plugin's chat format reads (text/chat_format.h) in place of the server's own parsers. The plugin's output
+// is checked against what answers need. A violation is the plugin's error and ends the request.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@
 
 namespace tessera {
 
-// As ReasoningParser.
+// Splits reasoning from content like ReasoningParser.
 class OutsideReasoning {
  public:
-  // Shares `format`. `start`: where the text begins.
+  // Shares ownership of `format`. `start`: where the text begins.
   static Result<OutsideReasoning> begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start);
 
   Result<ReasoningText> push(std::string_view text);
@@ -32,16 +32,17 @@ class OutsideReasoning {
       : format_(std::move(format)), parser_(std::move(parser)), in_reasoning_(opened) {}
   ReasoningText sort(const std::vector<ChatPiece>& pieces);
 
-  std::shared_ptr<const ChatFormat> format_;  // goes behind its parser
+  std::shared_ptr<const ChatFormat> format_;  // declared before its parser, so destroyed after it
   std::unique_ptr<ChatParser> parser_;
   bool in_reasoning_;
 };
 
-// As ToolCallParser: what follows JSON that breaks inside the arguments is content. A call that begins before the last
-// one's arguments are whole, or that is of no function of the request's, is an error of the format.
+// Finds tool calls like ToolCallParser: text after JSON that breaks inside the arguments becomes content. It is the
+// plugin's error if a call begins before the previous call's arguments are complete, or names no function of the
+// request.
 class OutsideCalls {
  public:
-  // Shares `format`; `tools` outlives it.
+  // Shares ownership of `format`. `tools` outlives the object.
   static Result<OutsideCalls> begin(std::shared_ptr<const ChatFormat> format, const Json& tools,
                                     ToolCallParser::NewId new_id);
 
@@ -61,9 +62,9 @@ class OutsideCalls {
   KnownTools tools_;
   ToolCallParser::NewId new_id_;
   int calls_ = 0;
-  std::string name_;       // of the call that was begun last
-  JsonScanner arguments_;  // and its arguments
-  bool broken_ = false;    // which are none any more
+  std::string name_;       // name of the latest call
+  JsonScanner arguments_;  // arguments of the latest call
+  bool broken_ = false;    // the latest call's arguments were no valid JSON
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// "image_data" of SGLang's /generate: the images of its prompts.
+// "image_data" of SGLang's /generate: the images of the prompts.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// Of each prompt, in order. An image is a text (a URL, or base64) or an object with "url" and "detail". Of one prompt
-// the field is an image or a list of them; of a batch a list with an image, a list or null for each prompt. Borrows
-// from the request. 400 for a model that reads no images.
+// Returns the images of each prompt, in order. An image is a text (a URL or base64) or an object with "url" and
+// "detail". With one prompt the field is an image or a list of images. With a batch it is a list with an image, a list
+// of images or null for each prompt. The result borrows from the request. Errors: 400, also for a model that reads no
+// images.
 ApiResult<std::vector<std::vector<GivenImage>>> read_image_data(const ApiFields& fields, const ServedModel& model,
                                                                 const Prompts& prompts);
 

@@ -1,6 +1,6 @@
-// Images as requests bring them, made into what a model with a vision tower takes.
+// Turns the images of requests into the input of a model with a vision tower.
 //
-// Threads: an ImageInput is immutable; any thread uses it.
+// Threads: an ImageInput is immutable; any thread may use it.
 #pragma once
 
 #include <atomic>
@@ -26,48 +26,49 @@ namespace tessera {
 
 class Engine;
 
-// What a model does with images, and how much of them a request may bring.
+// How a model processes images, and how many a request may have.
 struct ImageInput {
   ImageProcessorConfig processor{};
-  TokenId placeholder{};                                      // each token of an image has this id
-  std::string placeholder_text{};                             // as texts write it, once for an image
-  std::int64_t most_images = 16;                              // of a prompt
-  DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // of one image
+  TokenId placeholder{};                                      // every token of an image has this id
+  std::string placeholder_text{};                             // the placeholder in a text; it stands once for an image
+  std::int64_t most_images = 16;                              // per prompt
+  DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // per image
   std::shared_ptr<const UrlFetcher> fetcher{};                // null: URLs are refused
-  // What images are charged to: files and pixels while they are prepared, then the patches until the engine has done
-  // with them.
+  // The budget for images. It is charged with files and pixels while they are prepared, then with the patches until the
+  // engine has finished with them.
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
-  // Threads that requests of several images may take beside their own, of all requests: one a core.
+  // Threads that all requests together may use beside their own to prepare several images at once: one a core.
   std::shared_ptr<std::atomic<int>> free_threads =
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };
 
-// None where the engine's model reads no images. What is done to them says preprocessor_config.json in the model's
-// folder, or else what the family's published models have. Errors: a file that cannot be read, or of another model.
+// Returns how the engine's model processes images; nothing if the model reads no images. The settings come from
+// preprocessor_config.json in the model's folder, or else from the published models of the family. Errors: a file that
+// cannot be read or belongs to another model.
 Result<std::optional<ImageInput>> image_input_of(const Engine& engine);
 
-// An image of a request that was not looked into yet.
+// An image of a request, not decoded yet.
 struct GivenImage {
-  // data: URL, http(s) URL, or base64 where `may_be_base64`. Borrowed from the request's body.
+  // A data: URL, an http(s) URL, or base64 if `may_be_base64`. Borrowed from the request's body.
   std::string_view text{};
   bool low_detail = false;  // resized to at most kLowDetailPixels
   bool may_be_base64 = false;
-  std::string param{};  // the field it stands in
+  std::string param{};  // the field that holds the image
 };
 
 inline constexpr std::int64_t kLowDetailPixels = 512 * 512;
 
-// 400 where `given` has more images than a prompt may.
+// Returns a 400 if `given` has more images than a prompt may have.
 ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage> given);
 
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
-// Fetches, decodes, resizes; several images at once where threads are free. Slow: not for the I/O thread. Errors: 400
-// that names the image's field, for what is no image, beyond a limit, or comes to more than `most_tokens` together with
-// those before it; 429 where too many are being fetched; those of MemoryCharge::set.
+// Fetches, decodes and resizes the images, several at once if threads are free. Slow: do not call it on the I/O thread.
+// Errors: a 400 that names the image's field if the data is no image, exceeds a limit, or takes the images so far above
+// `most_tokens`; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
-// The same of one file's content.
+// Prepares one image from a file's content.
 Result<std::shared_ptr<const Patches>> prepare_image(const ImageInput& input, std::span<const std::byte> file);
 
 }  // namespace tessera

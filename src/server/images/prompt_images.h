@@ -1,4 +1,4 @@
-// Where images stand in a prompt: the ids of their tokens.
+// Finds and places the tokens of images in a prompt.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace tessera {
 
-// How often the placeholder stands in `prompt`.
+// Counts the placeholder's tokens in `prompt`.
 std::int64_t count_placeholders(const ImageInput& input, std::span<const TokenId> prompt);
 
-// Gives each image its tokens: one placeholder for an image becomes as many as it has tokens, unless each has as many
-// already. Appends to `placed`. invalid_argument where the number of placeholders is neither.
+// Gives each image its tokens in `prompt`: one placeholder of an image is expanded to as many tokens as the image has,
+// unless the prompt already has that many. Appends to `placed`. invalid_argument if the number of placeholders fits
+// neither.
 Status place_images(const ImageInput& input, const PreparedImages& images, std::vector<TokenId>& prompt,
                     std::vector<PromptImage>& placed);
 
-// Of all images.
+// Returns the number of tokens of all images.
 std::int64_t image_tokens(std::span<const PromptImage> images);
 
 }  // namespace tessera

@@ -35,14 +35,14 @@ inline const Tokenizer& vision_tokenizer() {
   return tokenizer;
 }
 
-// Writes contents as Qwen's templates do.
+// Writes contents like Qwen's templates.
 inline constexpr const char* kVisionTemplate =
     "{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
     "{% if c.type == 'image' or 'image' in c or 'image_url' in c %}<|vision_start|><|image_pad|><|vision_end|>"
     "{% elif 'text' in c %}{{ c.text }}{% endif %}{% endfor %}{% endif %};{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
 
-// A token of an image is 28 × 28 pixels; images have 4 to 64 of them.
+// A token of an image covers 28 × 28 pixels; images have 4 to 64 tokens.
 inline ServedModel vision_model() {
   ServedModel model = test_model();
   model.tokenizer = &vision_tokenizer();
@@ -54,7 +54,7 @@ inline ServedModel vision_model() {
   return model;
 }
 
-// An image file: the red of each pixel is `red`.
+// Returns an image file in which each pixel's red is `red`.
 inline std::string ppm(int width, int height, int red = 7) {
   std::string file = fmt::format("P6\n{} {}\n255\n", width, height);
   for (int i = 0; i < width * height; ++i) file += {static_cast<char>(red), 1, 2};
@@ -71,7 +71,7 @@ inline std::string image_part(const std::string& url) {
 inline std::string text_part(const std::string& text) {
   return fmt::format(R"({{"type": "text", "text": "{}"}})", text);
 }
-// A chat whose second message has these parts.
+// Returns a chat whose second message has these parts.
 inline std::string image_chat(const std::string& parts, const std::string& more = "") {
   return fmt::format(R"({{"messages": [{{"role": "system", "content": "s"}}, {{"role": "user", "content": [{}]}}]{}}})",
                      parts, more);

@@ -1,5 +1,5 @@
-// SGLang's form of /v1/score: how probable each of some tokens is behind a query and an item. A causal model that was
-// trained to answer "yes" or "no" (Qwen3-Reranker) ranks by it.
+// SGLang's form of /v1/score: the probability of each of the given tokens after a query and an item. A causal model
+// that was trained to answer "yes" or "no" (Qwen3-Reranker) ranks documents this way.
 #pragma once
 
 #include "tessera/server/api_job.h"

@@ -1,6 +1,5 @@
-// The grammar that a request asks for by any of the fields of constrained output: OpenAI's response_format, SGLang's
-// json_schema, regex and ebnf, vLLM's structured_outputs and its earlier guided_json, guided_regex, guided_grammar and
-// guided_choice.
+// The grammar that a request asks for by a field of constrained output: OpenAI's response_format; SGLang's json_schema,
+// regex and ebnf; vLLM's structured_outputs and its older guided_json, guided_regex, guided_grammar and guided_choice.
 #pragma once
 
 #include <optional>
@@ -16,8 +15,8 @@ struct OutputGrammar {
   std::string param;  // the field that asked for it
 };
 
-// None where the text is free. More than one way at once is refused, and so are members of structured_outputs that are
-// not known, unless they are to be ignored.
+// Reads the fields. Returns nothing if the text is unconstrained. Errors: 400 for more than one constraint, and for
+// unknown members of structured_outputs unless `ignore_unknown`.
 ApiResult<std::optional<OutputGrammar>> read_output_grammar(const ApiFields& fields, bool ignore_unknown);
 
 }  // namespace tessera

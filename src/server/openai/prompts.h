@@ -1,4 +1,4 @@
-// Prompts of a request: a text, or several, or ids, or several lists of them.
+// The prompts of a request: a text, several texts, a list of ids, or several lists of ids.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@ namespace tessera {
 
 struct Prompts {
   std::vector<std::vector<TokenId>> ids;
-  bool batch = false;  // the request gave a list of prompts, even a list of one
+  bool batch = false;  // the request gave a list of prompts, even if only one
 };
 
-// Of `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty. Texts get the tokens that
-// the tokenizer puts around them where `add_special_tokens`.
+// Reads the field `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty. With
+// `add_special_tokens` texts get the tokens that the tokenizer adds around them.
 ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
                                 bool add_special_tokens);
 
-// vLLM's truncate_prompt_tokens and truncation_side: what is kept of a prompt that is longer.
+// vLLM's truncate_prompt_tokens and truncation_side: what is kept of a prompt that is too long.
 struct Truncation {
-  std::optional<std::int64_t> most{};  // tokens; none: all
-  bool keeps_first = false;            // and not the last ones
+  std::optional<std::int64_t> most{};  // most tokens to keep; unset: all
+  bool keeps_first = false;            // keeps the first tokens instead of the last
   void apply(std::vector<TokenId>& prompt) const;
 };
-// `asked`: how many tokens are to follow; -1 leaves room in the context for them, or for one.
+// Reads the fields. A truncation to -1 tokens leaves room in the context for the `asked` tokens that follow; for one
+// token if `asked` is unset.
 ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
                                       std::optional<std::int64_t> asked);
 
-// Counts what one HTTP request comes to.
+// Limits the engine requests and tokens of one HTTP request.
 class FanOut {
  public:
-  // n requests of one prompt, each of which holds `ids` tokens: the prompt's and those of its parameters. 400 where the
-  // requests so far, or their tokens, are more than one HTTP request may ask for.
+  // Adds n requests of one prompt. Each holds `ids` tokens: those of the prompt and of its parameters. Returns a 400 if
+  // the requests so far, or their tokens, are more than one HTTP request may have.
   ApiStatus add(int n, std::int64_t ids, const std::string& param);
 
  private:

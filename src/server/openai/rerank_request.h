@@ -1,4 +1,4 @@
-// /v1/rerank: documents in the order of their relevance to a query.
+// /v1/rerank: orders documents by their relevance to a query.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Sampling and stop fields that OpenAI's, vLLM's and SGLang's requests share, under each one's names.
+// Sampling and stop fields that the requests of OpenAI, vLLM and SGLang share, under the names of each.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace tessera {
 
-inline constexpr int kMaxChoices = 128;  // n
+inline constexpr int kMaxChoices = 128;  // the largest n
 
 struct OutputFields {
-  SamplingParams sampling{};  // with a seed, so that all choices share one
-  StopConditions stop{};      // max_new_tokens is to be set from the one below
+  SamplingParams sampling{};  // has a seed, so that all choices share one
+  StopConditions stop{};      // max_new_tokens is set later, from the field below
   std::optional<std::int64_t> max_new_tokens{};
   int n = 1;
   std::optional<OutputGrammar> grammar{};
@@ -29,23 +29,24 @@ struct OutputFields {
   bool return_graph_info = false;
 };
 
-// A field that the request leaves out comes from the model's generation_config.json, then from OpenAI's defaults.
+// Reads the fields. A field that the request leaves out comes from the model's generation_config.json, then from
+// OpenAI's defaults.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
-// 400 for a request that asks for no tokens: names the field that says 0.
+// Returns the 400 for a request that asks for no tokens. It names the field that says 0.
 ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
-// "metadata": at most 16 pairs of texts, as at OpenAI. It is kept nowhere.
+// Checks "metadata": at most 16 pairs of texts, as OpenAI limits it. It is not stored.
 ApiStatus check_metadata(const ApiFields& fields);
 
-// The compiled grammar; null where none is wanted. Refused where `output` names allowed tokens.
+// Returns the compiled grammar; null if none is wanted. An error if `output` also names allowed tokens.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);
 
-// The answer's id: the one that request_id (behind `prefix`) or rid (as it is) asks for, or a new one.
+// Returns the answer's id: `prefix` and the field request_id, the field rid as it is, or a new id.
 ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix);
 
-// prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.
+// The fields prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.
 struct TokenExtras {
   std::optional<int> prompt_logprobs{};
   bool hidden_states = false;
@@ -53,7 +54,7 @@ struct TokenExtras {
 };
 ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream);
 
-// How many token ids a request holds beside its prompt.
+// Returns how many token ids a request holds beside its prompt.
 std::int64_t ids_of_parameters(const OutputFields& output);
 
 // Appends the n requests of one prompt.

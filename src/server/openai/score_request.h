@@ -1,5 +1,5 @@
-// /v1/score, in two forms that are told apart by their fields: vLLM's scores of pairs of texts (text_1, text_2), and
-// SGLang's probabilities of given tokens behind a prompt (query, items, label_token_ids).
+// /v1/score in two forms that differ in their fields: vLLM's scores of pairs of texts (text_1, text_2), and SGLang's
+// probabilities of given tokens after a prompt (query, items, label_token_ids).
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Small answers that need the model's name and tokenizer alone: /v1/models, /tokenize, /detokenize, /get_model_info.
+// Small answers that need only the model's name and tokenizer: /v1/models, /tokenize, /detokenize, /get_model_info.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ std::string models_body(const ServedModel& model);
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id);
 // GET /get_model_info
 std::string model_info_body(const ServedModel& model);
-// POST /tokenize: {"prompt", "add_special_tokens", "return_token_strs"} to {"tokens", "count", "max_model_len"}, and
-// "token_strs"
+// POST /tokenize: takes {"prompt", "add_special_tokens", "return_token_strs"}, returns {"tokens", "count",
+// "max_model_len"} and, if asked for, "token_strs"
 ApiResult<std::string> tokenize_body(const ServedModel& model, std::string_view body);
-// POST /detokenize: {"tokens", "skip_special_tokens"} to {"prompt"}
+// POST /detokenize: takes {"tokens", "skip_special_tokens"}, returns {"prompt"}
 ApiResult<std::string> detokenize_body(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// What OpenAI's answers have of tokens beyond their own fields: prompt log-probabilities and ids as vLLM's have them,
-// hidden states as SGLang's.
+// What OpenAI's answers say about tokens beyond their own fields: prompt log-probabilities and ids in vLLM's form,
+// hidden states in SGLang's form.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,12 @@
 
 namespace tessera {
 
-// Adds a list with one entry for each token of the prompt: null for the first one; for others an object with the
-// token and its most probable alternatives, {"<id>": {"logprob", "rank", "decoded_token"}, …}. "rank" counts from 1,
-// and is null for a token that is not among those. Borrows `tokens` and `tokenizer`.
+// Adds a list with one entry per token of the prompt: null for the first token; for others an object with the token and
+// its most probable alternatives, {"<id>": {"logprob", "rank", "decoded_token"}, …}. "rank" counts from 1, and is null
+// for a token that is not among the most probable. Borrows `tokens` and `tokenizer`.
 void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer);
 
-// Writes the last row of `states`, [rows × hidden_size], as a list of numbers: the one that the last token was chosen
-// by.
+// Writes the last row of `states`, [rows × hidden_size], as a list of numbers. The last token was chosen by this row.
 void write_last_hidden_state(JsonWriter& json, std::span<const float> states, std::int64_t hidden_size);
 
 // Writes a list of numbers.

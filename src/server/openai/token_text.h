@@ -1,4 +1,4 @@
-// Single tokens as answers with log-probabilities show them.
+// The text of single tokens in answers with log-probabilities.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// The token decoded alone; bytes that form no character become U+FFFD. A space that decoding removes at the beginning
-// of a text is kept. "" without a tokenizer.
+// Decodes the token alone. Bytes that form no character become U+FFFD. A space that decoding would remove at the
+// beginning of a text is kept. Returns "" without a tokenizer.
 std::string token_text(const Tokenizer* tokenizer, TokenId id);
-// The same, or "token_id:5", which tells tokens of one text apart.
+// Returns token_text(), or "token_id:5" if `as_id`, which distinguishes tokens with the same text.
 std::string shown_token(const Tokenizer* tokenizer, TokenId id, bool as_id);
-// The token's text as bytes, where a token may hold a part of a character.
+// Returns the token's bytes; a token may hold only part of a character.
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id);
 
 }  // namespace tessera

@@ -10,26 +10,26 @@
 namespace tessera {
 
 struct Usage {
-  std::int64_t prompt_tokens = 0;  // each prompt once, however many choices it has
+  std::int64_t prompt_tokens = 0;  // each prompt counts once, however many choices it has
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
-  std::int64_t image_tokens = 0;  // of the prompt; written where there are any
+  std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take; written if not 0
   std::int64_t reasoning_tokens = 0;
 };
 
 void write_usage(JsonWriter& json, const Usage& usage);
 
-// stream_options, and how often a stream sends.
+// The members of stream_options, and how often a stream sends events.
 struct StreamFields {
   bool stream = false;
-  bool include_usage = false;           // an event of its own before the end
-  bool continuous_usage_stats = false;  // with every event
-  std::int64_t interval = 1;            // tokens from one event of a choice to the next; the server's
+  bool include_usage = false;           // an extra event before the end has the usage
+  bool continuous_usage_stats = false;  // every event has the usage
+  std::int64_t interval = 1;            // tokens between two events of a choice; set by the server
 };
-// Members of stream_options that are not known are refused, or ignored.
+// Reads the fields. Unknown members of stream_options are refused unless `ignore_unknown`.
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
-// Whether a stream sends after a choice's token number `tokens`: with the first one, with each multiple of `interval`,
-// and at the end.
+// Whether a stream sends an event after a choice's token number `tokens`: after the first token, after each multiple of
+// `interval`, and at the end.
 bool event_is_due(std::int64_t tokens, std::int64_t interval, FinishReason finish);
 
 }  // namespace tessera

@@ -4,13 +4,14 @@
 //   for (delta : deltas) send(parser.push(delta));
 //   send(parser.finish());
 //
-// qwen3, deepseek-v3, glm45    <think>…</think> at the beginning of the text, or of which the prompt had the opening
-// tag deepseek-r1, qwen3-thinking  the text begins inside the reasoning, with or without "<think>" mistral
-// [THINK]…[/THINK] at the beginning of the text gpt-oss                      messages of the channel "analysis"
-// (harmony_reasoning.h) none                         all is content Some have further names: those of vLLM.
+//   qwen3, deepseek-v3, glm45    <think>…</think> at the beginning of the text, or the prompt has the opening tag
+//   deepseek-r1, qwen3-thinking  the text begins inside the reasoning, with or without "<think>"
+//   mistral                      [THINK]…[/THINK] at the beginning of the text
+//   gpt-oss                      messages of the channel "analysis" (harmony_reasoning.h)
+//   none                         all text is content
 //
-// Reasoning that is never closed is all of the text. The parts of all answers together do not depend on where the text
-// was cut. One text per object, one thread at a time.
+// Some parsers have further names: those of vLLM. Reasoning that is never closed takes the rest of the text. The
+// concatenated answers do not depend on where the text was cut. An object reads one text, on one thread at a time.
 #pragma once
 
 #include <memory>
@@ -29,9 +30,9 @@ class ReasoningParser {
   static Result<ReasoningParser> create(std::string_view name, bool opened);
 
   ReasoningText push(std::string_view text) { return format_->push(text); }
-  // Hands out the text that was held back.
+  // Returns the text that was held back.
   ReasoningText finish() { return format_->finish(); }
-  // Whether what comes next belongs to the reasoning, as far as is known.
+  // Whether the next text belongs to the reasoning, as far as is known.
   bool in_reasoning() const { return format_->in_reasoning(); }
 
  private:
@@ -39,16 +40,16 @@ class ReasoningParser {
   std::unique_ptr<ReasoningFormat> format_;
 };
 
-// The names that create() takes.
+// Returns the names that create() takes.
 std::vector<std::string_view> reasoning_parser_names();
-// For a model with this chat template; "" where the template knows no reasoning.
+// Returns the parser's name for a model with this chat template; "" if the template knows no reasoning.
 std::string_view guess_reasoning_parser(std::string_view chat_template);
-// Whether the marks are special tokens of the model, which the text must then have.
+// Whether the parser's marks are special tokens of the model. The text must then contain them.
 bool reads_special_tokens(std::string_view name);
 
-// Whether the text of the model's turn begins inside its reasoning: the prompt ends with an opening tag.
+// Whether the model's turn begins inside its reasoning: the prompt ends with an opening tag.
 bool opens_reasoning(std::string_view prompt);
-// Of the text of a message that goes on: whether it ends inside the reasoning, or behind it.
+// Whether a message that is to be continued ends inside the reasoning, or after it.
 bool is_inside_reasoning(std::string_view begun);
 bool closes_reasoning(std::string_view begun);
 

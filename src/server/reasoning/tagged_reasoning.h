@@ -19,8 +19,8 @@ inline constexpr ReasoningTags kMistralTags{.opening = "[THINK]", .closing = "[/
 
 class TaggedReasoning final : public ReasoningFormat {
  public:
-  // `inside`: the text begins inside the reasoning, with or without the opening tag. Reasoning that is never closed is
-  // all of the text. `tags` are constants.
+  // `inside`: the text begins inside the reasoning, with or without the opening tag. Reasoning that is never closed
+  // takes the rest of the text. `tags` must be a constant.
   TaggedReasoning(const ReasoningTags& tags, bool inside);
 
   ReasoningText push(std::string_view text) override;
@@ -36,7 +36,7 @@ class TaggedReasoning final : public ReasoningFormat {
   const ReasoningTags& tags_;
   State state_;
   MarkerFinder finder_;
-  std::string spaces_;  // before an opening tag
+  std::string spaces_;  // white space before an opening tag
   TrimmedText reasoning_;
 };
 

@@ -1,7 +1,7 @@
-// Percentiles of the last minutes: durations counted in narrow buckets, in slices of time of which the oldest fall
-// away.
+// Percentiles of the last minutes. Durations are counted in narrow buckets and in slices of time; the oldest slices
+// expire.
 //
-// A percentile is within 5 % of the true one, and none is above the greatest duration seen. Adding takes some tens of
+// A percentile is within 5 % of the true one and never above the greatest duration seen. Adding takes some tens of
 // nanoseconds and allocates nothing. Threads: one at a time.
 #pragma once
 
@@ -13,18 +13,18 @@
 namespace tessera {
 
 struct LatencyPercentiles {
-  std::int64_t count = 0;  // 0: the other fields are meaningless
+  std::int64_t count = 0;  // if 0, the other fields are meaningless
   double p50 = 0;          // seconds
   double p90 = 0;
   double p99 = 0;
   double max = 0;
 };
 
-// Of generations as their clients saw them.
+// Latencies of generations as their clients saw them.
 struct ServerLatencies {
-  LatencyPercentiles first_token{};  // since the request
-  LatencyPercentiles next_token{};   // since the token before
-  LatencyPercentiles request{};      // to its end
+  LatencyPercentiles first_token{};  // from the request to its first token
+  LatencyPercentiles next_token{};   // from one token to the next
+  LatencyPercentiles request{};      // from the request to its end
 };
 
 class LatencyWindow {
@@ -36,26 +36,26 @@ class LatencyWindow {
 
   LatencyWindow() : slices_(kSlices) {}
 
-  // `now` never goes back.
+  // Adds a duration. `now` must never go back.
   void add(double seconds, Clock::time_point now = Clock::now());
   LatencyPercentiles percentiles(Clock::time_point now = Clock::now()) const;
 
  private:
-  // Bucket i begins at kShortest · 2^(i / kPerOctave): 10 µs to about 12 hours.
+  // Bucket i begins at kShortest · 2^(i / kPerOctave) seconds: from 10 µs to about 12 hours.
   static constexpr double kShortest = 1e-5;
   static constexpr int kPerOctave = 8;
   static constexpr std::size_t kBuckets = 256;
   using Counts = std::array<std::uint32_t, kBuckets>;
 
   struct Slice {
-    std::int64_t number = -1;  // since the clock's beginning
+    std::int64_t number = -1;  // slices since the clock's beginning
     double max = 0;
     Counts counts{};
   };
   static std::size_t bucket_of(double seconds);
   static double percentile(const std::array<std::int64_t, kBuckets>& counts, std::int64_t count, double share);
 
-  std::vector<Slice> slices_;  // [kSlices], by number modulo
+  std::vector<Slice> slices_;  // [kSlices], indexed by the slice's number modulo kSlices
 };
 
 }  // namespace tessera

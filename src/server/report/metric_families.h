@@ -1,11 +1,11 @@
-// A scrape being written in Prometheus' text form: families of samples in the order they are added.
+// Builds a scrape in Prometheus' text format: families of samples in the order they are added.
 //
 //   MetricFamilies families;
 //   families.gauge("tessera:cached_pages", "Pages that …", {}, 5);
 //   families.counters("tessera:replays_total", "Forwards that …", {{{{"bucket", "8"}}, 21}, {{{"bucket", "16"}}, 3}});
 //   send(families.text());
 //
-// Names and labels are the caller's to keep unique.
+// The caller must keep names and labels unique.
 #pragma once
 
 #include <prometheus/histogram.h>
@@ -25,7 +25,7 @@ struct MetricSample {
   double number = 0;
 };
 
-// Of a histogram: how many observations were at most `limit`, those of smaller buckets included.
+// One bucket of a histogram: how many observations were at most `limit`, including those of smaller buckets.
 struct MetricBucket {
   double limit = 0;
   std::int64_t count = 0;
@@ -44,7 +44,8 @@ class MetricFamilies {
     const prometheus::Histogram* histogram = nullptr;
   };
   void histograms(std::string name, const char* help, const std::vector<LabelledHistogram>& all);
-  // One that was counted elsewhere. `buckets` ascend; the last one has all observations, and the scrape adds +Inf.
+  // Adds a histogram that was counted elsewhere. `buckets` ascend and are cumulative, so the last one has all
+  // observations. The scrape adds +Inf.
   void histogram(std::string name, const char* help, const std::vector<MetricBucket>& buckets, double sum);
   std::string text() const;
 

@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// The engine's options, as JSON.
+// Returns the engine's options as JSON.
 std::string options_json(const EngineOptions& options);
 
-// On the engine's thread, or before it has one.
+// Call it on the engine's thread, or before the engine has one.
 std::string server_info_body(const Engine& engine, const ServedModel& model);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// When an engine's start did what, for GET /get_server_info and the program's benchmark.
+// Reports the phases of an engine's start, for GET /get_server_info and the program's benchmark.
 #pragma once
 
 #include "tessera/base/json.h"
@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-// {"phases": [{"name", "begin_s", "end_s"}, …], "total_s", "uncovered_s", "first_token": {"begin_s", "end_s"} or null},
-// in seconds from the process's start: of phases that may overlap, to the end of the last one, and the part of that
-// which no phase covers. On the engine's thread, or before it has one.
+// Returns {"phases": [{"name", "begin_s", "end_s"}, …], "total_s", "uncovered_s", "first_token": {"begin_s", "end_s"}
+// or null}. Times are seconds since the process started. Phases may overlap. total_s is the end of the last phase;
+// uncovered_s is the part of it that no phase covers. Call it on the engine's thread, or before the engine has one.
 Json start_json(const Engine& engine);
 
 }  // namespace tessera

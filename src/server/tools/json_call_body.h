@@ -1,5 +1,5 @@
-// A tool call as JSON: {"name": …, "arguments": {…}}, or the arguments alone behind a name that is known. Says when it
-// is certain that this is a call, and hands the arguments' text on as it comes.
+// Reads a tool call in JSON: {"name": …, "arguments": {…}}, or only the arguments after a known name. It says when the
+// text is certainly a call, and hands on the arguments' text as it arrives.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace tessera {
 
 class JsonCallBody : public CallBody {
  public:
-  // The members may come in any order; "parameters" is another word for "arguments". Arguments may also be a string
-  // that contains the object. Members of other names are passed over.
+  // The members may come in any order. "parameters" is accepted for "arguments". The arguments may also be a string
+  // that contains the object. Members with other names are skipped.
   JsonCallBody() = default;
-  // The object is the arguments.
+  // The object itself is the arguments.
   explicit JsonCallBody(std::string name) : name_(std::move(name)), slot_(Slot::kArguments), is_arguments_(true) {}
 
-  // The first byte must be '{'.
+  // Takes the next byte. The first byte must be '{'.
   State push(char c) override;
   const std::string& name() const override { return name_; }
   bool is_call() const override { return !name_.empty() && (streams_ || complete_); }
@@ -35,15 +35,15 @@ class JsonCallBody : public CallBody {
   bool end_object();
 
   JsonScanner scanner_;
-  JsonScanner::Part part_ = JsonScanner::Part::kBetween;  // of the last byte
+  JsonScanner::Part part_ = JsonScanner::Part::kBetween;  // part of the last byte
   std::string key_;
-  std::string value_;  // of the name, or of arguments that are no object
+  std::string value_;  // value of the name, or of arguments that are not an object
   std::string name_;
   std::string arguments_;  // not taken yet
   Slot slot_ = Slot::kNone;
   bool is_arguments_ = false;
-  bool streams_ = false;   // the arguments are an object
-  bool complete_ = false;  // the arguments are known in whole
+  bool streams_ = false;   // the arguments are an object and are handed on as they arrive
+  bool complete_ = false;  // the arguments are complete
 };
 
 }  // namespace tessera

@@ -9,12 +9,12 @@ namespace tessera {
 
 class KnownTools {
  public:
-  // `tools`: the request's, [{"function": {"name": …, "parameters": …}}, …], and outlives this; null: any name is a
-  // function's. Entries of another shape are passed over.
+  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the object. With null
+  // every name is known. Entries of another shape are skipped.
   explicit KnownTools(const Json& tools) : tools_(tools.is_array() ? &tools : nullptr) {}
 
   bool knows(std::string_view name) const { return tools_ == nullptr || find(name) != nullptr; }
-  // The schema of a function's parameters; null where there is none.
+  // Returns the schema of a function's parameters; null if there is none.
   const Json* parameters(std::string_view name) const;
 
  private:

@@ -1,5 +1,5 @@
-// Finds the first of several markers ("<tool_call>", "</think>") in a text that arrives in parts, and holds back text
-// that may be the beginning of one.
+// Finds the first of several markers ("<tool_call>", "</think>") in a text that arrives in parts. It holds back text
+// that may be the beginning of a marker.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,11 @@ namespace tessera {
 
 class MarkerFinder {
  public:
-  // None of them empty or the beginning of another; they outlive the finder.
+  // No marker may be empty or a prefix of another. The views outlive the finder.
   explicit MarkerFinder(std::vector<std::string_view> markers) : markers_(std::move(markers)) {}
 
-  // Takes one byte. Appends to `passed` what is certainly part of no marker; returns the marker that is complete now.
+  // Takes one byte. Appends to `passed` the text that is certainly no part of a marker. Returns the index of the marker
+  // that the byte completes, if any.
   std::optional<std::size_t> push(char c, std::string& passed) {
     held_ += c;
     while (!held_.empty()) {
@@ -32,7 +33,7 @@ class MarkerFinder {
     return std::nullopt;
   }
 
-  // What is held back; at the end of the text it was no marker.
+  // Returns the text held back. At the end of the text this was no marker.
   std::string take_held() { return std::exchange(held_, {}); }
 
  private:

@@ -1,5 +1,5 @@
-// What a tool's schema says of the values of a parameter, and values that a model wrote as text turned into JSON by it.
-// For the forms of tool calls in which values are text between tags.
+// The types that a tool's schema gives a parameter, and the conversion of a value that a model wrote as text into JSON
+// of these types. For call formats that write values as text between tags.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// A set of JSON's types. None: the schema does not say.
+// A set of JSON's types. An empty set means that the schema gives none.
 class ParameterTypes {
  public:
   enum Type : std::uint8_t {
@@ -27,7 +27,7 @@ class ParameterTypes {
 
   bool has(Type type) const { return (types_ & type) != 0; }
   bool has_none() const { return types_ == 0; }
-  // Every value is a string.
+  // Whether every value is a string.
   bool is_string() const { return types_ == 0 || types_ == kString; }
   bool is_string_or_null() const { return types_ == (kString | kNull); }
   void add(ParameterTypes more) { types_ |= more.types_; }
@@ -36,17 +36,17 @@ class ParameterTypes {
   std::uint8_t types_;
 };
 
-// Of the parameter `name` in a function's schema; none where `schema` is null or does not name the parameter. Reads
-// "type" (also the names of other languages: "int", "float", "dict", "list"), "anyOf", "oneOf", "allOf", "enum",
-// "const", "properties", "items" and references within the schema.
+// Returns the types of the parameter `name` in a function's schema; none if `schema` is null or does not name the
+// parameter. Reads "type" (also the names of other languages: "int", "float", "dict", "list"), "anyOf", "oneOf",
+// "allOf", "enum", "const", "properties", "items" and references within the schema.
 ParameterTypes parameter_types(const Json* schema, std::string_view name);
-// Whether the schema has the parameter. True where it lists none.
+// Whether the schema has the parameter. True if the schema lists no parameters.
 bool may_have_parameter(const Json* schema, std::string_view name);
 
-// The JSON text of a value: `text` as it is where it is JSON of one of the types, else a string. Spaces around values
-// that are no strings go; "True" and "None" are read as Python writes them. `text` may have any bytes.
+// Returns the JSON text of a value: `text` itself if it is JSON of one of the types, else a string. Spaces around
+// values that are not strings are dropped. "True" and "None" are read as in Python. `text` may have any bytes.
 std::string value_as_json(std::string_view text, ParameterTypes types);
-// `text` as a JSON string, without its quotes.
+// Appends `text` as a JSON string without its quotes.
 void append_escaped(std::string& out, std::string_view text);
 
 }  // namespace tessera

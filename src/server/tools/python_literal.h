@@ -1,5 +1,5 @@
-// Values as Python prints them, ['a', {'b': True}], turned into JSON. Chat templates that print a call's arguments by
-// Jinja's `string` filter show them so, and models that learnt from them write them so.
+// Converts values as Python prints them, ['a', {'b': True}], into JSON. Chat templates that print a call's arguments by
+// Jinja's `string` filter show them in this form, and models trained on such text write them so.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// The JSON text of a list, a tuple or a dict with strings as keys; none where `text` is no such thing. Nesting is
-// bounded by kMaxJsonDepth.
+// Returns the JSON text of a list, a tuple or a dict with string keys; nothing if `text` is none of them. The depth is
+// limited to kMaxJsonDepth.
 std::optional<std::string> python_literal_as_json(std::string_view text);
 
 }  // namespace tessera

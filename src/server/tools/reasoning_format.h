@@ -1,4 +1,4 @@
-// One way in which models mark their reasoning. ReasoningParser has one for its text.
+// One format in which models mark their reasoning. A ReasoningParser uses one for its text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct ReasoningText {
-  std::string reasoning{};  // without the tags, and without white space at its ends
-  std::string content{};    // behind reasoning: without white space at its beginning
+  std::string reasoning{};  // without the tags and without white space at its ends
+  std::string content{};    // after reasoning, without white space at its beginning
 };
 
 class ReasoningFormat {
@@ -16,23 +16,23 @@ class ReasoningFormat {
   virtual ~ReasoningFormat() = default;
 
   virtual ReasoningText push(std::string_view text) = 0;
-  // Hands out the text that was held back.
+  // Returns the text that was held back.
   virtual ReasoningText finish() = 0;
-  // Whether what comes next belongs to the reasoning, as far as is known.
+  // Whether the next text belongs to the reasoning, as far as is known.
   virtual bool in_reasoning() const = 0;
 };
 
-// Reasoning without the white space at its ends: holds it back until something follows.
+// Passes on reasoning without the white space at its ends: holds white space back until other text follows.
 class TrimmedText {
  public:
   void add(std::string_view text, std::string& out);
-  // The text has ended; what is added next is another.
+  // The text has ended; the next add() begins another.
   void end();
   bool empty() const { return empty_; }
 
  private:
   std::string spaces_{};
-  bool empty_ = true;  // nothing but white space
+  bool empty_ = true;  // only white space has come so far
 };
 
 }  // namespace tessera

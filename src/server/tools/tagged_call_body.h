@@ -1,9 +1,9 @@
-// A call whose arguments stand between tags, as text: <parameter=city>\nOslo\n</parameter>…</function>. They become
-// JSON by the types that the function's schema gives them (parameter_types.h). Strings are handed on as they are
-// written, other values when they are complete.
+// Reads a call whose arguments are text between tags: <parameter=city>\nOslo\n</parameter>…</function>. The values
+// become JSON by the types that the function's schema gives them (parameter_types.h). Strings are handed on as they
+// arrive, other values when they are complete.
 //
-// A value ends at its closing tag only where that is followed by the next value's opening tag or by the end of the
-// call: a value may have such tags in its own text.
+// A value may contain such tags in its own text. It therefore ends at a closing tag only if the next value's opening
+// tag or the end of the call follows.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace tessera {
 
-// The tags of a form. Constants: they outlive all bodies.
+// The tags of a format. They are constants and outlive all bodies.
 struct CallTags {
   enum class Values : std::uint8_t { kBySchema, kStrings, kJson };
   struct ValueBegin {
-    std::string_view tag{};  // "": the value follows the name's end at once
+    std::string_view tag{};  // "": the value directly follows the name's end
     Values values = Values::kBySchema;
   };
   std::string_view name_begin;  // "<parameter="
@@ -28,16 +28,16 @@ struct CallTags {
   std::span<const ValueBegin> value_begins{};
   std::string_view value_end;  // "</parameter>"
   std::string_view end;        // "</function>"
-  // What ends the call too, where the model forgot `end` or the last value's end; "": nothing.
+  // A tag that also ends the call, if the model forgot `end` or the last value's end; "": none.
   std::string_view outer_end{};
-  // Values stand on lines of their own: a line's end behind the opening tag and one before the closing tag are not the
-  // value's. A value whose closing tag was forgotten ends at a line that begins with the tag of another parameter.
+  // Values stand on their own lines: a line break after the opening tag and one before the closing tag are not part of
+  // the value. A value without a closing tag ends at a line that begins with the tag of another parameter.
   bool lines = false;
 };
 
 class TaggedCallBody final : public CallBody {
  public:
-  // `schema`, of the function's parameters, may be null; it and `tags` outlive this.
+  // `schema` is that of the function's parameters and may be null. `schema` and `tags` outlive the body.
   TaggedCallBody(const CallTags& tags, std::string name, const Json* schema);
 
   State push(char c) override;
@@ -48,14 +48,14 @@ class TaggedCallBody final : public CallBody {
 
  private:
   enum class Mode : std::uint8_t {
-    kString,     // its beginning is handed on
-    kMaybeNull,  // all of it may be the beginning of "null"
-    kWhole,      // is handed on at its end
+    kString,     // the value is handed on as it arrives
+    kMaybeNull,  // the value so far may be the beginning of "null"
+    kWhole,      // the value is handed on at its end
   };
   enum class Match : std::uint8_t { kNo, kPart, kWhole };
-  // What follows a value, or the call's head.
+  // What follows a value or the call's head.
   struct Next {
-    std::string name{};  // of the next value; "": the end of the call
+    std::string name{};  // name of the next value; "": the call ends
     CallTags::Values values = CallTags::Values::kBySchema;
   };
 
@@ -71,14 +71,14 @@ class TaggedCallBody final : public CallBody {
   const CallTags& tags_;
   std::string name_;
   const Json* schema_;
-  std::string held_;       // may be the tags that come next
+  std::string held_;       // text that may be the next tags
   std::string arguments_;  // not taken yet
-  std::string value_;      // kMaybeNull, kWhole: what has come of it
+  std::string value_;      // kMaybeNull, kWhole: the value so far
   ParameterTypes types_;
   Mode mode_ = Mode::kString;
-  bool begun_ = false;  // the first parameter, or the end of the call
+  bool begun_ = false;  // the first parameter or the end of the call has come
   bool in_value_ = false;
-  bool at_line_end_ = false;  // directly behind an opening tag
+  bool at_line_end_ = false;  // directly after an opening tag
   bool done_ = false;
 };
 

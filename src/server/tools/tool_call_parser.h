@@ -1,4 +1,4 @@
-// Finds a model's tool calls in its text, as it comes.
+// Finds the tool calls in a model's text as it arrives.
 //
 //   ToolCallParser parser = TRY(ToolCallParser::create("hermes", tools, [] { return make_id("call_"); }));
 //   for (delta : deltas) send(parser.push(delta));
@@ -14,14 +14,14 @@
 // glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
 // generic                  as hermes; at the beginning of the text also the object alone, in a fence of Markdown or not
-// Some have further names: those of SGLang and vLLM.
+// Some formats have further names: those of SGLang and vLLM.
 //
-// A call counts when its name is known and its arguments begin; from there its arguments are handed on as they are
-// written, so that all pieces of a finished call together are valid JSON. Values that stand between tags become JSON by
-// the function's schema (tagged_call_body.h). What looks like a call and is none (another form, a function that is not
-// among the tools, an end in the middle) is content, tags included. What follows JSON that breaks inside the arguments
-// is content too. White space around calls goes. The answers together do not depend on where the text was cut. One text
-// per object, one thread at a time.
+// A call counts once its name is known and its arguments begin. From then on its arguments are handed on as they
+// arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
+// schema (tagged_call_body.h). Text that looks like a call but is none (another format, a function that is not among
+// the tools, an end in the middle) is content, including its tags. Text after JSON that breaks inside the arguments is
+// also content. White space around calls is dropped. The concatenated answers do not depend on where the text was cut.
+// An object reads one text, on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ namespace tessera {
 
 // What a piece of text adds to a call.
 struct ToolCallDelta {
-  int index = 0;     // of the call, from 0
-  std::string id{};  // set in the call's first delta, as the name
+  int index = 0;     // the call's index, from 0
+  std::string id{};  // set in the call's first delta, together with the name
   std::string name{};
   std::string arguments{};  // part of the text of a JSON object
 };
@@ -58,12 +58,12 @@ class ToolCallParser {
  public:
   using NewId = std::function<std::string()>;
 
-  // `tools`: the request's, [{"function": {"name": …, "parameters": …}}, …], which outlives the parser; null: any name
-  // is a function's. An unknown `name` is invalid_argument.
+  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the parser. With null
+  // every name is a function. An unknown `name` is invalid_argument.
   static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
 
   ToolText push(std::string_view text);
-  // Hands out the text that was held back.
+  // Returns the text that was held back.
   ToolText finish();
 
  private:
@@ -91,20 +91,20 @@ class ToolCallParser {
   MarkerFinder finder_;
   Phase phase_ = Phase::kContent;
   ToolText out_;
-  std::string spaces_;         // white space that goes if a call follows
-  std::string raw_;            // what is content if this is no call
-  std::size_t mark_size_ = 0;  // its first bytes that are no other call's beginning
-  std::string tail_;           // what has come behind the body
+  std::string spaces_;         // white space that is dropped if a call follows
+  std::string raw_;            // text that is content if this is no call
+  std::size_t mark_size_ = 0;  // the first bytes of raw_: they cannot begin another call
+  std::string tail_;           // text after the body
   bool has_content_ = false;
-  bool counts_ = false;    // the call that is being read is one
-  bool is_known_ = false;  // its name was looked up
-  int calls_ = 0;          // that count
+  bool counts_ = false;    // the current call counts
+  bool is_known_ = false;  // the current call's name was looked up
+  int calls_ = 0;          // number of calls that count
   std::unique_ptr<CallBody> body_;
 };
 
-// The names that create() takes.
+// Returns the names that create() takes.
 std::vector<std::string_view> tool_call_parser_names();
-// For a model with this chat template; "" where it shows no form that is known.
+// Returns the parser's name for a model with this chat template; "" if the template shows no known format.
 std::string_view guess_tool_call_parser(std::string_view chat_template);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Jobs between their submission to the engine and the end of their answer: engine events in, HTTP out.
+// Jobs from their submission to the engine until the end of their answer: turns engine events into HTTP answers.
 //
-// Threads: all of it on the I/O thread.
+// Threads: the I/O thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ class LiveJobs {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
-    // Builds a part of the body of the call's answer elsewhere, then calls `then` with it on the I/O thread. Where
-    // that fails it fails the call instead.
+    // Builds a part of the body of the call's answer on another thread, then calls `then` with it on the I/O thread. If
+    // building fails, it fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
   };
 
-  // `metrics` outlives it.
+  // `metrics` outlives the object.
   LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
   ~LiveJobs();
 
-  // Submits the job's requests; a client that goes away cancels them.
+  // Submits the job's requests. They are cancelled if the client leaves.
   void start(Call call, ApiJob job);
-  // The events of one or more steps, in order. Events of jobs that have ended are dropped.
+  // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
-  // Ends every job with the error, streams with an event of it, and cancels their requests.
+  // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);
 
  private:
@@ -50,19 +50,19 @@ class LiveJobs {
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data) const;
   void end(const std::shared_ptr<Job>& job);
-  // Builds the next part of a large body, and sends it once the one before was sent.
+  // Builds the next part of a large body, and sends it once the part before it was sent.
   void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const;
   void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
                  const std::string& part) const;
   void fail(Job& job, const ApiError& error);
-  // Forgets the job's tickets and cancels its requests that still run.
+  // Forgets the job's tickets and cancels its running requests.
   void drop(Job& job);
 
   Hooks hooks_;
   ServerMetrics& metrics_;
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, Place> places_;
-  std::string stream_;  // what one event sends; kept, so that it keeps its memory
+  std::string stream_;  // what one event sends; a member so that its memory is reused
 };
 
 }  // namespace tessera

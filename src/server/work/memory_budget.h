@@ -1,12 +1,13 @@
-// One bound for the memory that requests make the server hold: their bodies, what is parsed of these, embeddings,
-// images and results. What holds memory has a charge, and gives it back by its end.
+// One limit for the memory that requests make the server hold: their bodies, the parsed bodies, embeddings, images and
+// results. Each holder has a charge, which gives the memory back when it ends.
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
 //   TRY(charge.set(body.size()));        // 503 where others hold too much now, 413 where it is more than the budget
 //   TRY(charge.set(2 * body.size()));    // grows, or stays as it was
 //
-// Threads: a budget any, without locks; a charge one at a time. Cost: an atomic addition for each change.
+// Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
+// per change.
 #pragma once
 
 #include <atomic>
@@ -25,18 +26,18 @@ class MemoryBudget {
 
   std::int64_t limit() const { return limit_; }
   std::int64_t used() const { return used_; }
-  // Since the start, of all charges that grew.
+  // Returns the bytes charged since the start: the sum of all growth.
   std::int64_t charged() const { return charged_; }
-  // Charges that were refused because others hold the memory (503), and because they alone are above the limit (413).
+  // Counts refused charges: because others hold the memory (503), and because the charge alone exceeds the limit (413).
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 
-  // A quarter of what the machine and the control groups have left, between 64 MiB and 64 GiB.
+  // Returns a quarter of the memory that the machine and the control groups have left, between 64 MiB and 64 GiB.
   static std::int64_t default_bytes(std::int64_t available_bytes);
 
  private:
   friend class MemoryCharge;
-  // Adds `more` ≥ 0 to what is used. `whole`: what the request holds then.
+  // Adds `more` ≥ 0 bytes to the used memory. `whole`: the bytes that the request then holds.
   ApiStatus take(std::int64_t more, std::int64_t whole);
   ApiStatus refuse_for_good(std::int64_t whole);
   ApiStatus refuse_for_now();
@@ -49,12 +50,12 @@ class MemoryBudget {
   std::atomic<std::int64_t> refused_for_good_ = 0;
 };
 
-// What one holder has of a budget. Moved from, it holds nothing and has no budget.
+// One holder's share of a budget. After a move, the source holds nothing and has no budget.
 class MemoryCharge {
  public:
   // Belongs to no budget: nothing is counted or refused.
   MemoryCharge() = default;
-  // `budget` outlives it; null: none.
+  // `budget` outlives the charge. Null: no budget.
   explicit MemoryCharge(MemoryBudget* budget) : budget_(budget) {}
   MemoryCharge(MemoryCharge&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -67,11 +68,11 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Holds `bytes` from here on, more or fewer than before. `beside`: what its request holds by other charges. Errors,
-  // after which it holds what it did: 413 where the request alone is above the limit, which the message names; 503 with
-  // Retry-After where others hold too much now.
+  // Holds `bytes` from now on, more or fewer than before. `beside`: the bytes that the same request holds by other
+  // charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit, which the
+  // message names; 503 with Retry-After if others hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
-  // Whether set(bytes) would be refused, by the same errors. Holds nothing more.
+  // Returns the error that set(bytes) would return. Changes nothing.
   ApiStatus check(std::int64_t bytes) const;
   void release();
   std::int64_t bytes() const { return bytes_; }

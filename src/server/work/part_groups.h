@@ -1,4 +1,4 @@
-// The parts of a forward, with repeated parts listed once: a model of 80 layers is as short as one of 2.
+// Groups the parts of a forward so that repeated parts are listed once: a model of 80 layers is as short as one of 2.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// `length` parts from `first` on, and after them the same again, `repeats` times in all.
+// `length` parts from `first` on, repeated `repeats` times in all.
 struct PartGroup {
   std::size_t first = 0;
   std::size_t length = 1;
@@ -17,8 +17,8 @@ struct PartGroup {
   friend bool operator==(const PartGroup&, const PartGroup&) = default;
 };
 
-// Groups in order, together all parts; neighbours that repeat nothing are one group. Two parts are the same where kind,
-// operators and the types of their outputs are.
+// Returns groups in order that cover all parts. Neighbours that repeat nothing form one group. Two parts are equal if
+// their kind, operators and output types are equal.
 //
 //   embedding, (attention, mlp), (attention, mlp), (attention, mlp), attention, head
 //   → {0, 1, 1}, {1, 2, 3}, {7, 2, 1}

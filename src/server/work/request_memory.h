@@ -1,4 +1,4 @@
-// What requests take of the memory budget, estimated from above before the memory is taken.
+// Upper estimates of what requests charge to the memory budget, made before the memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tessera {
 
-// While a body of JSON is read: its text, the tree of its values, and what templates make of these. Cost: one pass over
-// the text.
+// Returns the bytes needed while a JSON body is read: its text, the tree of its values, and what templates make of
+// these. Cost: one pass over the text.
 std::int64_t reading_bytes(std::string_view json);
 
-// While a text of so many bytes is tokenised.
+// Returns the bytes needed while a text of `text_bytes` bytes is tokenised.
 std::int64_t encoding_bytes(std::size_t text_bytes);
 
-// Until the answer's end: what the requests hold, and the most that their results come to. Images have charges of their
-// own. `vocab_size`, `hidden_size`: the model's.
+// Returns the bytes held until the answer's end: those of the requests and an upper bound for their results. Images
+// have their own charges. `vocab_size` and `hidden_size` are the model's.
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size);
 
-// Bytes of an answer that is made already.
+// Returns the bytes of an answer that is already made.
 inline std::int64_t held_bytes(const std::string& answer, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(answer.capacity());
 }

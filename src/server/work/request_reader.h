@@ -1,8 +1,8 @@
-// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. What that
-// takes is charged to the call's memory.
+// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. The call's
+// memory is charged with what that takes.
 //
-// A body of up to kSmallTextBytes begins in the pool of small texts, a larger or compressed one in that of large texts.
-// Where it comes to other work, it is read anew in that work's pool (text_work.h).
+// A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed one starts in the pool of
+// large texts. If it turns out to need other work, it is read again in that work's pool (text_work.h).
 //
 // Threads: the I/O thread.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace tessera {
 
-// Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
+// Calls `function` and turns an exception (out of memory, or from a library) into an error of this request.
 template <class T, class Function>
 ApiResult<T> guarded(const Function& function) {
   try {
@@ -37,12 +37,12 @@ ApiResult<T> guarded(const Function& function) {
 
 class RequestReader {
  public:
-  // All outlive it, and `http` the pools' threads.
+  // All arguments outlive the object, and `http` outlives the pools' threads.
   RequestReader(const ServedModel& model, std::size_t max_body_bytes, TextPools& pools, HttpServer& http)
       : model_(model), max_body_bytes_(max_body_bytes), pools_(pools), http_(http) {}
 
-  // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread, unless the call was refused
-  // or its client has left before.
+  // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread. Does not call `then` if the
+  // call was refused or its client has left.
   template <class T>
   void read(Call call, ApiResult<T> (*make)(const ServedModel& model, std::string_view body),
             std::function<void(Call call, ApiResult<T> made)> then) {
@@ -61,8 +61,8 @@ class RequestReader {
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes something of the body, or of the error that kept it from being inflated or read. `memory` is the call's, and
-  // holds what was made then.
+  // Makes something of the body, or of the error that stopped inflating or reading it. `memory` is the call's; after
+  // the call it holds the charge for the result.
   using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;
 

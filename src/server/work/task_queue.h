@@ -1,7 +1,7 @@
-// Tasks for the I/O thread from any thread, run there in the order of their posts. Private to http*.cpp.
+// Passes tasks from any thread to the I/O thread, which runs them in the order of their posts. Private to http*.cpp.
 //
-// All tasks that are pending share one handler of asio, whose memory is part of the queue: a post allocates nothing
-// unless the task itself does.
+// All pending tasks share one asio handler, whose memory is part of the queue. A post allocates nothing unless the task
+// itself does.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -30,7 +30,8 @@ class TaskQueue {
   }
 
  private:
-  // asio gives a handler's memory back before it calls the handler, and no second one is posted before that call.
+  // Gives asio the queue's memory for its one handler. asio returns a handler's memory before it calls the handler, and
+  // the next handler is posted only after that, so one block of memory suffices.
   template <class T>
   struct Allocator {
     using value_type = T;
@@ -72,9 +73,9 @@ class TaskQueue {
   static constexpr std::size_t kHandlerBytes = 256;
   void (*run_)(const std::function<void()>& task);
   std::mutex mutex_;
-  std::vector<std::function<void()>> pending_;  // under the mutex
-  bool scheduled_ = false;                      // under the mutex: a handler is posted that will take them
-  std::vector<std::function<void()>> running_;  // the I/O thread's
+  std::vector<std::function<void()>> pending_;  // guarded by mutex_
+  bool scheduled_ = false;                      // guarded by mutex_: a posted handler will take the pending tasks
+  std::vector<std::function<void()>> running_;  // used by the I/O thread alone
   alignas(std::max_align_t) std::byte memory_[kHandlerBytes];
 };
 

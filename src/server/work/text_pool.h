@@ -1,7 +1,7 @@
 // A few threads for one kind of work that would block the I/O thread, and the jobs that wait for them. fair_queue.h
-// says which job is next.
+// chooses the next job.
 //
-// Threads: all functions from any thread, but the constructor and the destructor.
+// Threads: any thread may call all functions except the constructor and the destructor.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ class Histogram;
 namespace tessera {
 
 struct TextPoolOptions {
-  std::string name;  // in metrics
+  std::string name;  // name in metrics
   FairQueue::Limits limits{};
-  int nice = 0;  // of its threads, and of those that they start; 0 to 19, the higher, the less of the CPU they get
+  int nice = 0;  // of its threads and of those that they start; 0 to 19: the higher, the less CPU time they get
 };
 
 class TextPool {
@@ -30,8 +30,8 @@ class TextPool {
   enum class NotRun : std::uint8_t { kFull, kCancelled };
   struct Job {
     std::string client;
-    std::function<void()> run;                // on a thread of the pool; must not throw
-    std::function<void(NotRun why)> not_run;  // instead of `run`, on the thread that posts or cancels
+    std::function<void()> run;                // called on a thread of the pool; must not throw
+    std::function<void(NotRun why)> not_run;  // called instead of `run`, on the thread that posts or cancels
   };
   using Id = FairQueue::Job;
   struct Stats {
@@ -41,18 +41,18 @@ class TextPool {
   };
 
   explicit TextPool(TextPoolOptions options);
-  // Ends with the jobs at hand; those that wait are dropped.
+  // Finishes the running jobs and drops the waiting ones.
   ~TextPool();
 
-  // Either `run` or `not_run` of each job is called, but for those that are dropped at the pool's end. Where the pool
-  // is full, `not_run` may be another job's (fair_queue.h).
+  // Adds a job. Either its `run` or its `not_run` is called, unless the job is dropped at the pool's end. If the pool
+  // is full, another job may be the one whose `not_run` is called (fair_queue.h).
   Id post(Job job);
-  // Takes a job out that has not begun.
+  // Removes a job that has not begun.
   void cancel(Id id);
 
   const std::string& name() const;
   Stats stats() const;
-  // Seconds from the post of a job to its begin.
+  // Returns the histogram of the seconds from a job's post to its begin.
   const prometheus::Histogram& waits() const;
 
  private:

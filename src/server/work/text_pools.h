@@ -1,10 +1,10 @@
-// The pools of threads for work that would block the I/O thread, one for each kind, and how calls get there: parsing
-// bodies, rendering templates, tokenising, preparing images, compiling grammars, building large answers.
+// Thread pools for work that would block the I/O thread, one for each kind of work, and how calls get there. The work
+// is parsing bodies, rendering templates, tokenising, preparing images, compiling grammars, and building large answers.
 //
-// The pool of small texts runs at the server's own priority. The others have kHeavyNice, so that they leave the CPU to
-// it, to the I/O thread, and to the engine's threads where there are not cores enough for all.
+// The pool of small texts runs at the server's own priority. The other pools run at kHeavyNice: if there are too few
+// cores for all, they yield the CPU to the small texts, the I/O thread, and the engine's threads.
 //
-// Threads: the I/O thread, but for stats of a pool. Jobs run on the pools' threads.
+// Threads: the I/O thread, except for the stats of a pool. Jobs run on the pools' threads.
 #pragma once
 
 #include <array>
@@ -20,26 +20,26 @@
 namespace tessera {
 
 struct TextPoolsOptions {
-  std::size_t cores = 1;    // of this machine
-  std::size_t fetches = 0;  // threads that wait for other servers' images, beside those that work
+  std::size_t cores = 1;    // cores of this machine
+  std::size_t fetches = 0;  // threads that wait for images of other servers, beside the working ones
 };
 
 class TextPools {
  public:
-  // A thousand bodies of kSmallTextBytes are read in some seconds, other work takes longer: who comes behind so much
-  // had better ask again.
+  // A thousand bodies of kSmallTextBytes take some seconds, other work takes longer. A client behind such a queue had
+  // better ask again.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;
 
-  // `api_keys` outlives it (client_of()).
+  // `api_keys` outlives the object (client_of()).
   TextPools(const TextPoolsOptions& options, std::span<const std::string> api_keys);
 
-  // Runs `run` on a thread of the pool, in its client's turn. Where the pool is full, a call of the client with the
-  // most jobs in it is answered 503 with Retry-After. Where the client leaves before its turn, the job is dropped.
+  // Runs `run` on a thread of the pool when it is the client's turn. If the pool is full, a call of the client with the
+  // most waiting jobs is answered 503 with Retry-After. The job is dropped if its client leaves before its turn.
   void post(TextWork work, const Call& call, std::function<void()> run);
 
-  // Posts work that belongs to no call. It is left out where the pool is full.
+  // Posts work that belongs to no call. The work is dropped if the pool is full.
   void post(TextWork work, std::function<void()> run);
 
   // [kNumTextWorks]
@@ -50,7 +50,7 @@ class TextPools {
   std::array<std::unique_ptr<TextPool>, kNumTextWorks> pools_;
 };
 
-// The pools' metrics, in Prometheus' text form.
+// Returns the pools' metrics in Prometheus' text format.
 std::string pool_metrics(const TextPools& pools);
 
 }  // namespace tessera

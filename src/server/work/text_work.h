@@ -1,8 +1,8 @@
-// Kinds of work that requests bring before the engine has them and after, each of which has a pool (text_pools.h), and
-// what the pool of the calling thread takes on.
+// The kinds of work that requests bring before and after the engine. Each kind has a pool (text_pools.h), and the pool
+// of the calling thread limits what work the thread takes on.
 //
-// Nobody knows what a body asks for before it is read. It is read in the pool of small or of large texts, by its size,
-// and where that comes to work of another kind the reading ends with an error and begins anew in the other pool:
+// What a body asks for is unknown until it is read. By its size, it is read in the pool of small or of large texts. If
+// it turns out to need another kind of work, reading stops with an error and begins again in the other pool:
 //
 //   TextPoolScope scope(TextWork::kSmall);
 //   made = prepare(…);                            // calls TRY(take_on(TextWork::kImages)) before it decodes an image
@@ -21,14 +21,14 @@ namespace tessera {
 
 enum class TextWork : std::uint8_t {
   kSmall,     // reading up to kSmallTextBytes: some milliseconds
-  kLarge,     // longer texts, compressed bodies, and templates that clients bring: up to seconds
-  kImages,    // fetching, decoding and resizing, with everything else that its request needs
-  kGrammars,  // compiling, with the texts of its request: up to kMaxCompileSeconds
+  kLarge,     // longer texts, compressed bodies, and templates from clients: up to seconds
+  kImages,    // fetching, decoding and resizing images, with all other work of the request
+  kGrammars,  // compiling grammars, with the texts of the request: up to kMaxCompileSeconds
   kAnswers,   // building large bodies of answers
 };
 inline constexpr std::size_t kNumTextWorks = 5;
 
-// Of a body, and of all texts together that are tokenised for it.
+// The limit of kSmall, for a body and for all texts together that are tokenised for it.
 inline constexpr std::size_t kSmallTextBytes = 64 * 1024;
 
 class TextPoolScope {
@@ -38,7 +38,7 @@ class TextPoolScope {
   TextPoolScope(const TextPoolScope&) = delete;
   TextPoolScope& operator=(const TextPoolScope&) = delete;
 
-  // The pool that takes on what this one did not; none: nothing came.
+  // Returns the pool that must do the work that this one refused; nothing if no work was refused.
   std::optional<TextWork> moves_to() const { return moves_to_; }
 
  private:
@@ -52,9 +52,9 @@ class TextPoolScope {
   TextPoolScope* outer_;
 };
 
-// Called before work of that kind begins. An error where the thread's pool leaves it to another.
+// Call it before work of that kind begins. Returns an error if the thread's pool must leave the work to another.
 ApiStatus take_on(TextWork work);
-// The same before so many bytes of text are tokenised.
+// Like take_on(), before a text of `bytes` bytes is tokenised.
 ApiStatus take_on_text(std::size_t bytes);
 
 }  // namespace tessera
