@@ -11,7 +11,7 @@ constexpr unsigned char kPage[] = {
 #include "page_bytes.inc"
 };
 
-// Where page.html wants the word that its style and script are known by.
+// The placeholder in page.html for the nonce that its style and script carry.
 constexpr std::string_view kNonce = "{{nonce}}";
 
 std::string make_nonce() {

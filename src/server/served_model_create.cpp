@@ -23,7 +23,7 @@ bool is_template_source(const std::string& given) {
   return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
 }
 
-// The parser that was asked for, or the one that the template shows.
+// Returns the parser that was asked for, or the one that the template shows.
 Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
                                   std::vector<std::string_view> names, const std::vector<std::string_view>& outside) {
   for (const std::string_view name : outside) {
@@ -45,7 +45,7 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // A form that the model is never told of would not be written.
+  // The model never sees the tools in this format, so it would not write it.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);
@@ -57,7 +57,7 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   return ok_status();
 }
 
-// The template's source.
+// Parses the given template and returns its source.
 Result<std::string> parse_given(const std::string& given, ServedModel& model) {
   std::string source = given;
   if (!is_template_source(given)) source = TRY(read_text_file(given).with_context("--chat-template"));
@@ -65,7 +65,7 @@ Result<std::string> parse_given(const std::string& given, ServedModel& model) {
   return source;
 }
 
-// A chat template in the model's own files that cannot be parsed disables chats, and nothing else.
+// Parses the chat template in the model's own files. An invalid template disables chats only.
 void parse_own(const TokenizerConfig& config, ServedModel& model) {
   const std::string* source = config.find_template();
   if (source == nullptr) {
@@ -100,7 +100,8 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
   return input;
 }
 
-// Two servers with one fingerprint answer a request with a seed alike, as far as floating point lets them.
+// Returns the fingerprint. Two servers with the same fingerprint give the same answer to a request with a seed, as far
+// as floating point allows.
 std::string fingerprint_of(const ServedModel& model, const EngineOptions& options, const std::string& source) {
   Hasher hash;
   for (const std::string& part : {std::string(TESSERA_VERSION), model.name, options_json(options), source,

@@ -41,7 +41,7 @@ using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view
 using Answering = std::function<void(const Call& call)>;
 using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
 
-// In metrics and the log, in the place of a route: there is none of the path, or it was not looked up.
+// Replaces the route in metrics and the log if the path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
 ApiError unavailable(std::string message) {
@@ -66,7 +66,7 @@ struct Server::Impl {
         engine(*engines.front()),
         events(kBacklogSteps * most_events(engines)) {}
 
-  // Of one step: each running request has at most one.
+  // Returns the most events of one step: each running request has at most one.
   static std::size_t most_events(std::span<Engine* const> served) {
     return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
   }
@@ -95,7 +95,8 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    engine.start().record("server", began, Timeline::Clock::now());  // it listens; the engine gets its thread now
+    engine.start().record("server", began, Timeline::Clock::now());  // the server listens; the engine gets its thread
+                                                                     // now
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     };
@@ -110,13 +111,13 @@ struct Server::Impl {
     return ok_status();
   }
 
-  // Of a model that answers chats, and whose chats may have tools: once a start.
+  // Warns if the chats of the model have tools and their format is unknown. Called once, at the start.
   void warn_of_tools() const {
     if (model.generates() && model.chat && model.tool_call_parser == kGenericToolParser)
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Threads that wait for other servers' images, beside those that work.
+  // Returns the number of threads that wait for images of other servers, beside the working ones.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }
@@ -128,9 +129,9 @@ struct Server::Impl {
     });
   }
 
-  // After the last events of an engine that has failed.
+  // Called after the last events of an engine that has failed.
   void end_if_failed() {
-    if (replicas->health().ok()) return;  // others serve on
+    if (replicas->health().ok()) return;  // other engines still serve
     http->stop({.drain_s = options.last_answers_s, .notice_s = options.last_answers_s, .give_up = [this] {
                   fail_all(engine_failed(replicas->health()));
                 }});
@@ -157,8 +158,8 @@ struct Server::Impl {
                 }};
   }
 
-  // All that the head decides: key, route, and the body's kind. What is refused here is counted and logged as a Call
-  // is.
+  // Checks what the head decides: API key, route, and the body's type. A refused request is counted and logged like a
+  // Call.
   std::optional<HttpResponse> check_head(const HttpRequest& head) {
     ApiResult<const Route*> route = router.find(head.method, head.path);
     const std::string_view name = route.ok() ? std::string_view((*route)->path) : kNoRoute;
@@ -192,7 +193,7 @@ struct Server::Impl {
     return response;
   }
 
-  // Handles a request whose head was let through, so that it has a route.
+  // Handles a request whose head was accepted, so it has a route.
   void handle(HttpExchange exchange) {
     const Route& route = **router.find(exchange.request().method, exchange.request().path);
     Call call(std::move(exchange), route.path, *metrics, options.log_requests);
@@ -215,7 +216,7 @@ struct Server::Impl {
     }
   }
 
-  // Prepared by a pool's thread, run by the engine.
+  // Starts a request that a pool's thread prepares and the engine runs.
   void run_job(Call call, Prepare prepare) {
     if (const std::optional<ApiError> error = refusal()) {
       call.refuse(*error);
@@ -230,7 +231,7 @@ struct Server::Impl {
     });
   }
 
-  // Answered by a pool's thread alone.
+  // Starts a request that a pool's thread answers alone.
   void run_build(Call call, Build build) {
     reader->read<std::string>(std::move(call), build,
                               [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });
@@ -244,7 +245,7 @@ struct Server::Impl {
     }
   }
 
-  // Answered by the first engine's thread, between two steps.
+  // Starts a request that the first engine's thread answers between two steps.
   void ask_engine(Call call, std::function<HttpResponse(Engine&)> ask) {
     replicas->post([this, call = std::move(call), ask = std::move(ask)](Engine& asked) mutable {
       http->post([call = std::move(call), response = ask(asked)]() mutable { call.respond(std::move(response)); });
@@ -314,18 +315,18 @@ struct Server::Impl {
     call.respond(std::move(response));
   }
 
-  // Of a body that may have images in base64.
+  // The limit for bodies that may have images in base64.
   static constexpr std::size_t kMaxImageBodyBytes = std::size_t{64} << 20;
 
-  // How many full steps the I/O thread may be behind the engine before the queue of events allocates.
+  // Number of full steps that the I/O thread may be behind the engine before the event queue allocates memory.
   static constexpr std::size_t kBacklogSteps = 4;
 
-  // In the order of their making: threads end before what they post to.
+  // The order of construction matters: threads end before the objects that they post to.
   ServerOptions options;
   std::vector<Engine*> engines;
-  Engine& engine;  // the first, for what all have alike
+  Engine& engine;  // the first engine, for what all engines have in common
   ServedModel model;
-  std::shared_ptr<MemoryBudget> memory;  // images that an engine still has keep it
+  std::shared_ptr<MemoryBudget> memory;  // shared, because images that an engine still holds refer to it
   Router router;
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;

@@ -18,7 +18,7 @@ JsonScanner::Part JsonScanner::push(char c) {
   const bool inside_before = state_ == State::kString || state_ == State::kEscape || state_ == State::kHex;
   const bool key_before = inside_before && string_is_key_;
   if (!step(c)) return Part::kError;
-  // Of the two sides of a byte, the one that is inside decides: a closing bracket belongs to its value.
+  // A byte between two depths belongs to the inner one: a closing bracket belongs to its value.
   if (depth_before > 1 || open_.size() > 1) return Part::kValue;
   if (inside_before) return key_before ? Part::kKey : Part::kValue;
   switch (state_) {
@@ -32,7 +32,7 @@ JsonScanner::Part JsonScanner::push(char c) {
     case State::kExponent:
     case State::kExponentSign:
     case State::kExponentDigits: return Part::kValue;
-    // The last byte of "true".
+    // The last byte of "true" belongs to the value.
     case State::kAfterValue: return is_space(c) ? Part::kBetween : Part::kValue;
     default: return Part::kBetween;
   }

@@ -14,13 +14,13 @@ namespace {
 
 struct FieldRow {
   std::string_view name;
-  std::uint32_t objects;  // that have it
+  std::uint32_t objects;  // the objects that have the field
   FieldTreatment treatment;
-  std::string_view accepted;  // a JSON list, with kRefused
+  std::string_view accepted;  // a JSON list; set with kRefused
   std::string_view remark;
 };
 
-using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name them
+using namespace request_object;  // the rows name its constants
 constexpr FieldRow kRows[] = {
 #include "request_fields.inc"  // made of request_fields.json by request_fields.cmake
 };
@@ -31,12 +31,12 @@ const FieldRow* find_row(std::string_view name, std::uint32_t object) {
   return row != std::end(kRows) ? row : nullptr;
 }
 
-// 1 is 1.0.
+// Compares values; 1 equals 1.0.
 bool same_value(const Json& a, const Json& b) {
   return a == b || (a.is_number() && b.is_number() && a.as_double() == b.as_double());
 }
 
-// A list has a value for each prompt.
+// Whether the value asks for nothing. A list has one value per prompt.
 bool asks_for_nothing(const Json& value, const Json::Array& accepted) {
   const auto one_of = [&](const Json& v) {
     return v.is_null() ||

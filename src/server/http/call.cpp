@@ -53,7 +53,7 @@ void Call::fail(const ApiError& error) const {
 }
 
 void Call::log(int status, std::string_view detail) const {
-  // Asked for by an option of its own: at any level but "off".
+  // An option of its own turns this log on, so it is written at every log level but "off".
   if (!logged_ || !log_enabled("server", LogLevel::kError)) return;
   log_line("server", LogLevel::kInfo,
            fmt::format("{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",

@@ -6,7 +6,7 @@ namespace tessera {
 
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys) {
   if (api_keys.size() < 2) return request.peer;
-  // Without the scheme, which may be in any case.
+  // Drops the scheme, which may be in any case.
   const std::string_view header = request.header("Authorization");
   return std::string(header.substr(header.find(' ') + 1));
 }

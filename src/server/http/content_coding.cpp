@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kPiece = 64 * 1024;  // inflated at a time
-// Of a zstd frame, 8 MiB: what RFC 8878 asks every decoder to support. Larger ones would cost memory that no limit on
-// the body's size covers.
+constexpr std::size_t kPiece = 64 * 1024;  // bytes inflated at a time
+// The largest window of a zstd frame is 8 MiB, which RFC 8878 asks every decoder to support. Larger windows would take
+// memory that no limit on the body's size covers.
 constexpr int kMaxZstdWindowLog = 23;
 
 bool is_gzip(std::string_view coding) {
@@ -37,7 +37,7 @@ ApiError too_long(std::size_t max_bytes) {
           .code = "request_too_large"};
 }
 
-// What was inflated so far, beside the body that it comes from.
+// The inflated text so far. It is charged together with the body that it comes from.
 class Inflated {
  public:
   Inflated(std::size_t body_bytes, std::size_t max_bytes, MemoryCharge& memory)
@@ -48,7 +48,7 @@ class Inflated {
     const std::size_t size = out_.size() + piece.size();
     if (size > out_.capacity()) {
       const std::size_t room = std::max(size, std::min(2 * out_.capacity(), max_bytes_));
-      // Both are there while the text moves.
+      // Both buffers exist while the text moves.
       TRY(memory_.set(static_cast<std::int64_t>(body_bytes_ + out_.capacity() + room)));
       out_.reserve(room);
     }
@@ -64,7 +64,7 @@ class Inflated {
   std::string out_;
 };
 
-// One or more gzip members, or one zlib stream.
+// Inflates one or more gzip members, or one zlib stream.
 ApiStatus inflate_zlib(std::string& body, bool gzip, Inflated& out) {
   const std::string_view name = gzip ? "gzip" : "deflate";
   constexpr int kGzipFormat = 16;  // added to the window's bits
@@ -90,7 +90,7 @@ ApiStatus inflate_zlib(std::string& body, bool gzip, Inflated& out) {
   }
 }
 
-// One or more frames.
+// Inflates one or more zstd frames.
 ApiStatus inflate_zstd(std::string_view body, Inflated& out) {
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
   if (context == nullptr || ZSTD_isError(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kMaxZstdWindowLog)))

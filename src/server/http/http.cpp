@@ -23,11 +23,11 @@ namespace net = boost::asio;
 using boost::system::error_code;
 using net::ip::tcp;
 
-// Connections above the limit that get an error; further ones are closed without an answer.
+// Number of connections above the limit that get an error. Further ones are closed without an answer.
 constexpr std::size_t kMaxRefusing = 64;
-// After an accept that failed for want of file descriptors: closing connections makes room.
+// Pause after an accept that failed because there were no file descriptors; connections that close free some.
 constexpr std::chrono::milliseconds kAcceptPause{50};
-// That the last answers then have to reach their clients.
+// How long the last answers have to reach their clients.
 constexpr std::chrono::seconds kLastSend{2};
 
 net::steady_timer::duration duration_of(double seconds) {
@@ -48,7 +48,7 @@ Result<std::vector<tcp::endpoint>> resolve(net::io_context& io, const HttpOption
   }
   std::vector<tcp::endpoint> endpoints;
   for (const auto& entry : found) endpoints.push_back(entry.endpoint());
-  // A name that has both, as localhost does, is listened to where most clients look.
+  // A name with both IPv4 and IPv6 addresses, such as localhost, listens on IPv4, where most clients look.
   std::stable_partition(endpoints.begin(), endpoints.end(),
                         [](const tcp::endpoint& endpoint) { return endpoint.address().is_v4(); });
   return endpoints;
@@ -57,9 +57,9 @@ Result<std::vector<tcp::endpoint>> resolve(net::io_context& io, const HttpOption
 error_code listen_on(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
   acceptor.open(endpoint.protocol(), error);
-  // A port whose last connections are still in TIME_WAIT binds again.
+  // Allows binding a port whose last connections are still in TIME_WAIT.
   if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
-  // "::" takes IPv4 too.
+  // "::" also accepts IPv4.
   if (!error && endpoint.address().is_v6()) acceptor.set_option(net::ip::v6_only(false), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
@@ -136,8 +136,8 @@ class HttpServer::Impl {
   net::steady_timer notice_end_{sessions_.io};
   net::steady_timer last_end_{sessions_.io};
   bool notice_given_ = true;
-  std::function<void()> give_up_;                                   // Stop's
-  std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // of after()
+  std::function<void()> give_up_;                                   // Stop::give_up
+  std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // timers of after()
   std::uint16_t port_ = 0;
   bool ended_ = false;
 };
@@ -174,7 +174,7 @@ void HttpServer::Impl::admit(tcp::socket socket) {
       session->start();
     }
   } catch (const std::exception& e) {
-    // A client that has gone already, or no memory.
+    // the client has already gone, or there is no memory
     log_debug("http", "a connection could not be set up: {}", e.what());
   }
 }
@@ -219,12 +219,12 @@ void HttpServer::Impl::stop(Stop how) {
   });
 }
 
-// Where nothing is under way any more and balancers had their time, the server ends.
+// Ends the server once no exchange runs and `notice_s` has passed.
 void HttpServer::Impl::close_if_drained() {
   if (sessions_.stopping && !sessions_.closing && notice_given_ && sessions_.answering == 0) close();
 }
 
-// Accepts and reads no more. What was answered is still sent.
+// Stops accepting and reading. Complete answers are still sent.
 void HttpServer::Impl::close() {
   sessions_.closing = true;
   error_code ignored;
@@ -232,10 +232,10 @@ void HttpServer::Impl::close() {
   for (HttpSession* session : sessions_.alive) session->drain();
 }
 
-// The time to drain is over.
+// Called when the time to drain is over.
 void HttpServer::Impl::give_up() {
   if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
-  // Copied: giving the last one up closes the server, which goes through the sessions too.
+  // Iterates over a copy: giving up the last session closes the server, which also iterates over the sessions.
   const std::vector<HttpSession*> all(sessions_.alive.begin(), sessions_.alive.end());
   for (HttpSession* session : all) session->give_up();
   notice_given_ = true;

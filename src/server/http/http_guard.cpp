@@ -11,9 +11,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostShown = 100;  // of a value that a client sent
+constexpr std::size_t kMostShown = 100;  // bytes of a client's value that an error shows
 
-// "[::1]:80" and "name:80" without the port.
+// Returns "[::1]:80" or "name:80" without the port.
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   if (colon == std::string_view::npos || host.find(']', colon) != std::string_view::npos) return host;
@@ -24,7 +24,7 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && equals_ignoring_case(text.substr(text.size() - end.size()), end);
 }
 
-// The Host of the page: of "http://name:80" it is "name:80". "" for "null" and anything else that is no origin.
+// Returns the Host of the page: "name:80" for "http://name:80"; "" for "null" and anything else that is no origin.
 std::string_view host_of_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return {};

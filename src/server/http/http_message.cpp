@@ -41,11 +41,11 @@ std::string_view reason_phrase(int status) {
     case 501: return "Not Implemented";
     case 503: return "Service Unavailable";
     case 505: return "HTTP Version Not Supported";
-    default: return "";  // a phrase is optional
+    default: return "";  // the reason phrase is optional
   }
 }
 
-// A header's name or value as it may be sent.
+// Returns a header's name or value without the characters that must not be sent.
 std::string printable(std::string_view text) {
   std::string kept;
   std::copy_if(text.begin(), text.end(), std::back_inserter(kept),
@@ -119,7 +119,7 @@ std::string cors_lines(const HttpRequest& request, const std::vector<std::string
   const std::string_view origin = request.header("Origin");
   if (origin.empty() || origins.empty()) return {};
   if (std::find(origins.begin(), origins.end(), "*") != origins.end()) return "Access-Control-Allow-Origin: *\r\n";
-  // A refusal depends on the origin too, which caches have to know.
+  // Whether the request is refused depends on the origin too, so caches must know it.
   std::string lines = "Vary: Origin\r\n";
   if (is_named_origin(origin, origins)) lines += fmt::format("Access-Control-Allow-Origin: {}\r\n", origin);
   return lines;

@@ -1,6 +1,6 @@
 // The reading side of a connection: receives and parses requests, one after the other.
 //
-// Every co_await is a statement of its own: g++ 12 resumes wrongly where one stands in a condition beside && or ||.
+// Every co_await is a statement of its own: g++ 12 resumes wrongly if a condition has it next to && or ||.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -27,27 +27,29 @@ using boost::system::error_code;
 
 constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
-constexpr std::size_t kReadAhead = 16 * 1024;     // of requests behind the one that is being answered
-constexpr std::size_t kMaxChunkHead = 16 * 1024;  // a chunk's extensions, or the trailer
-// How long a client may take to read that the connection ends: closing at once while it still sends would reset
-// the connection, and the answer with it.
+constexpr std::size_t kReadAhead = 16 * 1024;     // bytes of the requests after the one being answered
+constexpr std::size_t kMaxChunkHead = 16 * 1024;  // bytes of a chunk's extensions, or of the trailer
+// How many seconds a client has to read that the connection ends. Closing at once while the client still sends would
+// reset the connection and lose the answer.
 constexpr double kLingerS = 1;
-// A client that ended its side may have closed both, which only a write finds out. It is probed after this time.
+// A client that closed its sending side may have closed both sides; only a write finds that out. It is probed after
+// this many seconds.
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
 
-// How much longer than announced a connection is kept, so that a request sent at the last moment still arrives.
+// Seconds that a connection is kept longer than announced, so that a request sent at the last moment still arrives.
 constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Whether the connection was reset, or both sides have ended it.
+// Whether the connection was reset, or both sides have closed it.
 bool has_hung_up(int socket) {
   pollfd state{.fd = socket, .events = 0, .revents = 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// Clears the signal's slot, which would go on pointing at the finished operation.
+// Returns a token that makes an operation cancellable by the signal. bind_cancellation_slot clears the signal's slot
+// afterwards, which would otherwise point at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
   return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
 }
@@ -62,11 +64,11 @@ struct HttpSession::Reader {
 
   http::request_parser<http::string_body> parser;
   std::size_t head_bytes = 0;
-  std::size_t blank_bytes = 0;  // of empty lines before the head
+  std::size_t blank_bytes = 0;  // bytes of empty lines before the head
   bool begun = false;           // the head's first byte has arrived
   HttpRequest request{};
   bool expects_continue = false;
-  MemoryCharge memory;  // of the body
+  MemoryCharge memory;  // charge for the body
 };
 
 HttpSession::Task<void> HttpSession::serve(bool refused) {
@@ -74,7 +76,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     if (refused) refuse(503, "there are too many connections");
     bool more = !refused;
     while (more) more = co_await serve_one();
-    // Where the end was not announced, no answer is on its way to the client.
+    // If the end was not announced, no answer is on its way to the client.
     if (!keep_alive_) co_await linger();
   } catch (const std::exception& e) {
     log_error("http", "a connection failed: {}", e.what());
@@ -82,7 +84,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
   lose();
 }
 
-// One request and its answer. False: the connection ends.
+// Reads one request and answers it. Returns false if the connection ends.
 HttpSession::Task<bool> HttpSession::serve_one() {
   const Asked asked = co_await read_request();
   if (asked == Asked::kNothing) co_return false;
@@ -91,8 +93,8 @@ HttpSession::Task<bool> HttpSession::serve_one() {
   co_return keep_alive_ && !lost_;
 }
 
-// Reads a whole request into exchange_, or answers it by its head. kNothing: there is none, or it was wrong and got an
-// error.
+// Reads a whole request into exchange_, or answers it by its head alone. kNothing: no request came, or it was invalid
+// and got an error.
 HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   head_lines_.clear();
   http_1_1_ = true;
@@ -123,7 +125,7 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   co_return Asked::kWhole;
 }
 
-// Reads and parses up to the head's end, or the request's. False: the connection ends.
+// Reads and parses up to the end of the head, or of the whole request. Returns false if the connection ends.
 HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   http::request_parser<http::string_body>& parser = reader.parser;
   parser.eager(whole);
@@ -133,11 +135,11 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       co_return refuse(400, "too many empty lines before a request");
     const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
     if (!in_.empty() && !half_blank) {
-      // Empty lines do not count: they neither give a request more time nor a connection less.
+      // Empty lines do not start the header timeout: they give a request no more time and a connection no less.
       if (!std::exchange(reader.begun, true)) set(read_deadline_, sessions_.options.header_timeout_s);
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
-      // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
+      // The parser's own limit counts only unconsumed bytes, so a head sent line by line never reaches it.
       if (!whole) reader.head_bytes += parsed;
       if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
       if (whole && !charge_body(reader)) co_return false;
@@ -157,7 +159,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   co_return true;
 }
 
-// Removes empty lines before a request, which some clients send behind a body (RFC 9112, 2.2). False: too many.
+// Removes empty lines before a request, which some clients send after a body (RFC 9112, 2.2). Returns false if there
+// are too many.
 bool HttpSession::skip_blank_lines(Reader& reader) {
   std::size_t blank = 0;
   while (in_.compare(blank, 2, "\r\n") == 0) blank += 2;
@@ -166,10 +169,11 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
   return reader.blank_bytes <= sessions_.options.max_header_bytes;
 }
 
-// The reading side was woken while it waited for bytes. True: the connection ends.
+// Called when the reading side was woken while it waited for bytes. Returns true if the connection ends.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
-  if (idle && has_arrived()) {  // just now: closing would lose a request that the client may not send again
+  if (idle && has_arrived()) {  // a request arrived just now: closing would lose it, and the client may not send it
+                                // again
     timed_out_ = false;
     return false;
   }
@@ -202,7 +206,7 @@ HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
   co_return Read::kLost;
 }
 
-// While an answer is under way: waits for its end, and notices where the client disconnects.
+// Waits for the end of the current answer, and notices if the client disconnects.
 HttpSession::Task<void> HttpSession::watch() {
   if (!client_ended_ && in_.size() < kReadAhead) {
     const Read read = co_await read_some(kHeadRead);
@@ -218,7 +222,7 @@ HttpSession::Task<void> HttpSession::watch() {
   wake_.slot().clear();
 }
 
-// Sends bytes that a client must accept and that make a client which has gone answer with a reset.
+// Sends bytes that a client must accept. A client that has gone answers them with a reset.
 void HttpSession::probe() {
   if (!exchange_->started && http_1_1_) send(kContinue);
 }
@@ -246,7 +250,7 @@ bool HttpSession::refuse_unparsed(error_code error) {
   return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
 }
 
-// Takes the head's fields over. False: the request was refused.
+// Copies the head's fields. Returns false if the request was refused.
 bool HttpSession::accept_head(Reader& reader) {
   const auto& head = reader.parser.get();
   HttpRequest& request = reader.request;
@@ -279,8 +283,8 @@ bool HttpSession::accept_head(Reader& reader) {
   return true;
 }
 
-// Answers what the head alone decides: refusals, OPTIONS, and bodies for which there is no memory. False: the body is
-// to be read.
+// Answers what the head alone decides: refusals, OPTIONS, and bodies for which there is no memory. Returns false if the
+// body must be read.
 bool HttpSession::answer_head(Reader& reader) {
   const bool options = reader.request.method == "OPTIONS";
   std::optional<HttpResponse> answer;
@@ -306,8 +310,8 @@ bool HttpSession::answer_head(Reader& reader) {
   return true;
 }
 
-// Removes the body of a request that is answered without it. False: it has not all arrived, and the connection has to
-// end.
+// Removes the body of a request that was answered without it. Returns false if the body has not fully arrived and the
+// connection must end.
 bool HttpSession::skip_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::uint64_t length = reader.parser.content_length().value_or(UINT64_MAX);
@@ -316,13 +320,13 @@ bool HttpSession::skip_body(Reader& reader) {
   return true;
 }
 
-// Charges what has arrived of the body. A length that is not announced makes the body's memory grow by doubling, and
-// the old half is there while it is copied. False: the request was refused.
+// Charges the part of the body that has arrived. If the length is not announced, the body's buffer grows by doubling,
+// and both buffers exist while it is copied. Returns false if the request was refused.
 bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();
   std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
-  // In steps, and with the buffer that it is received in.
+  // Charges in steps, including the buffer that receives the body.
   if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
   const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
   return charged.ok() || refuse(charged.error());

@@ -20,10 +20,11 @@ namespace {
 namespace net = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kStreamBuffer = 16 * 1024;  // at a stream's start: dozens of events, so that few streams grow it
-constexpr std::size_t kKeptBuffer = 256 * 1024;   // one that has grown beyond is given back once it is empty
+constexpr std::size_t kStreamBuffer = 16 * 1024;  // initial size for a stream: dozens of events, so that few streams
+                                                  // grow it
+constexpr std::size_t kKeptBuffer = 256 * 1024;   // a larger buffer is freed once it is empty
 
-// HttpRequest::peer; "" where the client has gone already.
+// Returns HttpRequest::peer; "" if the client has already gone.
 std::string peer_of(const HttpSession::Socket& socket) {
   constexpr unsigned short kNetworkBits = 64;
   error_code error;
@@ -65,7 +66,7 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
 }
 
 HttpSession::~HttpSession() {
-  if (exchange_ != nullptr) {  // the server ends before its time, and handles may stay
+  if (exchange_ != nullptr) {  // the server ends early, and handles may outlive the session
     exchange_->session = nullptr;
     --sessions_.answering;
   }
@@ -107,14 +108,14 @@ void HttpSession::lose() {
   exchange->lost = true;
   exchange->on_sent = nullptr;
   --sessions_.answering;
-  // Posted, because the handler may be in the middle of write().
+  // Posts the callback, because the handler may be in the middle of write().
   if (exchange->on_disconnect) {
     net::post(sessions_.io, [callback = std::exchange(exchange->on_disconnect, nullptr)] { call_guarded(callback); });
   }
   if (sessions_.one_ended) sessions_.one_ended();
 }
 
-// Deadlines. Moving a deadline back does not touch the timer, which checks again when it fires.
+// Deadlines. Moving a deadline back does not touch the timer, which checks the time again when it fires.
 
 void HttpSession::set(Deadline& deadline, double seconds) {
   deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -148,7 +149,7 @@ bool HttpSession::refuse(int status, const std::string& message) {
 
 bool HttpSession::refuse(const ApiError& error) {
   log_debug("http", "refused: {}", error.message);
-  // A part of the request was not read, so the bytes that follow cannot be parsed as a request.
+  // Part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
   HttpResponse response = error.to_response();
   tell_own_answer(response.status);
@@ -172,7 +173,7 @@ void HttpSession::tell_own_answer(int status) const {
 }
 
 std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
-  // A body without length or chunks ends with the connection.
+  // A body with neither length nor chunks ends with the connection.
   keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
   framing.keep_alive = keep_alive_;
   framing.keep_alive_s = static_cast<std::int64_t>(sessions_.options.keep_alive_timeout_s);
@@ -210,14 +211,14 @@ void HttpSession::start_stream(const HttpResponse& response) {
 
 void HttpSession::write(std::string_view data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
-  // Checked before this event is added: one large event may take its time.
+  // Checks before this event is added, because sending one large event may take a while.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();
   } else {
     send_body(data);
     if (lost_ || unsent() <= kKeptBuffer) return;
-    // What an answer may take was charged ahead; what a slow client leaves beyond is charged here.
+    // The memory of an answer was charged in advance. The excess that a slow client leaves unsent is charged here.
     if (static_cast<std::int64_t>(out_.capacity()) <= exchange_->memory.bytes()) return;
     if (backlog_.set(static_cast<std::int64_t>(out_.capacity())).ok()) return;
     log_debug("http", "dropped a client with {} bytes unsent, for which no memory is left", unsent());
@@ -230,7 +231,7 @@ void HttpSession::on_sent(std::function<void()> callback) {
   if (unsent() == 0) call_on_sent();
 }
 
-// Posted, because the handler may be in the middle of write().
+// Posts the callback, because the handler may be in the middle of write().
 void HttpSession::call_on_sent() {
   if (exchange_ == nullptr || !exchange_->on_sent) return;
   net::post(sessions_.io, [callback = std::exchange(exchange_->on_sent, nullptr)] { call_guarded(callback); });
@@ -242,7 +243,7 @@ void HttpSession::finish() {
   end_exchange();
 }
 
-// The answer is complete: its handles do nothing from here on.
+// Ends the exchange: the answer is complete, and its handles do nothing from now on.
 void HttpSession::end_exchange() {
   if (exchange_ == nullptr) return;
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
@@ -262,7 +263,7 @@ void HttpSession::send(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// Writes the chunk straight into the buffer, because there is one for each token of each stream.
+// Writes the chunk directly into the buffer, because there is one chunk per token and stream.
 void HttpSession::send_body(std::string_view data) {
   if (!chunked_) return send(data);
   if (lost_) return;
@@ -271,7 +272,7 @@ void HttpSession::send_body(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// A large body becomes the buffer, without a copy, where nothing else is in it.
+// Sends a body. A large body becomes the buffer without a copy if the buffer is empty.
 void HttpSession::send_whole(std::string head, std::string body) {
   if (body.size() <= kKeptBuffer) return send(head += body);
   send(head);
@@ -282,7 +283,7 @@ void HttpSession::send_whole(std::string head, std::string body) {
   if (!socket_full_) flush();
 }
 
-// Removes what was sent from the buffer where that is most of it.
+// Removes the sent bytes from the buffer if they are most of it.
 void HttpSession::make_room() {
   if (sent_ <= kKeptBuffer || sent_ <= unsent()) return;
   out_.erase(0, sent_);

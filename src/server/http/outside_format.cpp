@@ -72,7 +72,7 @@ Status OutsideCalls::begin_call(std::string name, ToolText& out) {
   return ok_status();
 }
 
-// The JSON object as far as it goes. A model that breaks it has written content from there on.
+// Adds the JSON object's text as far as it is valid. If the model breaks it, the rest is content.
 void OutsideCalls::add_arguments(const std::string& text, ToolText& out) {
   std::size_t taken = 0;
   while (taken < text.size() && !broken_) {

@@ -26,7 +26,7 @@ constexpr std::uint32_t ip4(std::uint32_t a, std::uint32_t b, std::uint32_t c, s
 constexpr Block4 kSpecial4[] = {
     {ip4(0, 0, 0, 0), 8},        // this network
     {ip4(10, 0, 0, 0), 8},       // private
-    {ip4(100, 64, 0, 0), 10},    // shared, of carriers
+    {ip4(100, 64, 0, 0), 10},    // shared by carriers (NAT)
     {ip4(127, 0, 0, 0), 8},      // loopback
     {ip4(169, 254, 0, 0), 16},   // link-local
     {ip4(172, 16, 0, 0), 12},    // private
@@ -41,7 +41,7 @@ constexpr Block4 kSpecial4[] = {
     {ip4(198, 51, 100, 0), 24},  // documentation
     {ip4(203, 0, 113, 0), 24},   // documentation
     {ip4(224, 0, 0, 0), 4},      // multicast
-    {ip4(240, 0, 0, 0), 4},      // reserved, and broadcast
+    {ip4(240, 0, 0, 0), 4},      // reserved, broadcast
 };
 
 bool is_public(std::uint32_t address) {
@@ -59,11 +59,11 @@ struct Block6 {
 constexpr Block6 kMapped = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 96};
 constexpr Block6 kNat64 = {{0, 0x64, 0xff, 0x9b}, 96};
 constexpr Block6 kGlobal = {{0x20}, 3};
-// Within kGlobal.
+// The blocks inside kGlobal that are not public.
 constexpr Block6 kSpecial6[] = {
-    {{0x20, 0x01}, 23},                    // protocol assignments, Teredo and ORCHID among them
+    {{0x20, 0x01}, 23},                    // protocol assignments, including Teredo and ORCHID
     {{0x20, 0x01, 0x0d, 0xb8}, 32},        // documentation
-    {{0x20, 0x02}, 16},                    // 6to4: holds any IPv4 address
+    {{0x20, 0x02}, 16},                    // 6to4: contains any IPv4 address
     {{0x26, 0x20, 0, 0x4f, 0x80, 0}, 48},  // AS112
     {{0x3f, 0xff}, 20},                    // documentation
 };
@@ -83,7 +83,7 @@ bool is_public(const Bytes6& address) {
                                                     [&](const Block6& block) { return contains(block, address); });
 }
 
-// An IPv4 address as IPv6 maps it; nothing for other families.
+// Returns an IPv4 address mapped into IPv6, or an IPv6 address; nothing for other families.
 std::optional<Bytes6> mapped_bytes(const sockaddr& address) {
   Bytes6 bytes{};
   if (address.sa_family == AF_INET) {

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// "https://host" of a URL that may be fetched: what messages call it.
+// Returns the "https://host" of a URL that may be fetched, for messages.
 Result<std::string> site_of(const std::string& text) {
   const auto wrong = [&](std::string_view why) {
     return invalid_argument(fmt::format("\"{}\" {}; accepted: http://… or https://…", clip_text(text), why));
@@ -32,15 +32,15 @@ Result<std::string> site_of(const std::string& text) {
   return fmt::format("{}://{}", scheme, part_of(url, CURLUPART_HOST));
 }
 
-// One transfer, as its callbacks see it.
+// One transfer, as libcurl's callbacks see it.
 struct Transfer {
   const UrlFetchOptions* options = nullptr;
   std::string body{};
-  bool refused = false;   // an address
-  bool too_much = false;  // of a body
+  bool refused = false;   // an address was refused
+  bool too_much = false;  // the body was too large
 };
 
-// The only place where a connection's socket comes from.
+// Opens the socket of a connection. No other code opens one, so every address is checked here.
 curl_socket_t open_checked(void* user, curlsocktype purpose, curl_sockaddr* address) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   if (purpose != CURLSOCKTYPE_IPCXN || !transfer.options->may_connect(address->addr)) {
@@ -65,7 +65,8 @@ CURLcode perform(CURL* curl, const std::string& url, const std::string& ca_file,
   curl_easy_reset(curl);
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_PROXY, "");  // whatever the environment says: a proxy would resolve the name itself
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");  // ignores proxies of the environment: a proxy would resolve the name
+                                              // itself
   curl_easy_setopt(curl, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "tessera");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -101,7 +102,7 @@ struct UrlFetcher::Impl {
   std::string ca_file;
   std::atomic<int> under_way{0};
 
-  // Gives a place back.
+  // Returns its place among the simultaneous fetches when it ends.
   struct Place {
     explicit Place(std::atomic<int>& counter) : all(counter), number(counter.fetch_add(1)) {}
     ~Place() { all.fetch_sub(1); }

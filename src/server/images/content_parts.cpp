@@ -23,7 +23,7 @@ Json image_part() {
   return part;
 }
 
-// Fields that would change what the model sees are no others'.
+// Refuses fields other than `known`: they would change what the model sees.
 ApiStatus allow_only(const ApiFields& fields, std::initializer_list<std::string_view> known) {
   for (const auto& [name, value] : fields.members()) {
     if (value.is_null() || std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -40,14 +40,14 @@ ApiStatus read_detail(const ApiFields& fields, GivenImage& image) {
   return api_ok();
 }
 
-// {"type": "image_url", "image_url": {"url": …, "detail": …}}, or with "image_url" as a text.
+// Reads {"type": "image_url", "image_url": {"url": …, "detail": …}}; "image_url" may also be a text.
 ApiResult<GivenImage> read_image_url(const ApiFields& part) {
   const Json* source = part.find("image_url");
   if (source == nullptr) return part.wrong("image_url", "an object with \"url\"");
   return read_image_source(*source, part.param("image_url"));
 }
 
-// {"type": "input_image", "image_url": "…", "detail": …}
+// Reads {"type": "input_image", "image_url": "…", "detail": …}.
 ApiResult<GivenImage> read_input_image(const ApiFields& part) {
   if (part.find("file_id") != nullptr) return part.unsupported("file_id", "none, but \"image_url\"");
   const Json* source = part.find("image_url");

@@ -15,7 +15,7 @@ bool is_empty(const Json& value) {
          (value.is_array() && std::all_of(value.as_array().begin(), value.as_array().end(), is_empty));
 }
 
-// Of one prompt.
+// Reads the images of one prompt.
 ApiResult<std::vector<GivenImage>> read_images(const Json& value, const std::string& param) {
   std::vector<GivenImage> images;
   const auto add = [&](const Json& source, const std::string& name) -> ApiStatus {

@@ -40,7 +40,7 @@ ApiResult<std::string> decode_base64(const GivenImage& image, std::string_view t
   return *std::move(bytes);
 }
 
-// What stands before the comma tells a type too, which is not looked at: the content says what it is.
+// Decodes a data: URL. The type before the comma is ignored; the content determines it.
 ApiResult<std::string> read_data_url(const GivenImage& image) {
   const std::size_t comma = image.text.find(',');
   const std::string_view head = image.text.substr(0, comma);
@@ -89,7 +89,7 @@ ApiError too_many_tokens(const GivenImage& image, std::int32_t width, std::int32
   return error;
 }
 
-// Keeps the charge until the last one who holds the image has let it go.
+// Keeps the charge until the last owner releases the image.
 struct ChargedPatches {
   Patches patches;
   std::shared_ptr<MemoryBudget> budget;
@@ -100,15 +100,16 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// What make_patches takes: the patches, and resized pixels between the two passes and after them.
+// Returns the bytes that make_patches() needs: the patches, and the resized pixels between the two passes and after
+// them.
 std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t pixels = grid.patches() * config.patch_size * config.patch_size;
   return pixels * kColours * (config.temporal_patch_size * static_cast<std::int64_t>(sizeof(float)) + 2);
 }
 
-// The images of one request. Threads take them in their order, so that those before one that fails are all looked at:
-// the error is that of the first wrong image however many threads there are.
+// Prepares the images of one request. Threads take them in order, so all images before one that fails are also
+// processed. The error is therefore that of the first wrong image, for any number of threads.
 class Preparation {
  public:
   Preparation(const ImageInput& input, std::span<const GivenImage> given, std::int64_t most_tokens)
@@ -138,14 +139,14 @@ class Preparation {
  private:
   struct OneImage {
     std::optional<ApiError> error{};
-    std::exception_ptr thrown{};  // on whatever thread
+    std::exception_ptr thrown{};  // an exception on any thread
     std::int64_t tokens = 0;
-    std::int32_t width = 0;  // pixels, as it came
+    std::int32_t width = 0;  // size in pixels before resizing
     std::int32_t height = 0;
     std::shared_ptr<const Patches> patches{};
   };
 
-  // Anything but a lack of memory goes on to the caller.
+  // Turns an exception into an error of the image if memory ran out, and rethrows any other.
   static ApiError rethrown(const std::exception_ptr& thrown, const GivenImage& image) {
     try {
       std::rethrow_exception(thrown);
@@ -154,7 +155,7 @@ class Preparation {
     }
   }
 
-  // False where none is free, or the system has none.
+  // Returns false if no thread is free or the system cannot start one.
   bool add_helper(std::vector<std::jthread>& helpers) {
     if (input_.free_threads->fetch_sub(1) > 0) {
       try {
@@ -185,7 +186,8 @@ class Preparation {
     }
   }
 
-  // URLs one after another: how many are fetched at a time is the server's limit, which one request is not to take.
+  // Reads an image's bytes. URLs are fetched one after another: the server limits simultaneous fetches, and one request
+  // must not use them all.
   ApiResult<std::string> read(const GivenImage& image, MemoryCharge& memory) {
     if (has_scheme(image.text, kScheme)) {
       TRY(hold(memory, std::ssize(image.text)));
@@ -198,7 +200,7 @@ class Preparation {
 
   ApiStatus hold(MemoryCharge& memory, std::int64_t bytes) const { return memory.set(bytes, held_); }
 
-  // The image within its limits. `memory` holds the file and what decoding takes.
+  // Decodes an image within its limits. `memory` holds the file and what decoding needs.
   ApiResult<Image> decode(const GivenImage& image, std::string_view bytes, MemoryCharge& memory) const {
     std::optional<ApiError> refused;
     const std::function<Status(std::int64_t)> take_memory = [&](std::int64_t pixels) {
@@ -221,14 +223,14 @@ class Preparation {
     const std::string bytes = TRY(read(image, memory));
     const Image pixels = TRY(decode(image, bytes, memory));
     const ImageProcessorConfig config = processor_of(input_, image);
-    // Before memory is taken for the resized pixels.
+    // Checks the size before memory is allocated for the resized pixels.
     const Result<PatchGrid> grid = patch_grid(pixels.width, pixels.height, config);
     if (!grid.ok()) return named(grid.status());
     result.width = pixels.width;
     result.height = pixels.height;
     result.tokens = grid->tokens(config.merge_size);
     if (tokens_.fetch_add(result.tokens) + result.tokens > most_tokens_) {
-      stop_ = true;  // run() says which image was too much
+      stop_ = true;  // run() says which image was too many
       return api_ok();
     }
     TRY(hold(memory, std::ssize(bytes) + std::ssize(pixels.rgb) + bytes_of_patches(*grid, config)));

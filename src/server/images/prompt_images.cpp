@@ -25,8 +25,8 @@ Status place_images(const ImageInput& input, const PreparedImages& images, std::
   const bool placed_already = count == tokens;
   std::vector<TokenId> whole;
   whole.reserve(prompt.size() + static_cast<std::size_t>(tokens - (placed_already ? tokens : count)));
-  std::size_t next = 0;   // image
-  std::int64_t left = 0;  // of the image before: placeholders that are still to come
+  std::size_t next = 0;   // index of the next image
+  std::int64_t left = 0;  // placeholders of the current image that are still to come
   for (const TokenId id : prompt) {
     if (id != input.placeholder) {
       if (left > 0) {

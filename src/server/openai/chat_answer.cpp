@@ -16,17 +16,17 @@ namespace {
 struct Choice {
   explicit Choice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
-  // Of no stream: all. Of a stream: what is not sent yet.
+  // In a stream: the text that is not sent yet. Otherwise: the whole text.
   std::string reasoning{};
   std::string content{};
   std::vector<ToolCallDelta> calls{};
-  JsonWriter logprobs{};  // between its brackets
+  JsonWriter logprobs{};  // without the enclosing brackets
   bool has_calls = false;
   bool begun = false;  // the chunk with the role was sent
   FinishReason finish = FinishReason::kNone;
   Usage usage{};
   GraphInfo graph_info{};
-  // Of no stream.
+  // Only for an answer that is no stream:
   std::vector<TokenId> ids{};
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};
@@ -59,8 +59,7 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    for (const Choice& choice :
-         choices_) {  // whatever code a format chose: the fault is the server's, not the client's
+    for (const Choice& choice : choices_) {  // for any status code: the fault is the plugin's, not the client's
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }
     return ok_status();
@@ -103,7 +102,7 @@ class ChatAnswer : public Answer {
   std::string body() override { return parts().all(); }
 
  private:
-  // Gives the body of an answer that is not streamed.
+  // Returns the body of an answer that is not streamed.
   JsonParts parts() {
     JsonParts parts;
     parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });
@@ -144,7 +143,7 @@ class ChatAnswer : public Answer {
     write_end(json, choice);
   }
 
-  // Of a choice of no stream.
+  // Writes a choice's additional members. Only for an answer that is no stream.
   void write_extras(JsonWriter& json, const Choice& choice) const {
     if (style_.token_ids) write_ids(json.key("token_ids"), choice.ids);
     if (style_.choices_have_prompt_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
@@ -167,7 +166,7 @@ class ChatAnswer : public Answer {
   }
 
   void write_token(JsonWriter& json, const TokenLogprob& token) const {
-    constexpr float kLeast = -9999;  // OpenAI's number for what cannot come
+    constexpr float kLeast = -9999;  // OpenAI's number for a token that cannot come
     json.object().key("token").value(shown_token(style_.tokenizer, token.id, style_.tokens_as_ids));
     json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
     for (const char byte : token_bytes(style_.tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));
@@ -183,7 +182,7 @@ class ChatAnswer : public Answer {
     json.end_array().end_object();
   }
 
-  // What follows a choice's message or delta; its object is closed.
+  // Writes what follows a choice's message or delta, whose object is already closed.
   void write_end(JsonWriter& json, Choice& choice) const {
     json.key("logprobs");
     if (style_.logprobs) {
@@ -245,7 +244,8 @@ class ChatAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // The prompt counts once, and is found in the cache by the later choices because of the first.
+  // The prompt counts once. The later choices find it in the cache because of the first choice, so only the first
+  // choice's cached tokens count.
   Usage total() const {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,
@@ -258,9 +258,9 @@ class ChatAnswer : public Answer {
   }
 
   ChatStyle style_;
-  std::string head_;  // of every object: an object left open
+  std::string head_;  // the beginning of every object, left open
   std::vector<Choice> choices_;
-  JsonWriter chunk_;  // kept, so that the chunks of a stream are written to the same memory
+  JsonWriter chunk_;  // a member so that all chunks of a stream reuse its memory
 };
 
 }  // namespace

@@ -9,10 +9,10 @@
 namespace tessera {
 namespace {
 
-// "messages[3]."
+// Returns the path of a message: "messages[3].".
 std::string prefix_of(std::size_t index) { return fmt::format("messages[{}].", index); }
 
-// Arguments come as the text of an object, as models write them; templates print objects.
+// Parses the arguments of a call. They arrive as JSON text, as models write them; templates print objects.
 ApiResult<Json> read_arguments(const ApiFields& function) {
   const Json* arguments = function.find("arguments");
   if (arguments == nullptr) return Json::object();

@@ -16,14 +16,14 @@
 namespace tessera {
 namespace {
 
-// Stands behind the text of a message that goes on, and is where the rendered prompt is cut: as apply_chat_template of
-// Hugging Face does it. Templates that trim contents remove its last blank.
+// Marks the end of a message that the model is to continue. The rendered prompt is cut at the mark, as
+// apply_chat_template of Hugging Face does. Templates that trim contents remove its last space.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 bool is_off(const Json& value) { return value.is_null() || value == Json(false) || value == Json("none"); }
 
-// The template's variables that a request sets by fields of its own. A value other than "off" for a variable that the
-// template does not name would be without effect.
+// Sets a template variable from the request's field `key`. Any value but "off" is refused if the template does not name
+// the variable, because it would have no effect.
 ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json& value, const ChatTemplate& chat,
                        Json& variables) {
   if (!chat.names(key)) {
@@ -39,7 +39,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   if (const Json* given = TRY(fields.object("chat_template_kwargs")); given != nullptr) {
     const ApiFields inner(*given, "chat_template_kwargs.");
     for (const auto& [name, value] : given->as_object()) {
-      // These variables are set by other fields of the request and may not be given here.
+      // Other fields of the request set these variables, so they are refused here.
       for (const std::string_view own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
         if (name == own) return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", own));
       }
@@ -59,7 +59,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   return variables;
 }
 
-// The last message goes on: its content gets the mark. Returns the content without it.
+// Appends kEndMark to the last message's content. Returns the content without the mark.
 ApiResult<std::string> mark_end(Json& messages) {
   Json& last = messages.as_array().back();
   const Json& content = *last.find("content");
@@ -101,7 +101,8 @@ ApiResult<std::string> render(const ApiFields& fields, const ServedModel& model,
   }
   Result<std::string> prompt = chat.render(messages, options);
   if (prompt.ok()) return *std::move(prompt);
-  // The work of the model's own template grows with the messages; a template of the request may do any.
+  // The work of the model's own template grows with the messages, so running out of it means a too long request. A
+  // request's template may do any amount of work.
   if (prompt.status().code() == StatusCode::kResourceExhausted && fields.find("chat_template") == nullptr)
     return model.too_long("messages", prompt.status().message());
   return invalid_field("messages", prompt.status().message());
@@ -111,7 +112,7 @@ MessageKinds kinds_of(const ServedModel& model) {
   return {.developer = model.knows_developer, .images = model.images.has_value()};
 }
 
-// Images get their tokens in the prompt, which has a placeholder for each.
+// Replaces each image's placeholder in the prompt by the image's tokens.
 ApiStatus add_images(const ServedModel& model, std::span<const GivenImage> given, ChatPrompt& prompt) {
   if (!model.images) return api_ok();
   const PreparedImages images = TRY(prepare_images(*model.images, given, model.context_length));
@@ -132,7 +133,8 @@ bool has_other_parts(const Json* messages) {
   });
 }
 
-// Without a template. Messages are not rendered; their images are those of the ids, and a model of texts refuses them.
+// Reads a request that gives ids and needs no template. Its messages are not rendered. Their images belong to the ids;
+// a model without images refuses them.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",
@@ -158,7 +160,7 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
   return prompt;
 }
 
-// The path of the first text in `value` that holds `mark`; none: no text does.
+// Returns the path of the first text in `value` that contains `mark`; nothing if there is none.
 std::optional<std::string> find_text(const Json& value, std::string_view mark) {
   if (value.is_string()) return value.as_string().find(mark) != std::string::npos ? std::optional("") : std::nullopt;
   if (value.is_array()) {
@@ -171,7 +173,8 @@ std::optional<std::string> find_text(const Json& value, std::string_view mark) {
   return std::nullopt;
 }
 
-// The template alone says where images stand: a text that a client passes on from elsewhere must not.
+// Refuses texts that contain the image placeholder. Only the template may place images, because a client may pass on
+// text from elsewhere.
 ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model) {
   if (!model.images || model.images->placeholder_text.empty()) return api_ok();
   const std::string& mark = model.images->placeholder_text;
@@ -195,11 +198,11 @@ ApiStatus check_rendered_images(const ServedModel& model, std::int64_t images, s
                                                placeholders, model.images->placeholder_text, images));
 }
 
-// The request's own template, or null.
+// Returns the request's own template, or nothing.
 ApiResult<std::optional<ChatTemplate>> read_template(const ApiFields& fields) {
   const std::optional<std::string> source = TRY(fields.string("chat_template"));
   if (!source) return std::optional<ChatTemplate>();
-  TRY(take_on(TextWork::kLarge));  // it runs for as long as TemplateLimits allow
+  TRY(take_on(TextWork::kLarge));  // a template may run as long as TemplateLimits allow
   Result<ChatTemplate> parsed = ChatTemplate::parse(*source, "chat_template");
   if (!parsed.ok()) return invalid_field("chat_template", parsed.status().message());
   return std::optional(*std::move(parsed));

@@ -24,7 +24,7 @@ ApiStatus read_logprobs(const ApiFields& fields, LogprobOptions& out) {
   return api_ok();
 }
 
-// What the answer has of the prompt, and whether it has its reasoning.
+// Reads what the answer shows of the prompt, and whether it shows the reasoning.
 ApiStatus read_answer_extras(const ApiFields& fields, const ChatPrompt& prompt, ChatStyle& out) {
   out.include_reasoning = TRY(fields.boolean_or("include_reasoning", true));
   out.token_ids = TRY(fields.boolean_or("return_token_ids", false));
@@ -40,7 +40,8 @@ ApiStatus read_answer_extras(const ApiFields& fields, const ChatPrompt& prompt, 
   return api_ok();
 }
 
-// A grammar holds from the first token on, so that its text has neither reasoning nor calls in the model's own form.
+// Says how the answer's text is read. A grammar applies from the first token on, so constrained text has neither
+// reasoning nor calls in the model's own format.
 ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& model, const ToolFields& tools,
                                     bool constrained, const ChatPrompt& prompt) {
   ChatTextStyle style{.choice = tools.choice, .named = tools.named, .parallel = tools.parallel};
@@ -71,8 +72,8 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
   return style;
 }
 
-// Some models mark their calls, or their reasoning, with special tokens. The server's own parsers of calls read them;
-// a format from outside says whether it does.
+// Whether the text must contain special tokens. Some models mark calls or reasoning with them. The server's own parsers
+// of calls read them; a plugin format says whether it does.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);
@@ -91,8 +92,8 @@ ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output,
   return grammar;
 }
 
-// What the answer tells its client about its tools; "" where they are the model's own. Tools in the generic form are
-// called by a text that a constraint of the output does not let through, and are withdrawn then.
+// Returns the answer's note about tools; "" if the model has its own format of calls. Tools in the generic format need
+// text that a constraint of the output forbids, so they are withdrawn if there is a constraint.
 std::string note_of(const ServedModel& model, const OutputFields& output, ToolFields& tools) {
   if (model.tool_call_parser != kGenericToolParser || !tools.tools.is_array()) return "";
   if (tools.choice != ToolChoice::kAuto || !output.grammar) return std::string(kGenericToolNote);
@@ -112,7 +113,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const OutputFields output = TRY(read_output_fields(fields, model));
   if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
-  // Ids that the request gives instead of messages are not changed: nothing is told of tools in the generic form.
+  // Ids that the request gives instead of messages are not changed, so no generic tools can be described in them.
   const bool renders = fields.find("input_ids") == nullptr;
   const std::string note = renders ? note_of(model, output, tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
@@ -160,7 +161,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};
   append_choices(output, request, job.requests);
   job.answer = make_chat_answer(std::move(style));
-  // A format from outside that does not begin: before anything is computed for it.
+  // A plugin format that fails to begin is reported here, before anything is computed for the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// The elements of a JSON list of calls, [{"name", "parameters"}, …], as they become complete. The grammar keeps the
-// text well-formed; one that is cut off loses its last call.
+// Returns the elements of a JSON list of calls, [{"name", "parameters"}, …], as they become complete. The grammar keeps
+// the text well-formed. A text that is cut off loses its last call.
 class CallList {
  public:
   void push(std::string_view text, std::vector<ToolCallDelta>& calls) {
@@ -37,7 +37,7 @@ class CallList {
         {.index = count_++, .id = make_id("call_"), .name = name->as_string(), .arguments = parameters->dump()});
   }
 
-  std::optional<JsonScanner> scanner_;  // inside an element
+  std::optional<JsonScanner> scanner_;  // set while inside an element
   std::string element_;
   int count_ = 0;
 };
@@ -113,7 +113,7 @@ struct ChatText::Impl {
   Status status{};
   CallList required{};
   bool named_begun = false;
-  // One of each two at most.
+  // At most one of each pair is set.
   std::optional<ReasoningParser> reasoning{};
   std::optional<OutsideReasoning> outside_reasoning{};
   std::optional<ToolCallParser> tools{};

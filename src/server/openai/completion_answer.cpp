@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// OpenAI's column-wise lists.
+// OpenAI's log-probabilities: one list per column.
 class LogprobColumns {
  public:
   LogprobColumns(const Tokenizer* tokenizer, bool tokens_as_ids) : tokenizer_(tokenizer), as_ids_(tokens_as_ids) {}
@@ -23,13 +23,13 @@ class LogprobColumns {
     tokens_.value(shown_token(tokenizer_, token.token.id, as_ids_));
     logprobs_.value(token.token.logprob);
     offsets_.value(offset_);
-    // A character's first byte is no continuation byte, so that the parts of one count once.
+    // Counts characters by their first bytes, which are no continuation bytes. The parts of one character count once.
     const std::string bytes = token_bytes(tokenizer_, token.token.id);
     offset_ += std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xc0) != 0x80; });
     add_top(token);
   }
   bool empty() const { return tokens_.text().empty(); }
-  // As an object; the columns are empty again, their offset goes on.
+  // Writes the columns as an object and empties them. The text offset goes on.
   void write(JsonWriter& json) {
     json.object().key("tokens").raw("[" + tokens_.take() + "]");
     json.key("token_logprobs").raw("[" + logprobs_.take() + "]");
@@ -43,7 +43,7 @@ class LogprobColumns {
       tops_.null();
       return;
     }
-    // Tokens of one text share a key: the most probable one has it.
+    // Tokens with the same text share a key; the most probable of them is written.
     std::set<std::string> seen;
     tops_.object();
     const auto put = [&](const TokenLogprob& one) {
@@ -63,11 +63,11 @@ class LogprobColumns {
 
 struct Choice {
   Choice(const Tokenizer* tokenizer, bool tokens_as_ids) : columns(tokenizer, tokens_as_ids) {}
-  std::string text{};  // of no stream: all; of a stream: what the next chunk begins with
+  std::string text{};  // in a stream: the text of the next chunk; otherwise: the whole text
   LogprobColumns columns;
   FinishReason finish = FinishReason::kNone;
   std::int64_t tokens = 0;
-  std::vector<TokenId> ids{};  // of no stream: all; of a stream: the next chunk's
+  std::vector<TokenId> ids{};  // in a stream: the ids of the next chunk; otherwise: all ids
   GraphInfo graph_info{};
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};
@@ -125,7 +125,8 @@ class CompletionAnswer : public Answer {
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
-    // A prompt's tokens count once, and are found in the cache by its later choices because of the first.
+    // A prompt's tokens count once. Its later choices find them in the cache because of the first choice, so only the
+    // first choice counts.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
     if (style_.echo_logprobs) {
@@ -156,7 +157,7 @@ class CompletionAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // Gives the body of an answer that is not streamed.
+  // Returns the body of an answer that is not streamed.
   JsonParts parts() {
     JsonParts parts;
     parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });
@@ -177,7 +178,7 @@ class CompletionAnswer : public Answer {
     });
   }
 
-  // Up to the lists that may be long.
+  // Writes a choice up to the lists that may be long.
   void write_choice(JsonWriter& json, std::size_t index) {
     Choice& choice = choices_[index];
     json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");
@@ -199,9 +200,9 @@ class CompletionAnswer : public Answer {
   }
 
   CompletionStyle style_;
-  std::string head_;  // of every object: an object left open
+  std::string head_;  // the beginning of every object, left open
   std::vector<Choice> choices_;
-  JsonWriter chunk_;  // kept, so that the chunks of a stream are written to the same memory
+  JsonWriter chunk_;  // a member so that all chunks of a stream reuse its memory
   Usage usage_;
 };
 

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kDefaultTokens = 16;  // as OpenAI's
+constexpr std::int64_t kDefaultTokens = 16;  // OpenAI's default
 
 struct Extras {
   TokenExtras tokens{};
@@ -52,7 +52,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   style.stream.interval = model.stream_interval;
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
-  // Without output there is the prompt alone to tell of: its text, or its log-probabilities.
+  // Without output the answer can only have the prompt's text or its log-probabilities.
   if (output.max_new_tokens == 0 && !extras.echo && !extras.tokens.prompt_logprobs)
     return no_tokens_asked(fields, "at least 1, or 0 beside \"echo\" or \"prompt_logprobs\"");
   style.logprobs = extras.logprobs.has_value();

@@ -55,7 +55,7 @@ class EmbeddingAnswer : public Answer {
   }
 
   EmbeddingStyle style_;
-  std::vector<std::vector<float>> vectors_;  // [inputs], as pooled
+  std::vector<std::vector<float>> vectors_;  // [inputs], as the engine pooled them
   PooledUsage usage_;
 };
 

@@ -13,11 +13,11 @@
 namespace tessera {
 namespace {
 
-// One text's object, built up so that each step adds to it and copies it.
+// One text's object. Each step of a stream adds to it and sends a copy.
 struct Choice {
   GenerateChoiceStyle style;
-  std::string text{};  // JSON, between its quotes
-  JsonWriter ids{};    // between its brackets, and so are these
+  std::string text{};  // JSON, without the quotes
+  JsonWriter ids{};    // without the brackets, like the lists below
   JsonWriter output_logprobs{};
   JsonWriter output_tops{};
   std::int64_t tokens = 0;
@@ -65,7 +65,7 @@ class GenerateAnswer : public Answer {
   }
 
  private:
-  // [logprob, id, text or null]
+  // Writes [logprob, id, text or null].
   void write_token(JsonWriter& json, const TokenLogprob& token) const {
     json.array().value(token.logprob).value(static_cast<std::int64_t>(token.id.value()));
     if (style_.text_in_logprobs) {
@@ -85,7 +85,7 @@ class GenerateAnswer : public Answer {
     if (choice.style.top_logprobs) write_tops(choice.output_tops, token);
   }
 
-  // The first entry has no logprob, as with SGLang.
+  // Writes the log-probability of prompt token i. The first token has none, as in SGLang.
   void write_input_logprob(JsonWriter& json, const Choice& choice, std::size_t i) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     const std::span<const TokenLogprobs> tokens = choice.end.prompt_logprobs;
@@ -96,12 +96,12 @@ class GenerateAnswer : public Answer {
     if (i > 0) return write_tops(json, choice.end.prompt_logprobs[i]);
     json.null();
   }
-  // The list of prompt tokens that are written: one at least.
+  // Returns the number of prompt tokens that are written: at least one.
   static std::size_t input_count(const Choice& choice) {
     return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
 
-  // [[prompt's rows], row, row, …]
+  // Writes row r of [[prompt's rows], row, row, …].
   void write_hidden_row(JsonWriter& json, const Choice& choice, std::size_t r) const {
     const auto width = static_cast<std::size_t>(style_.hidden_size);
     json.array();
@@ -133,7 +133,7 @@ class GenerateAnswer : public Answer {
     json.end_object();
   }
 
-  // Where a choice's object has its long lists, it is written in sections around them.
+  // A choice's object is written in sections, with its long lists between them.
 
   void write_begin(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     json.object();

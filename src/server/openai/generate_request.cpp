@@ -18,15 +18,15 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kDefaultTokens = 128;  // as SGLang's
+constexpr std::int64_t kDefaultTokens = 128;  // SGLang's default
 
-// What stands for the prompts: ids, and where embeddings are given these, ids being zeros then.
+// The prompts of a request. With embeddings the ids are zeros.
 struct Inputs {
   Prompts prompts;
-  std::vector<std::vector<float>> embeds;  // [prompts]; empty: none
+  std::vector<std::vector<float>> embeds;  // [prompts]; empty: no embeddings were given
 };
 
-// [tokens][hidden size]
+// Reads a matrix [tokens][hidden size].
 ApiResult<std::vector<float>> read_matrix(const Json& rows, std::int64_t hidden_size) {
   const ApiError wrong = invalid_field(
       "input_embeds", fmt::format("request: field \"input_embeds\" is {}; accepted: a list of rows of {} numbers, or a "
@@ -81,7 +81,7 @@ ApiResult<Inputs> read_inputs(const ApiFields& fields, const ServedModel& model)
   return inputs;
 }
 
-// Images get their tokens in `prompt`.
+// Replaces each image's placeholder in `prompt` by the image's tokens.
 ApiResult<std::vector<PromptImage>> add_images(const ServedModel& model, std::span<const GivenImage> given,
                                                std::vector<TokenId>& prompt) {
   std::vector<PromptImage> placed;
@@ -91,7 +91,8 @@ ApiResult<std::vector<PromptImage>> add_images(const ServedModel& model, std::sp
   return placed;
 }
 
-// What prompt `i` of a batch has of a field: where that is a list of as many values, its own one.
+// Returns prompt `i`'s value of a field: if the field is a list of `count` values, the i-th of them, else the field
+// itself.
 const Json* own_value(const Json& body, std::string_view key, std::size_t i, std::size_t count) {
   const Json* value = body.find(key);
   const bool listed = value != nullptr && value->is_array() && value->as_array().size() == count;
@@ -105,13 +106,13 @@ Json own_fields(const Json& body, std::size_t i, std::size_t count) {
   return own;
 }
 
-// The sampling_params of the prompts of one request, read once where all share them.
+// The sampling_params of the prompts of one request. They are read once if all prompts share them.
 class OutputsOfPrompts {
  public:
-  // Borrows both.
+  // Borrows both arguments.
   OutputsOfPrompts(const ServedModel& model, const Json& body) : model_(model), body_(body) {}
 
-  // Of prompt i of `count`; the reference holds until the next call.
+  // Returns the parameters of prompt i of `count`. The reference holds until the next call.
   ApiResult<const OutputFields*> of(std::size_t i, std::size_t count) {
     const Json* given = own_value(body_, "sampling_params", i, count);
     if (read_ && given == of_) return &output_;
@@ -136,7 +137,7 @@ class OutputsOfPrompts {
   OutputFields output_;
 };
 
-// The grammars of one request's prompts take no longer than one may alone.
+// Compiles the grammars of one request's prompts. All together get the time limit of a single request.
 class Grammars {
  public:
   explicit Grammars(const ServedModel& model) : model_(model) {}
@@ -167,7 +168,7 @@ class Grammars {
 
 struct LogprobFields {
   bool wanted = false;
-  bool input = false;  // of the prompt too, from `start` on
+  bool input = false;  // also for the prompt's tokens, from `start` on
 };
 
 ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request) {
@@ -209,7 +210,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
-  // Without a batch, a list is no list of values for each prompt.
+  // Without a batch, no list is read as one value per prompt.
   const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
   OutputsOfPrompts outputs(model, json);
   Grammars grammars(model);

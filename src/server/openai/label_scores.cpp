@@ -20,10 +20,10 @@ namespace {
 struct LabelStyle {
   std::string model;
   std::vector<TokenId> labels{};
-  bool apply_softmax = false;  // over the labels alone, and not over all tokens
+  bool apply_softmax = false;  // softmax over the labels alone instead of over all tokens
 };
 
-// exp(x - greatest) / Σ, where the sum is over `all`.
+// Returns exp(x - greatest) / Σ for each wanted x. The sum is over `all`.
 std::vector<double> probabilities(std::span<const double> wanted, std::span<const float> all) {
   const auto greatest = static_cast<double>(*std::max_element(all.begin(), all.end()));
   double sum = 0;
@@ -38,7 +38,7 @@ class LabelAnswer : public Answer {
  public:
   LabelAnswer(LabelStyle style, std::size_t items) : style_(std::move(style)), scores_(items) {}
 
-  // The row of all tokens is let go at once: it is large.
+  // Keeps only the scores; the row of all tokens is large and freed at once.
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);
@@ -70,7 +70,7 @@ class LabelAnswer : public Answer {
   PooledUsage usage_;
 };
 
-// Texts are joined before they are encoded, ids as they are.
+// Reads the texts or ids. Texts are joined before they are encoded; ids are joined directly.
 ApiResult<std::vector<std::vector<TokenId>>> read_texts(const ApiFields& fields, const ServedModel& model,
                                                         bool item_first) {
   const std::string query = fields.find("query")->as_string();

@@ -13,7 +13,7 @@ namespace {
 
 using GrammarKind = GrammarSpec::Kind;
 
-// A schema, written as JSON or as text that holds it.
+// Returns a schema, given as JSON or as text that contains JSON.
 ApiResult<std::string> schema_text(const ApiFields& fields, std::string_view key) {
   const Json* schema = fields.find(key);
   if (schema->is_string()) {
@@ -49,7 +49,7 @@ ApiResult<std::optional<OutputGrammar>> read_response_format(const ApiFields& fi
   return std::optional(std::move(grammar));
 }
 
-// A text as EBNF writes it.
+// Returns `text` as a literal of EBNF.
 std::string ebnf_literal(std::string_view text) {
   std::string literal = "\"";
   for (const char c : text) {
@@ -65,7 +65,7 @@ std::string ebnf_literal(std::string_view text) {
   return literal + '"';
 }
 
-// One of several texts, as EBNF.
+// Returns an EBNF grammar that matches one of several texts.
 ApiResult<std::string> choice_grammar(const ApiFields& fields, std::string_view key) {
   constexpr std::string_view kAccepted = "a list of strings, none of them empty";
   const Json* list = fields.find(key);
@@ -86,7 +86,7 @@ struct Key {
   Form form;
 };
 
-// What `key` asks for; it has a value. None where that is false.
+// Returns the grammar that `key` asks for; nothing if its value is false. Precondition: the field has a value.
 ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const Key& key) {
   GrammarSpec spec;
   switch (key.form) {
@@ -102,7 +102,7 @@ ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const 
   return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});
 }
 
-// Puts what `keys` ask for into `grammar`, which has at most one.
+// Puts the grammar that `keys` ask for into `grammar`. More than one is an error.
 ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::optional<OutputGrammar>& grammar) {
   for (const Key& key : keys) {
     if (fields.find(key.name) == nullptr) continue;

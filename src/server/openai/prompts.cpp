@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Engine requests of one HTTP request, and the token ids in all of them: 64 MiB.
+// The most engine requests of one HTTP request, and the most token ids in all of them (64 MiB).
 constexpr std::int64_t kMaxRequestsAtOnce = 1024;
 constexpr std::int64_t kMaxTokensAtOnce = 16 << 20;
 constexpr std::string_view kAccepted = "a string, a list of token ids, or a list of either, not empty";
@@ -42,7 +42,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
     return prompts;
   }
   prompts.batch = true;
-  // Before they are tokenised.
+  // Checks the number before the prompts are tokenised.
   if (std::ssize(value->as_array()) > kMaxRequestsAtOnce) {
     return invalid_field(param, fmt::format("request: field \"{}\" has {} prompts; accepted: up to {}", param,
                                             value->as_array().size(), kMaxRequestsAtOnce));

@@ -18,15 +18,15 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxTop = std::int64_t{1} << 31;
-constexpr std::string_view kTexts = "texts";  // the documents of TEI's requests
+constexpr std::string_view kTexts = "texts";  // TEI's name for the documents
 
 struct RerankStyle {
   std::string id;
   std::string model;
   std::vector<std::string> documents{};
-  std::size_t top = 0;  // results
+  std::size_t top = 0;  // number of results
   bool return_documents = true;
-  bool tei = false;  // the answer is the list of results alone, as TEI writes them
+  bool tei = false;  // the answer is only the list of results, as TEI writes it
 };
 
 class RerankAnswer : public Answer {
@@ -75,7 +75,7 @@ class RerankAnswer : public Answer {
   PairScores scores_;
 };
 
-// Strings, or objects with a text.
+// Reads the documents: strings, or objects with a text.
 ApiResult<std::vector<std::string>> read_documents(const ApiFields& fields) {
   constexpr std::string_view kAccepted = "a list of strings or of objects {\"text\": string}, not empty";
   const Json* given = TRY(fields.array("documents"));
@@ -91,7 +91,7 @@ ApiResult<std::vector<std::string>> read_documents(const ApiFields& fields) {
   return texts;
 }
 
-// TEI's names for what the other requests have too.
+// Reads the pooled fields, also under TEI's names.
 ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const ServedModel& model) {
   PooledFields pooled = TRY(read_pooled_fields(fields, model));
   if (const std::optional<bool> raw = TRY(fields.boolean("raw_scores"))) {
@@ -107,7 +107,7 @@ ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const
   return pooled;
 }
 
-// A request has TEI's form where it has TEI's name for the documents.
+// Reads the fields of a request in TEI's form, which is recognised by TEI's name for the documents.
 ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
   for (const std::string_view key : {"documents", "top_n", "return_documents"})
     if (fields.find(key) != nullptr) return fields.unsupported(key, "none beside \"texts\"");
@@ -123,7 +123,7 @@ ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
   if (fields.find("return_text") != nullptr) return fields.unsupported("return_text", "none without \"texts\"");
   style.documents = TRY(read_documents(fields));
   style.return_documents = TRY(fields.boolean_or("return_documents", true));
-  // vLLM's 0 is for all.
+  // 0 means all, as in vLLM.
   const std::int64_t top = TRY(fields.integer("top_n", 0, kMaxTop)).value_or(0);
   style.top = top == 0 ? style.documents.size() : static_cast<std::size_t>(top);
   return api_ok();

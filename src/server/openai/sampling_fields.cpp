@@ -16,7 +16,8 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxTimeout = 1e9;
 
-// The seed all choices of a request share where it names none; not negative, so that every client can send it back.
+// Draws the seed that all choices of a request share if it names none. The seed is not negative, so that every client
+// can send it back.
 std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
                                       std::random_device{}());
@@ -73,7 +74,8 @@ std::vector<TokenId> without_repeats(std::vector<TokenId> ids) {
   return ids;
 }
 
-// Each word both as it is and with a space before it, which are different tokens in most vocabularies.
+// Reads bad words. Each word is banned as it is and with a space before it, because these are different tokens in most
+// vocabularies.
 ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
   const std::vector<std::string> words = TRY(fields.strings("bad_words"));
   if (words.empty()) return api_ok();
@@ -160,7 +162,7 @@ ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted) {
 
 ApiStatus check_metadata(const ApiFields& fields) {
   constexpr std::size_t kMostPairs = 16;
-  constexpr std::size_t kMostOfKey = 64;  // characters
+  constexpr std::size_t kMostOfKey = 64;  // in characters
   constexpr std::size_t kMostOfValue = 512;
   const Json* metadata = TRY(fields.object("metadata"));
   if (metadata == nullptr) return api_ok();

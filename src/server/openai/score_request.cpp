@@ -52,7 +52,7 @@ class ScoreAnswer : public Answer {
   PairScores scores_;
 };
 
-// Under one of the names that vLLM has for it, of which the first is the one for messages.
+// Reads one side of the pairs under one of vLLM's names for it. The first name is the one that error messages use.
 ApiResult<PairSide> read_side(const ApiFields& fields, std::initializer_list<std::string_view> names) {
   std::string_view key;
   for (const std::string_view name : names) {

@@ -19,8 +19,8 @@ Json message(std::string_view role, const std::string& text) {
   return made;
 }
 
-// Through the template that --chat-template gave: as vLLM with messages of the roles query and document, and as SGLang
-// with variables of these names.
+// Renders a pair with the template from --chat-template. The template gets messages with the roles query and document,
+// as in vLLM, and variables with these names, as in SGLang.
 ApiResult<std::string> render_pair(const ServedModel& model, const std::string& first, const std::string& second,
                                    const std::string& instruction) {
   Json messages = Json::array();
@@ -34,7 +34,8 @@ ApiResult<std::string> render_pair(const ServedModel& model, const std::string& 
   return *std::move(text);
 }
 
-// As --chat-template says, or the tokenizer's own form for pairs, or one text behind the other.
+// Joins the texts of a pair: by the template from --chat-template, else by the tokenizer's own form for pairs, else one
+// text after the other.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];

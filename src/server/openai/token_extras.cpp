@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kNoRank = 0;
 
 void write_entry(JsonWriter& json, const TokenLogprob& token, std::int64_t rank, const Tokenizer* tokenizer) {
-  constexpr float kLeast = -9999;  // vLLM's number for what cannot come
+  constexpr float kLeast = -9999;  // vLLM's number for a token that cannot come
   json.key(std::to_string(token.id.value())).object().key("logprob").value(std::max(token.logprob, kLeast)).key("rank");
   if (rank == kNoRank) {
     json.null();

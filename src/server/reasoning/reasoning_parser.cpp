@@ -12,7 +12,7 @@ namespace {
 
 constexpr const ReasoningTags* kAllTags[] = {&kThinkTags, &kMistralTags};
 
-// All of the text.
+// Treats all text as content.
 class NoReasoning final : public ReasoningFormat {
  public:
   ReasoningText push(std::string_view text) override { return {.content = std::string(text)}; }

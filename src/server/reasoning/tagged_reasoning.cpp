@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kOpeningTag = 0;  // among the finder's
+constexpr std::size_t kOpeningTag = 0;  // the tag's index in the finder
 
 }  // namespace
 
@@ -47,7 +47,7 @@ ReasoningText TaggedReasoning::push(std::string_view text) {
   return out;
 }
 
-// White space, then the opening tag or not.
+// Takes a byte at the beginning of the text: white space, then perhaps the opening tag.
 void TaggedReasoning::push_beginning(char c, ReasoningText& out) {
   std::string passed;
   const auto tag = finder_.push(c, passed);
@@ -73,7 +73,7 @@ void TaggedReasoning::push_inside(char c, ReasoningText& out) {
   reasoning_.add(passed, out.reasoning);
   if (!tag) return;
   if (*tag == kOpeningTag) {
-    // The prompt had it already; further on it is text.
+    // An opening tag at the beginning repeats the prompt's; later it is text.
     if (!reasoning_.empty()) reasoning_.add(tags_.opening, out.reasoning);
     return;
   }

@@ -37,7 +37,7 @@ void write_groups(JsonWriter& json, const StitchingGraph& graph) {
   json.end_array();
 }
 
-// Without the object's end.
+// Returns the runner's constant members, without the end of the object.
 std::string runner_head(const GraphRunner& runner) {
   const StitchingGraph& graph = runner.executable().graph();
   std::size_t ops = 0;
@@ -49,8 +49,8 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// What may change in service: sizes are captured late or dropped.
-// `used`: forwards and padding of a size.
+// Writes a runner's changing members. Sizes may be captured or dropped while the server runs. `used` returns the number
+// of forwards and the padding of a size.
 void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
                   const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);
@@ -76,7 +76,7 @@ void write_memory(JsonWriter& json, const MemoryReport& memory) {
   json.end_array();
 }
 
-// Without the object's end.
+// Returns the constant members of the state, without the end of the object.
 std::string state_head(const Engine& engine, const ServedModel& model) {
   const ModelConfig& config = engine.config();
   const ModelRunner& runner = engine.runner();

@@ -109,7 +109,7 @@ void add_tower(MetricFamilies& families, const TowerCounts& forwards) {
   families.counters("tessera:tower_padded_patches_total", "Patches computed for nothing, to fill a budget.", padded);
 }
 
-// Buckets up to the most tokens that a forward can have.
+// Adds the histogram with buckets up to the most tokens that a forward can have.
 void add_token_histogram(MetricFamilies& families, const TokenHistogram& tokens, std::int64_t max_tokens) {
   std::vector<MetricBucket> buckets;
   std::int64_t so_far = 0;

@@ -43,7 +43,7 @@ LatencyPercentiles LatencyWindow::percentiles(Clock::time_point now) const {
   return result;
 }
 
-// The geometric middle of the bucket that the percentile falls into.
+// Returns the geometric middle of the bucket that contains the percentile.
 double LatencyWindow::percentile(const std::array<std::int64_t, kBuckets>& counts, std::int64_t count, double share) {
   const auto rank = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(count)));
   std::int64_t passed = 0;

@@ -17,10 +17,10 @@ using Families = MetricFamilies;
 using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
-// Scrapes closer together report the same throughput: measured over so few steps it would be noise.
+// Scrapes closer together than this many seconds report the same throughput: over so few steps it would be noise.
 constexpr double kShortestSpan = 0.1;
 
-// The buckets of SGLang's and vLLM's own metrics, so that their dashboards' queries and ours can be laid side by side.
+// The buckets of SGLang's and vLLM's own metrics, so that their dashboards' queries can be compared with ours.
 struct StyleBuckets {
   Buckets first_token;
   Buckets next_token;
@@ -30,7 +30,7 @@ struct StyleBuckets {
   Buckets stage;  // prefill and decode
 };
 
-// As SGLang's of a request's stages: 30 from a millisecond on, each 1.62 times the one before.
+// Returns SGLang's buckets of a request's stages: 30 from one millisecond on, each 1.62 times the one before.
 Buckets stage_buckets() {
   Buckets buckets;
   for (double limit = 0.001; buckets.size() < 30; limit *= 1.62) buckets.push_back(limit);
@@ -68,7 +68,7 @@ double ratio(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// As vLLM names it.
+// Returns vLLM's name of the reason.
 const char* finished_reason(FinishReason finish) {
   switch (finish) {
     case FinishReason::kLength: return "length";
@@ -120,7 +120,7 @@ struct ServerMetrics::Impl {
   Histogram request;
   Histogram prompt_tokens;
   Histogram output_tokens;
-  Histogram most_output_tokens;  // of a call's texts
+  Histogram most_output_tokens;  // of the longest text of a call
   Histogram queue;
   Histogram prefill;
   Histogram decode;
@@ -198,7 +198,7 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
   counted_tokens = stats.output_tokens;
 }
 
-// Metrics whose names differ in the prefix alone.
+// Adds metrics whose names differ only in the prefix.
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
   families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
   families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);
@@ -247,7 +247,7 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
                  static_cast<double>(stats.running));
   families.gauge("vllm:num_requests_waiting", "Requests that wait for room.", labels,
                  static_cast<double>(stats.queued));
-  for (const char* name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}) {  // the new and the old one
+  for (const char* name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}) {  // the new name and the old one
     families.gauge(name, "Share of the KV cache that running requests hold; 1 is all.", labels,
                    stats.fullest_group().usage());
   }
@@ -274,7 +274,7 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   add_common(families, "vllm:", stats);
 }
 
-// What the pages of the KV cache hold as of the last step.
+// Adds what the pages of the KV cache held after the last step.
 void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats) {
   std::vector<Sample> samples;
   for (std::size_t g = 0; g < stats.num_cache_groups; ++g) {

@@ -1,4 +1,4 @@
-// The names of the forms of tool calls, and the form that a chat template shows.
+// The names of the formats of tool calls, and the guess of a format from a chat template.
 #include <utility>
 
 #include "tessera/server/tools/call_formats.h"
@@ -59,7 +59,7 @@ std::string_view guess_tool_call_parser(std::string_view chat_template) {
   const auto has = [&](std::string_view part) { return chat_template.find(part) != std::string_view::npos; };
   if (has("<|channel|>") && has("<|message|>")) return "gpt-oss";
   if (has("<arg_key>")) return "glm45";
-  // Others write JSON between <function=NAME> and </function>.
+  // Other models write JSON between <function=NAME> and </function>.
   if (has("<function=")) return has("<parameter=") ? "qwen3_coder" : "";
   if (has("｜DSML｜function_calls")) return "deepseekv32";
   if (has("<tool_call>")) return "hermes";

@@ -1,6 +1,7 @@
-// deepseekv3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, a fence of Markdown with the arguments,
-// <｜tool▁call▁end｜> deepseekv31: <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜> All calls together
-// stand between <｜tool▁calls▁begin｜> and <｜tool▁calls▁end｜>.
+// The calls of DeepSeek V3 and V3.1. <｜tool▁calls▁begin｜> and <｜tool▁calls▁end｜> enclose all calls:
+//
+//   deepseekv3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, the arguments in a Markdown fence,
+//   <｜tool▁call▁end｜> deepseekv31: <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"
@@ -20,7 +21,7 @@ std::string_view word_in_front(std::string_view text) {
   return text.substr(0, text.find_first_of(kCallSpaces));
 }
 
-// V3 writes the name behind the separator, V3.1 in front of it.
+// Returns the name. V3 writes it after the separator, V3.1 before it.
 std::string name_in(std::string_view head) {
   const std::size_t separator = head.find(kSeparator);
   if (separator == std::string_view::npos) return "";
@@ -37,7 +38,7 @@ class DeepseekFormat final : public CallFormat {
     return place.after_calls ? Mark::kSilent : Mark::kContent;
   }
 
-  // Everything up to the arguments' brace.
+  // The head is everything before the arguments' brace.
   Head take_head(std::string_view seen, char c) override {
     if (seen.starts_with(kListBegin)) seen.remove_prefix(kListBegin.size());
     seen = without_spaces_in_front(seen);

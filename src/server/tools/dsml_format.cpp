@@ -1,7 +1,10 @@
-// deepseekv32: <｜DSML｜function_calls>, then for each call
-//   <｜DSML｜invoke name="NAME">\n<｜DSML｜parameter name="KEY"
-//   string="true">VALUE</｜DSML｜parameter>\n…</｜DSML｜invoke>
-// and </｜DSML｜function_calls>. Values with string="false" are JSON.
+// The calls of DeepSeek V3.2 (deepseekv32). Values with string="false" are JSON:
+//
+//   <｜DSML｜function_calls>
+//   <｜DSML｜invoke name="NAME">
+//   <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> …
+//   </｜DSML｜invoke> …
+//   </｜DSML｜function_calls>
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/tagged_call_body.h"

@@ -60,7 +60,7 @@ std::string call_text(const Json& call) {
   return fmt::format("<tool_call>\n{}\n</tool_call>", shown.dump());
 }
 
-// The assistant's turn with its calls as the text that they were.
+// Returns the assistant's turn with its calls written as text.
 Json assistant_text(const Json& message) {
   Json out = Json::object();
   for (const auto& [key, value] : message.as_object()) {
@@ -129,7 +129,7 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system) {
   Json out = Json::array();
   CallNames names;
-  std::optional<std::string> results;  // of the messages before, not yet in `out`
+  std::optional<std::string> results;  // text of the preceding "tool" messages, not yet in `out`
   const auto add_results = [&] {
     if (results) out.push_back(message_of("user", *std::exchange(results, std::nullopt)));
   };

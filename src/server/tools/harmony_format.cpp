@@ -1,4 +1,4 @@
-// gpt-oss: a message (harmony.h) to functions.NAME, whose body is the arguments.
+// gpt-oss: a call is a message (harmony.h) to functions.NAME. Its body is the arguments.
 #include <utility>
 
 #include "tessera/server/reasoning/harmony.h"
@@ -12,17 +12,17 @@ namespace {
 constexpr std::string_view kFunctions = "functions.";
 constexpr std::string_view kRole = "<|start|>assistant";
 
-// "" where it is no header, or one of a message to the user.
+// Returns the function's name; "" if `text` is no header, or the header of a message to the user.
 std::string function_in(std::string_view text) {
   std::string_view name = read_harmony_header(text).value_or(HarmonyHeader()).recipient;
   if (name.starts_with(kFunctions)) name.remove_prefix(kFunctions.size());
   return std::string(name);
 }
 
-// `text` without the tag <|message|> at its end.
+// Returns `text` without the tag <|message|> at its end.
 std::string_view header_in(std::string_view text) { return text.substr(0, text.size() - kHarmonyMessage.size()); }
 
-// Whether `text` is a header, as far as it has come.
+// Whether `text` may be the beginning of a header.
 bool may_be_header(std::string_view text) {
   for (const std::string_view beginning : {kRole, kHarmonyChannel, kHarmonyRecipient}) {
     if (text.starts_with(beginning) || beginning.starts_with(text)) return text.size() <= kMaxHarmonyHeaderBytes;
@@ -40,7 +40,7 @@ std::unique_ptr<CallBody> without_arguments(std::string name) {
 class HarmonyFormat final : public CallFormat {
  public:
   std::vector<std::string_view> marks() const override { return {kHarmonyStart, kHarmonyChannel}; }
-  // The first header of a turn: " to=functions.get<|channel|>…".
+  // Accepts the first header of a turn: " to=functions.get<|channel|>…".
   bool may_begin_with(char c) const override { return c == kHarmonyRecipient[0]; }
 
   Head take_head(std::string_view seen, char c) override {
@@ -62,7 +62,7 @@ class HarmonyFormat final : public CallFormat {
     }
   }
 
-  // The end's tag is a token that ends the turn, and is not in the text then.
+  // The end tag is a token that ends the turn. The text may lack it.
   std::unique_ptr<CallBody> end_in_head(std::string_view seen) override {
     seen = without_spaces_around(seen);
     if (!seen.ends_with(kHarmonyMessage)) return nullptr;

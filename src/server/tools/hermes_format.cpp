@@ -1,5 +1,5 @@
 // hermes:  <tool_call>{"name": …, "arguments": {…}}</tool_call>
-// generic: the same; at the beginning of the text also the object alone, in a fence of Markdown or not.
+// generic: the same; at the beginning of the text also the object alone, with or without a Markdown fence.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"
@@ -27,7 +27,7 @@ class HermesFormat : public CallFormat {
   }
 
  protected:
-  std::string_view end_ = kEnd;  // what closes the call; "": nothing
+  std::string_view end_ = kEnd;  // tag that closes the call; "": none
 };
 
 class GenericFormat final : public HermesFormat {

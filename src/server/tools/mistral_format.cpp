@@ -1,5 +1,5 @@
-// mistral: [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], at the beginning of the text also without the mark; newer
-// models write [TOOL_CALLS]NAME[ARGS]{…} for each call, some with [CALL_ID]… in front of [ARGS] or without [ARGS].
+// mistral: [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text the mark may be missing. Newer
+// models write [TOOL_CALLS]NAME[ARGS]{…} for each call, some with [CALL_ID]… before [ARGS] or without [ARGS].
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"
@@ -11,7 +11,7 @@ constexpr std::string_view kBegin = "[TOOL_CALLS]";
 constexpr std::string_view kId = "[CALL_ID]";
 constexpr std::string_view kArguments = "[ARGS]";
 
-// Whether `text` may stand between the name and the arguments, or be the beginning of what may.
+// Whether `text` may stand between the name and the arguments, or is the beginning of such text.
 bool may_follow_name(std::string_view text) {
   if (!text.starts_with(kId)) return kId.starts_with(text) || kArguments.starts_with(text);
   const std::size_t next = text.find('[', kId.size());
@@ -62,7 +62,7 @@ class MistralFormat final : public CallFormat {
     return {good ? Head::Kind::kOpen : Head::Kind::kRefused};
   }
 
-  bool in_list_ = false;  // behind "["
+  bool in_list_ = false;  // after "["
 };
 
 }  // namespace

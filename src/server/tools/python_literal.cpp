@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Reads `text_` from its front, and appends the JSON to `out_`.
+// Reads `text_` from its front and appends the JSON to `out_`.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -36,14 +36,14 @@ class Reader {
     }
   }
 
-  // A list, a tuple, or a dict, up to `end`.
+  // Reads a list, a tuple or a dict up to `end`.
   bool items(char end, int depth) {
     const bool is_dict = end == '}';
     text_.remove_prefix(1);
     out_ += is_dict ? '{' : '[';
     for (bool first = true; !take(end); first = false) {
       if (!first && !take(',')) return false;
-      // Python allows a comma at the end.
+      // Python allows a comma before the end.
       if (!first && take(end)) break;
       if (!first) out_ += ", ";
       if (is_dict && !key()) return false;

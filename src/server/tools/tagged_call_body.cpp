@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Bounds what is held back, and with it the work per byte.
+// Limits of the held text, which also bound the work per byte.
 constexpr std::size_t kMaxSpaces = 64;
 constexpr std::size_t kMaxNameBytes = 256;
 
@@ -26,7 +26,7 @@ TaggedCallBody::TaggedCallBody(const CallTags& tags, std::string name, const Jso
 
 std::string TaggedCallBody::take_arguments() { return std::exchange(arguments_, {}); }
 
-// The tag behind any spaces; removes both from `text` where they are there in whole.
+// Matches `tag` after optional spaces. A whole match is removed from `text`, with the spaces.
 TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, std::string_view tag) const {
   const std::string_view rest = without_spaces_in_front(text);
   if (text.size() - rest.size() > kMaxSpaces) return Match::kNo;
@@ -37,7 +37,7 @@ TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, s
   return tag.starts_with(rest) ? Match::kPart : Match::kNo;
 }
 
-// The opening tag of a value behind `name_begin`.
+// Matches the rest of a value's opening tag after `name_begin`.
 TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& next) const {
   const std::size_t size = text.find_first_of("<>\"\n");
   const std::string_view name = text.substr(0, size);
@@ -59,7 +59,7 @@ TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& ne
   return best;
 }
 
-// The next value's opening tag, or the end of the call. `outer`: its outer end counts too.
+// Matches the next value's opening tag or the end of the call. `outer`: the outer end counts too.
 TaggedCallBody::Match TaggedCallBody::match_next(std::string_view text, bool outer, Next& next) const {
   std::string_view rest = text;
   const Match named = match_spaces_and(rest, tags_.name_begin);
@@ -106,7 +106,7 @@ CallBody::State TaggedCallBody::push(char c) {
   return done_ ? State::kDone : State::kOpen;
 }
 
-// Whether the value has ended.
+// Takes the value's text as far as possible. Returns whether the value has ended.
 bool TaggedCallBody::take_value() {
   std::size_t begin = 0;
   for (; begin < held_.size(); ++begin) {

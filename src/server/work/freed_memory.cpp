@@ -7,10 +7,10 @@
 namespace tessera {
 namespace {
 
-constexpr double kInterval = 1;  // seconds
-// Less is not worth a trim.
+constexpr double kInterval = 1;  // seconds between two checks
+// Freeing fewer bytes is not worth a trim.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// A server that is never idle gives memory back too, every so many looks.
+// After this many postponed checks the memory is trimmed even if the server is never idle.
 constexpr int kPatience = 10;
 
 }  // namespace
@@ -34,7 +34,7 @@ void FreedMemory::look() {
   waiting_ = false;
   const std::int64_t used = budget_.used();
   const std::int64_t freed = budget_.charged() - used;
-  if (used > 0) request_came();  // what is held now is freed later
+  if (used > 0) request_came();  // the memory in use now is freed later
   if (freed - trimmed_at_ < kWorthwhile) return;
   if (used >= kWorthwhile && ++looks_ < kPatience) return;
   looks_ = 0;

@@ -15,7 +15,8 @@ Request probe_request(bool generates) {
 
 void HealthProbe::ask(Call call) {
   calls_.push_back(std::move(call));
-  // One whose clients have all left goes on: its ticket would not be known apart from the next one's.
+  // A probe continues after all its clients have left. The next probe has the same ticket, so the two could not be told
+  // apart.
   if (!std::exchange(under_way_, true)) submit_(kTicket, probe_request(generates_));
 }
 

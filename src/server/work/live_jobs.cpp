@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// A part of a large body is smaller than what a connection's buffer keeps.
+// Parts of a large body are smaller than the buffer that a connection keeps.
 constexpr std::size_t kPartBytes = std::size_t{128} << 10;
 constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 
@@ -29,14 +29,14 @@ struct LiveJobs::Job {
   Call call;
   ApiJob job;
   Ticket first_ticket = 0;
-  std::size_t count = 0;      // of requests, and of tickets from the first one on
+  std::size_t count = 0;      // number of requests and of tickets, counted from the first ticket
   std::size_t remaining = 0;  // requests that have not ended
   bool streaming = false;     // the stream's head was sent
-  bool dropped = false;       // its tickets are forgotten
+  bool dropped = false;       // the tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t most_output_tokens = 0;          // of one request
-  std::vector<Clock::time_point> last_token{};  // [requests]; none yet: when the call arrived
+  std::int64_t most_output_tokens = 0;          // of the request with the most
+  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token: when the call arrived
 
   std::string summary(std::string_view how) const {
     return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
@@ -57,7 +57,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   next_ticket_ += live->count;
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
-  // Last, because it calls back at once where the client has gone already.
+  // This comes last, because it calls back at once if the client has already left.
   live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
     const std::shared_ptr<Job> gone = weak.lock();
     if (gone == nullptr || gone->dropped) return;
@@ -74,7 +74,7 @@ void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
     const std::shared_ptr<Job> job = found->second.job;
     try {
       dispatch(event, now);
-    } catch (const std::exception& e) {  // out of memory, for the most part: only this job fails
+    } catch (const std::exception& e) {  // mostly out of memory; only this job fails
       fail(*job, api_error(internal_error(e.what())));
     }
   }
@@ -133,7 +133,8 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
   }
 }
 
-// The head is sent with the first event, so that a refusal by the engine can still have its own HTTP status.
+// Sends stream data. The head is sent with the first event, so that a refusal by the engine can still have its own HTTP
+// status.
 void LiveJobs::send(Job& job, std::string_view data) const {
   if (!job.streaming) {
     job.streaming = true;
@@ -162,7 +163,7 @@ void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr
       [this, job, parts](const std::string& part) { send_part(job, parts, part); });
 }
 
-// A body of one part is sent with its length.
+// Sends a part. A body of one part is sent with its length.
 void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
                          const std::string& part) const {
   const bool first = !std::exchange(job->streaming, true);

@@ -6,26 +6,27 @@
 namespace tessera {
 namespace {
 
-// Measured on trees of small values (tests/server/memory_test.py), where a vector that grows is there twice: of a value
-// in a list; of an object beyond, whose members a template's value has again.
+// Bytes of a JSON value in a list, and the additional bytes of an object, whose members are copied into a template's
+// value. Measured on trees of small values (tests/server/memory_test.py), including the second copy of a vector that
+// grows.
 constexpr std::int64_t kBytesOfValue = 128;
 constexpr std::int64_t kBytesOfObject = 1600;
 constexpr std::int64_t kCopiesOfText = 3;
 
 constexpr std::int64_t kFloat = sizeof(float);
-constexpr std::int64_t kFloatText = 13;  // in JSON, with its comma
-constexpr std::int64_t kIdCopies = 4;    // in the request, its sequence, the answer and the caches' keys
-constexpr std::int64_t kTokenText = 24;  // of an output token: its id and text, and these in JSON
+constexpr std::int64_t kFloatText = 13;  // bytes in JSON, with the comma
+constexpr std::int64_t kIdCopies = 4;    // copies in the request, its sequence, the answer and the caches' keys
+constexpr std::int64_t kTokenText = 24;  // bytes of an output token: id and text, and both in JSON
 constexpr std::int64_t kLogprobText = 96;
-constexpr std::int64_t kRequest = 4096;                // what each takes whatever is in it
-constexpr std::int64_t kPart = std::int64_t{1} << 20;  // of a large answer while it is written
+constexpr std::int64_t kRequest = 4096;                // fixed bytes of each request
+constexpr std::int64_t kPart = std::int64_t{1} << 20;  // bytes of a part of a large answer while it is written
 
 template <class List>
 std::int64_t ids_bytes(const List& list) {
   return std::ssize(list) * static_cast<std::int64_t>(sizeof(*list.data()));
 }
 
-// Bytes of one token and its alternatives, as the engine hands them out.
+// Returns the bytes of one token and its alternatives in the engine's results.
 std::int64_t logprobs_bytes(std::int64_t top) {
   return static_cast<std::int64_t>(sizeof(TokenLogprobs)) + 16 + top * static_cast<std::int64_t>(sizeof(TokenLogprob));
 }
@@ -36,17 +37,17 @@ std::int64_t parameter_bytes(const Request& request) {
       ids_bytes(sampling.allowed_tokens) + ids_bytes(sampling.logit_bias) + ids_bytes(request.stop.ids);
   for (const std::vector<TokenId>& word : sampling.bad_words) bytes += ids_bytes(word);
   for (const std::string& text : request.stop.texts) bytes += std::ssize(text);
-  return 2 * bytes;  // once in the request, once as the engine looks for it
+  return 2 * bytes;  // one copy in the request, one in the engine's search for it
 }
 
-// `with_text`: the answer's text is there as a whole.
+// Returns the bytes of a request's result. `with_text`: the answer's whole text is in memory.
 std::int64_t result_bytes(const Request& request, bool with_text, std::int64_t vocab_size, std::int64_t hidden_size) {
   const std::int64_t prompt = std::ssize(request.prompt);
   const std::int64_t output = request.generates() ? request.stop.max_new_tokens : 0;
   std::int64_t bytes = output * kTokenText;
   if (request.return_hidden_states) {
     const std::int64_t rows = request.last_hidden_state_only ? 1 : prompt + output;
-    // Rows of the output make the list grow.
+    // The list grows by the rows of the output, so two copies exist at times.
     bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
     if (with_text) bytes += rows * hidden_size * kFloatText;
   }

@@ -14,7 +14,7 @@ struct RequestReader::Reading {
   Call call;
   Make make;
   std::string body{};
-  std::string coding{};  // of the body, until it is inflated
+  std::string coding{};  // of the body; "" once it is inflated
 };
 
 void RequestReader::start(Call call, Make make) {
@@ -29,7 +29,7 @@ void RequestReader::place(const std::shared_ptr<Reading>& reading, TextWork work
   pools_.post(work, reading->call, [this, reading, work] { run(reading, work); });
 }
 
-// On a thread of the pool.
+// Runs on a thread of the pool.
 void RequestReader::run(const std::shared_ptr<Reading>& reading, TextWork work) {
   TextPoolScope scope(work);
   MemoryCharge& memory = reading->call.memory();
@@ -42,7 +42,8 @@ void RequestReader::run(const std::shared_ptr<Reading>& reading, TextWork work) 
   });
   Finish finish = reading->make(memory, reading->body, whole);
   if (const std::optional<TextWork> other = scope.moves_to()) {
-    (void)memory.set(std::min<std::int64_t>(memory.bytes(), std::ssize(reading->body)));  // fewer are never refused
+    (void)memory.set(
+        std::min<std::int64_t>(memory.bytes(), std::ssize(reading->body)));  // lowering a charge never fails
     http_.post([this, reading, other] { place(reading, *other); });
   } else {
     http_.post([call = reading->call, finish = std::move(finish)] { finish(call); });

@@ -24,7 +24,7 @@ using PoolClock = std::chrono::steady_clock;
 
 const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
 
-// Linux keeps a nice value for each thread.
+// Sets the nice value of the calling thread. On Linux each thread has its own.
 void take_nice(const TextPoolOptions& options) {
   if (options.nice == 0 || ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options.nice) == 0) return;
   log_warn("server", "the threads for {} have no lower priority than others: {}", options.name, std::strerror(errno));
@@ -51,10 +51,10 @@ struct TextPool::Impl {
       lock.unlock();
       waits.Observe(std::chrono::duration<double>(PoolClock::now() - taken.since).count());
       taken.job.run();
-      taken = {};  // what it holds goes without the lock
+      taken = {};  // frees the job's captures without the lock
       lock.lock();
       queue.done(*next);
-      wake.notify_one();  // a job that this one's client or the last free thread held up may have its turn
+      wake.notify_one();  // a job that waited for this client's turn or for the last free thread may run now
     }
   }
 
@@ -62,9 +62,9 @@ struct TextPool::Impl {
   prometheus::Histogram waits{kWaitBuckets};
   mutable std::mutex mutex;
   std::condition_variable wake;
-  // Under the mutex.
+  // Guarded by the mutex:
   FairQueue queue;
-  std::unordered_map<Id, Waiting> jobs;  // that wait
+  std::unordered_map<Id, Waiting> jobs;  // the waiting jobs
   Id next_id = 0;
   std::size_t refused = 0;
   bool stopping = false;
@@ -87,7 +87,7 @@ TextPool::~TextPool() {
 }
 
 TextPool::Id TextPool::post(Job job) {
-  Impl::Waiting refused;  // called, and then freed, without the lock
+  Impl::Waiting refused;  // called and then freed without the lock
   Id id = 0;
   {
     const std::lock_guard lock(impl_->mutex);
