@@ -1,4 +1,4 @@
-// Catches: a server that is told to stop and cuts streams off, takes requests that it will not finish, or tells
+// Catches: a server that is told to stop and cuts off streams, accepts requests that it will not finish, or tells load
 // balancers too late.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@ TEST_F(ServerTest, AStopLetsStreamsEnd) {
   EXPECT_FALSE(Client(running.port).connected());
 }
 
-TEST_F(ServerTest, ADrainingServerSaysSoAndTakesNothingNew) {
+TEST_F(ServerTest, ADrainingServerSaysSoAndRefusesNewRequests) {
   Running running(engine());
   Client kept(running.port);
   EXPECT_EQ(kept.ask(get("/health")).status, 200);
   running.server->stop(30, /*notice_s=*/30);
-  const Reply health = kept.ask(get("/health"));  // on a connection of before
+  const Reply health = kept.ask(get("/health"));  // on a connection that existed before
   EXPECT_EQ(health.status, 503);
   EXPECT_THAT(health.body, HasSubstr("draining"));
   EXPECT_TRUE(health.has_line("Connection: close"));

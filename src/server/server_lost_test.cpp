@@ -1,5 +1,5 @@
-// Catches: a server whose engine has failed for good and that stays, so that no supervisor starts it anew; one that
-// ends without an answer to who waits, or although another engine serves on.
+// Catches: a server that stays although its engine has failed for good, so no supervisor restarts it; and a server that
+// ends without answering waiting clients, or although another engine still serves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class Losing {
     options.max_running_requests = 8;
     options.graphs.piecewise_tokens = {16, 64};
     options.graphs.decode_batches = {1, 4};
-    options.graphs.measure_costs = false;  // an idle engine would meet the fault by itself
+    options.graphs.measure_costs = false;  // otherwise an idle engine would meet the fault by itself
     engine_ = Engine::create(options, std::move(device)).value();
   }
   Engine& engine() { return *engine_; }
@@ -42,14 +42,14 @@ class Losing {
 
 TEST(LostServer, SaysWhyUntilItEnds) {
   Losing losing;
-  Running running(losing.engine(), {.last_answers_s = 30});  // no machine is too slow to ask within these
+  Running running(losing.engine(), {.last_answers_s = 30});  // even a slow machine asks within these seconds
   Client stream(running.port);
   Client kept(running.port);
   EXPECT_EQ(kept.ask(get("/health")).status, 200);
   stream.send(completion(R"("prompt": "Once", "max_tokens": 480, "ignore_eos": true, "stream": true)"));
   EXPECT_THAT(stream.read_through("data: "), HasSubstr("200"));
   losing.lose();
-  const std::string rest = stream.read_through("data: [DONE]\n\n\r\n0\r\n\r\n");  // a whole chunked body
+  const std::string rest = stream.read_through("data: [DONE]\n\n\r\n0\r\n\r\n");  // the chunked body is complete
   EXPECT_THAT(rest, HasSubstr(R"({"error": {"message": )"));
   const Reply health = kept.ask(get("/health"));
   EXPECT_EQ(health.status, 503);
@@ -69,7 +69,7 @@ TEST(LostServer, EndsWithTheLastEngine) {
   const auto ask = [&] { return running.ask(completion(R"("prompt": "Once", "max_tokens": 4)")).status; };
   first.lose();
   EXPECT_EQ(ask(), 503) << "of equal engines the first is asked";
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than a server that ends stays
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than a server waits before it ends
   for (int n = 0; n < 4; ++n) EXPECT_EQ(ask(), 200) << n;
   EXPECT_EQ(running.ask(get("/health")).status, 200);
   second.lose();

@@ -1,5 +1,6 @@
-// Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer's, requests that go
-// on after their client has left, keys and shut-downs that let requests through, and one request disturbing another.
+// Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer, requests that
+// continue after their client has left, keys and shutdowns that let requests through, and requests that disturb each
+// other.
 #include "tessera/server/server.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(ServerTest, SmallRoutes) {
+TEST_F(ServerTest, SmallRoutesAnswer) {
   const Running running(engine());
   EXPECT_EQ(running.ask(get("/health")).status, 200);
   EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
@@ -32,7 +33,7 @@ TEST_F(ServerTest, SmallRoutes) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, ::testing::HasSubstr("--is-embedding"));
   EXPECT_EQ(running.ask(post("/flush_cache", "")).status, 200);
-  const Reply by_get = running.ask(get("/flush_cache"));  // which any web page can have sent
+  const Reply by_get = running.ask(get("/flush_cache"));  // any web page could send a GET
   EXPECT_EQ(by_get.status, 405);
   EXPECT_TRUE(by_get.has_line("Allow: POST")) << by_get.head;
   EXPECT_NE(running.json(get("/version")).find("version"), nullptr);
@@ -65,7 +66,7 @@ TEST_F(ServerTest, EveryProtocolGivesTheSameGreedyText) {
   EXPECT_EQ(std::ssize(info.find("output_token_logprobs")->as_array()), info.find("completion_tokens")->as_int());
 }
 
-TEST_F(ServerTest, ChatsEndAndCount) {
+TEST_F(ServerTest, ChatsEndAndCountTheirTokens) {
   const Running running(engine());
   const std::string messages =
       R"("model": "demo", "messages": [{"role": "user", "content": "Tell me about foxes."}], "temperature": 0)";
@@ -110,7 +111,7 @@ TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
   EXPECT_EQ(refused.find("error")->find("param")->as_string(), "json_schema");
 }
 
-TEST_F(ServerTest, AliasesAreAcceptedListedAndAnsweredWithTheName) {
+TEST_F(ServerTest, AliasesAreAcceptedAndListed) {
   ServerOptions options;
   options.served_aliases = {"demo-alias"};
   const Running running(engine(), options);
@@ -126,7 +127,7 @@ TEST_F(ServerTest, AliasesAreAcceptedListedAndAnsweredWithTheName) {
   EXPECT_THAT(refused.find("error")->find("message")->as_string(), HasSubstr("\"demo\", \"demo-alias\""));
 }
 
-TEST_F(ServerTest, ChoicesOfOneSeedAreReproducible) {
+TEST_F(ServerTest, ChoicesWithASeedAreReproducible) {
   const Running running(engine());
   const std::string body =
       R"({"model": "demo", "prompt": "Once", "max_tokens": 8, "n": 3, "seed": 5, "temperature": 1})";
@@ -152,7 +153,7 @@ TEST_F(ServerTest, RefusalsAreErrorsInOpenAisForm) {
       "timeout_error");
 }
 
-TEST_F(ServerTest, BodiesAreJsonPlainOrCompressed) {
+TEST_F(ServerTest, AcceptsPlainAndCompressedJsonBodies) {
   const Running running(engine());
   const auto send = [&](const std::string& headers, const std::string& body) {
     return running.ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + headers +
@@ -187,10 +188,10 @@ TEST_F(ServerTest, MetricsCountAnswersAndTokens) {
 double sample_of(const Running& running, const std::string& sample) {
   const std::string metrics = running.ask(get("/metrics")).body;
   const std::size_t at = metrics.find("\n" + sample + " ");
-  return at == metrics.npos ? -1 : std::stod(metrics.substr(at + sample.size() + 2));  // -1: it is not there
+  return at == metrics.npos ? -1 : std::stod(metrics.substr(at + sample.size() + 2));  // -1: the sample is absent
 }
 
-TEST_F(ServerTest, MetricsCountWhatNoRouteSees) {
+TEST_F(ServerTest, MetricsCountRequestsWithoutARoute) {
   ServerOptions options;
   options.http.max_body_bytes = 1000;
   const Running running(engine(), options);
@@ -219,7 +220,7 @@ TEST_F(ServerTest, ClientsThatLeaveAreCounted) {
   EXPECT_TRUE(eventually([&] { return aborted() == 3; })) << aborted();
 }
 
-TEST_F(ServerTest, GaugesOfMemoryFollowThePresent) {
+TEST_F(ServerTest, MemoryGaugesShowTheCurrentState) {
   const Running running(engine());
   const auto used = [&] { return sample_of(running, R"(tessera:kv_cache_bytes{group="0",state="used"})"); };
   const auto share = [&] { return sample_of(running, R"(sglang:token_usage{model_name="demo"})"); };
@@ -305,10 +306,10 @@ TEST(Server, HealthGenerateIsAnsweredAheadOfAFullQueue) {
 }
 
 // The bundled model's template has neither tools nor the role "tool".
-TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
+TEST_F(ServerTest, ToolsOfUnknownFormatAreServedWithANote) {
   const Running running(engine());
   EXPECT_EQ(running.json(get("/get_server_info")).find("tool_call_parser")->as_string(), "generic");
-  // A form that is asked for goes with a template that shows tools.
+  // A format that is asked for needs a template that shows tools.
   EXPECT_EQ(Running(engine(), {.tool_call_parser = "llama3"})
                 .json(get("/get_model_info"))
                 .find("tool_call_parser")

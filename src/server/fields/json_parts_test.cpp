@@ -1,5 +1,4 @@
-// Catches: parts that lose or repeat a comma where the text is cut, lists without elements, and parts that are left
-// out.
+// Catches: parts that lose or repeat a comma where the text is cut, lists without elements, and parts that are missing.
 #include "tessera/server/fields/json_parts.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@ JsonParts parts_of(std::size_t rows) {
   return parts.once([](JsonWriter& json) { json.end_array().end_object(); });
 }
 
-TEST(JsonParts, TextIsTheSameHoweverItIsCut) {
+TEST(JsonParts, TextDoesNotDependOnTheCuts) {
   EXPECT_EQ(parts_of(3).all(), R"({"a":1,"rows":[[0,"x"],[1,"x"],[2,"x"]]})");
   EXPECT_EQ(parts_of(0).all(), R"({"a":1,"rows":[]})");
   const std::string whole = parts_of(30).all();
@@ -28,7 +27,7 @@ TEST(JsonParts, TextIsTheSameHoweverItIsCut) {
   }
 }
 
-TEST(JsonParts, OthersWritersTakeThem) {
+TEST(JsonParts, AnotherWriterTakesThem) {
   JsonWriter json;
   json.array().value(0);
   parts_of(1).write_all(json).end_array();

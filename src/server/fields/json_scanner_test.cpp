@@ -1,4 +1,5 @@
-// Catches: text that is no JSON object and passes, an object that is refused, a byte counted to the wrong member.
+// Catches: text that is no JSON object and is accepted, an object that is refused, and a byte counted to the wrong
+// member.
 #include "tessera/server/fields/json_scanner.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// One letter per byte: k(ey), v(alue), - (between), ! (error, the end).
+// Returns one letter per byte: k(ey), v(alue), - (between), ! (an error, which ends the text).
 std::string parts(std::string_view text) {
   JsonScanner scanner;
   std::string out;
@@ -26,7 +27,7 @@ std::string parts(std::string_view text) {
   return out + (scanner.done() ? "." : "");
 }
 
-TEST(JsonScanner, SaysWhichMemberAByteIsOf) {
+TEST(JsonScanner, TellsTheMemberOfEachByte) {
   EXPECT_EQ(parts("{}"), "--.");
   EXPECT_EQ(parts(R"({"a": 1, "b":true})"), "-kkk--v--kkk-vvvv-.");
   EXPECT_EQ(parts(R"({"a" : {"b": [1, "}"]} })"), "-kkk---vvvvvvvvvvvvvvv--.");

@@ -1,5 +1,5 @@
-// Catches: a field of OpenAI's, SGLang's or vLLM's requests that is accepted and without effect, or treated otherwise
-// than request_fields.json, and so the table in docs/serving.md, says; a misspelt field that passes in silence.
+// Catches: a field of OpenAI's, SGLang's or vLLM's requests that is accepted without effect, or treated differently
+// than request_fields.json (and so the table in docs/serving.md) says; and a misspelt field that is silently accepted.
 #include "tessera/server/fields/request_fields.h"
 
 #include <fmt/format.h>
@@ -28,8 +28,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A model with all that fields may ask for: tools, reasoning, grammars, a template with every variable, and a tokenizer
-// that puts a token before each text.
+// A model with everything that fields may need: tools, reasoning, grammars, a template with every variable, and a
+// tokenizer that puts a token before each text.
 struct FieldModel {
   FieldModel() : tokenizer(*Tokenizer::parse(with_first_token(), "tokenizer.json")), served(test::test_model()) {
     served.tokenizer = &tokenizer;
@@ -51,7 +51,7 @@ struct FieldModel {
     return json.dump();
   }
 
-  // A model for embeddings, or a classifier of pairs that a template joins; it has no tools and no grammars.
+  // Returns a model for embeddings, or a classifier of pairs that a template joins. It has no tools and no grammars.
   ServedModel without_tokens(bool embeds) const {
     ServedModel model = test::test_model();
     model.tokenizer = &tokenizer;
@@ -70,7 +70,7 @@ struct FieldModel {
   ServedModel served;
 };
 
-// A kind of object that has fields: a request, and where in it the object lies.
+// A kind of object that has fields: a request, and the place of the object in it.
 struct Place {
   std::string request;  // without the field
   std::string within;   // the member that is the object; "": the request itself
@@ -102,7 +102,7 @@ Json without(const Json& object, const std::string& key) {
   return out;
 }
 
-// The request of a row's test, with the field or without it.
+// Returns the request of a row's test, with the field or without it.
 std::string request_of(const Json& row, const std::string& object, const Json* value) {
   const Place& place = place_of(object);
   Json request = *Json::parse(place.request, "request");
@@ -164,7 +164,7 @@ class RequestFields : public ::testing::Test {
     return *data.find("fields");
   }
 
-  // Calls `check(row, object)` for every row of `treatment` and every object that it is of.
+  // Calls `check(row, object)` for every row with one of `treatments` and every object that has the row's field.
   template <class Check>
   static void for_each(const std::vector<std::string>& treatments, const Check& check) {
     int count = 0;
@@ -200,13 +200,13 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// A field whose test needs another one is refused without that one, or said to be harmless then.
-TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
+// A field whose test needs another field must be refused or harmless without that field.
+TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {
     const Json* with = row.find("with");
     if (with == nullptr || with->find("messages") != nullptr || with->find("prompt") != nullptr) return;
-    if (row.find("refused_without") != nullptr) return;  // what it is given is no field of its own
+    if (row.find("refused_without") != nullptr) return;  // its "with" is valid only together with the field
     const Json alone = without(row, "with");
     const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_);
     const std::string base = send(object, request_of(alone, object, nullptr), model_).shown;
@@ -217,7 +217,7 @@ TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
   EXPECT_GT(harmless, 5);
 }
 
-TEST_F(RequestFields, AHarmlessFieldHasNone) {
+TEST_F(RequestFields, AHarmlessFieldHasNoEffect) {
   for_each({"harmless"}, [&](const Json& row, const std::string& object) {
     const Outcome with = send(object, request_of(row, object, row.find("try")), model_);
     ASSERT_FALSE(with.error.has_value()) << with.error->message;
@@ -226,7 +226,7 @@ TEST_F(RequestFields, AHarmlessFieldHasNone) {
 }
 
 TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
-  model_.served.allow_unknown_fields = true;  // which is of others
+  model_.served.allow_unknown_fields = true;  // this option concerns unknown fields only
   for_each({"refused", "checked"}, [&](const Json& row, const std::string& object) {
     const Outcome refused = send(object, request_of(row, object, row.find("try")), model_);
     ASSERT_TRUE(refused.error.has_value());
@@ -247,7 +247,7 @@ TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
   });
 }
 
-TEST_F(RequestFields, EveryRowIsOnce) {
+TEST_F(RequestFields, EveryFieldHasOneRow) {
   std::set<std::pair<std::string, std::string>> seen;
   for (const Json& row : fields().as_array()) {
     for (const auto& [object, known_by] : row.find("on")->as_object())
@@ -299,7 +299,7 @@ TEST_F(RequestFields, UnknownFieldsMayBeAllowed) {
   EXPECT_FALSE(send("generate", R"({"text": "a", "x": 1, "sampling_params": {"y": 1}})", model_).error);
 }
 
-TEST_F(RequestFields, AListMayHaveAValueThatAsksForNothingForEachPrompt) {
+TEST_F(RequestFields, AListMayAskForNothingForEachPrompt) {
   EXPECT_FALSE(send("generate", R"({"text": ["a", "b"], "lora_path": [null, null], "image_data": []})", model_).error);
   EXPECT_EQ(send("generate", R"({"text": ["a", "b"], "lora_path": [null, "x"]})", model_).error->param, "lora_path");
 }

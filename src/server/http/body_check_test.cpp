@@ -1,4 +1,4 @@
-// Catches: bodies that a web page's form can send, and codings that nobody inflates.
+// Catches: bodies that a web page's form can send, and codings that the server cannot inflate.
 #include "tessera/server/http/body_check.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BodyCheck, JsonHasManyNames) {
+TEST(BodyCheck, AcceptsEveryNameOfJson) {
   for (const char* type :
        {"application/json", "Application/JSON; charset=utf-8", "application/json ;x", "application/vnd.api+json"})
     EXPECT_TRUE(is_json_type(type)) << type;
@@ -18,7 +18,7 @@ TEST(BodyCheck, JsonHasManyNames) {
     EXPECT_FALSE(is_json_type(type)) << type;
 }
 
-TEST(BodyCheck, OtherBodiesAre415) {
+TEST(BodyCheck, RefusesOtherBodiesWith415) {
   HttpRequest request{.method = "POST", .path = "/", .query = {}, .headers = {}, .body = {}, .has_body = true};
   EXPECT_FALSE(check_body(request).has_value()) << "no type";
   request.headers = {{"content-type", "application/x-www-form-urlencoded"}};

@@ -1,5 +1,5 @@
-// Catches: compressed bodies that are read wrongly, small ones that inflate past the limit, and broken ones that are
-// taken for whole.
+// Catches: compressed bodies that are decoded wrongly, small bodies that inflate past the limit, and broken bodies that
+// pass as complete.
 #include "tessera/server/http/content_coding.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ int status_of(std::string body, std::string_view coding) {
   return made.ok() ? 200 : made.error().http_status;
 }
 
-TEST(ContentCoding, InflatesWhatWasDeflated) {
+TEST(ContentCoding, InflatesEachCoding) {
   for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64 * 1024}, kLimit}) {
       const std::string text = some_text(bytes);
@@ -76,7 +76,7 @@ TEST(ContentCoding, SeveralMembersAreOneBody) {
   EXPECT_EQ(*decoded(coded("one,", "zstd") + coded("two", "zstd"), "zstd", kLimit), "one,two");
 }
 
-TEST(ContentCoding, TheLimitIsOfTheInflatedSize) {
+TEST(ContentCoding, LimitsTheInflatedSize) {
   for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
     const std::string bomb = coded(std::string(64 << 20, 'a'), coding);
     EXPECT_LT(bomb.size(), kLimit) << coding;
@@ -97,18 +97,18 @@ TEST(ContentCoding, BrokenBodiesAreRefused) {
     EXPECT_EQ(status_of(whole.substr(0, 50'000), coding), 400) << coding;
     EXPECT_EQ(status_of(whole + "more", coding), 400) << coding;
   }
-  // A frame whose window is of 128 MiB.
+  // A frame with a window of 128 MiB.
   const std::string wide("\x28\xb5\x2f\xfd\x00\x88\x01\x00\x00", 9);
   EXPECT_EQ(status_of(wide, "zstd"), 400);
 }
 
-TEST(ContentCoding, KnowsWhatItTakes) {
+TEST(ContentCoding, KnowsTheAcceptedCodings) {
   for (const char* known : {"", "identity", "gzip", "GZip", "x-gzip", "deflate", "zstd"})
     EXPECT_TRUE(is_known_coding(known)) << known;
   for (const char* unknown : {"br", "compress", "gzip, gzip", "gzipped"}) EXPECT_FALSE(is_known_coding(unknown));
 }
 
-TEST(ContentCoding, InflatedBytesAreChargedBeforeTheyAreThere) {
+TEST(ContentCoding, ChargesInflatedBytesBeforehand) {
   const std::string text(1'000'000, 'a');
   for (const std::string_view coding : {"gzip", "deflate", "zstd"}) {
     MemoryBudget budget(500'000);

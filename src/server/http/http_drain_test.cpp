@@ -1,5 +1,5 @@
-// Catches: a stop that loses answers, hangs, closes before balancers can notice it, or cuts a stream off without a
-// word.
+// Catches: a stop that loses answers, hangs, closes before load balancers can notice it, or cuts off a stream without
+// an error.
 #include <gmock/gmock.h>
 
 #include "tessera/server/http/http_test_util.h"
@@ -61,7 +61,7 @@ TEST(HttpStop, RequestsReachTheHandlerWhileOthersEnd) {
   EXPECT_TRUE(server.run_has_returned(kPatienceMs));
 }
 
-TEST(HttpStop, IsNoticedForAWhileWhereNothingIsUnderWay) {
+TEST(HttpStop, AcceptsConnectionsForTheNoticeIfIdle) {
   TestServer server;
   server.http->stop({.drain_s = 60, .notice_s = 0.3});
   EXPECT_FALSE(server.run_has_returned(50));
@@ -74,7 +74,7 @@ TEST(HttpStop, IsNoticedForAWhileWhereNothingIsUnderWay) {
   EXPECT_TRUE(impatient.run_has_returned(kPatienceMs));
 }
 
-TEST(HttpStop, TheHandlerHasTheLastWordOnItsStreams) {
+TEST(HttpStop, TheHandlerCanEndItsStreams) {
   Held held;
   TestServer server(held.handler(true));
   Client client = server.connect();
@@ -90,7 +90,7 @@ TEST(HttpStop, TheHandlerHasTheLastWordOnItsStreams) {
   EXPECT_EQ(held.gone, 0);
 }
 
-TEST(HttpStop, WhatWasNotAnsweredIs503AtTheEnd) {
+TEST(HttpStop, UnansweredRequestsGet503AtTheEnd) {
   Held held;
   TestServer server(held.handler(false));
   Client client = server.connect();
@@ -105,7 +105,7 @@ TEST(HttpStop, WhatWasNotAnsweredIs503AtTheEnd) {
   EXPECT_TRUE(server.run_has_returned(kPatienceMs));
 }
 
-TEST(HttpStop, LaterAnswersAnnounceTheEnd) {
+TEST(HttpStop, LaterAnswersAnnounceTheConnectionsEnd) {
   Held held;
   TestServer server(held.handler(false));
   Client client = server.connect();

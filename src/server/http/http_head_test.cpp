@@ -1,5 +1,5 @@
-// Catches: bodies that are read before the head has been looked at, connections that take the rest of a body for a
-// request, bodies that are charged to nobody, and charges that stay.
+// Catches: bodies that are read before the head was checked, connections that read the rest of a body as a request,
+// bodies that are not charged, and charges that are not released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::string head_of(std::string_view target, std::size_t length) {
          "\r\n\r\n";
 }
 
-TEST(HttpHead, IsAnsweredBeforeTheBodyComes) {
+TEST(HttpHead, IsAnsweredBeforeTheBodyArrives) {
   const TestServer server(echo, without_secret());
   Client client = server.connect();
   const Reply reply = client.ask(head_of("/secret", 30'000'000));
@@ -43,7 +43,7 @@ TEST(HttpHead, IsAnsweredBeforeTheBodyComes) {
   EXPECT_EQ(Client(server.port()).ask(post("/open", "x")).body, "POST /open? x");
 }
 
-TEST(HttpHead, NoBodyIsAskedFor) {
+TEST(HttpHead, ARefusedHeadAsksForNoBody) {
   const TestServer server(echo, without_secret());
   Client client = server.connect();
   const Reply reply =
@@ -51,7 +51,7 @@ TEST(HttpHead, NoBodyIsAskedFor) {
   EXPECT_EQ(reply.status, 401) << "and not 100";
 }
 
-TEST(HttpHead, ConnectionGoesOnBehindABodyThatHasCome) {
+TEST(HttpHead, TheConnectionContinuesAfterACompleteBody) {
   const TestServer server(echo, without_secret());
   Client client = server.connect();
   EXPECT_EQ(client.ask(get("/secret")).body, "none");
@@ -76,7 +76,7 @@ TEST(HttpMemory, BodiesAreChargedUntilTheirAnswer) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
+TEST(HttpMemory, BodiesAboveTheBudgetAre413ByTheHead) {
   MemoryBudget budget(1'000'000);
   HttpOptions options;
   options.memory = &budget;
@@ -86,7 +86,7 @@ TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
   EXPECT_THAT(reply.body, HasSubstr("1000000"));
 }
 
-TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
+TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
   MemoryBudget budget(1'000'000);
   HttpOptions options;
   options.memory = &budget;
@@ -102,8 +102,8 @@ TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-// Nothing announces how long they are.
-TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyCome) {
+// No header announces the length.
+TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyArrive) {
   MemoryBudget budget(1'000'000);
   HttpOptions options;
   options.memory = &budget;

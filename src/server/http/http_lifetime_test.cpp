@@ -1,5 +1,5 @@
-// Catches: disconnected clients that are not noticed, half-closed connections that are taken for disconnected, slow
-// clients that hold memory, and leaks of file descriptors, callbacks and handles.
+// Catches: disconnected clients that are not noticed, half-closed connections that count as disconnected, slow clients
+// that hold memory, and leaks of file descriptors, callbacks and handles.
 #include <atomic>
 #include <vector>
 
@@ -19,14 +19,14 @@ TEST(HttpDisconnect, ClosingMidStreamIsNoticed) {
   aborting.read_through("begun");
   aborting.abort();  // a reset is noticed without a write
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
-  closing.close();  // may have closed one side only, which a write shows
+  closing.close();  // the client may have closed only one side; a write shows which
   EXPECT_TRUE(eventually([&] {
     server.http->post([&] {
       for (const HttpExchange& exchange : held.exchanges) exchange.write("more");
     });
     return held.gone == 2;
   }));
-  // Handles of an ended exchange do nothing, and a callback that is set late is called at once.
+  // Handles of an ended exchange do nothing. A callback that is set late is called at once.
   std::promise<bool> late;
   server.http->post([&] {
     bool called = false;
@@ -68,7 +68,7 @@ TEST(HttpHalfClosed, GetsTheAnswer) {
   TestServer server([&](HttpExchange exchange) {
     held.hold(exchange);
     if (exchange.request().path == "/now") return echo(exchange);
-    // Late enough for the server to have probed the connection.
+    // Late enough that the server has probed the connection.
     running->http->after(1.3, [exchange] {
       exchange.start_stream({.body = "begun,"});
       exchange.write("ended");
@@ -123,8 +123,8 @@ TEST(HttpSlowReader, IsServedWhileItReadsSomething) {
   client.send(get("/"));
   const std::size_t head = client.read_through("\r\n\r\n").size();
   ASSERT_GT(head, 0u);
-  for (int i = 0; i < 30; ++i) {                                            // longer in all than the timeout
-    for (int reads = 0; reads < 2; ++reads) ASSERT_TRUE(client.receive());  // 15 MiB at most
+  for (int i = 0; i < 30; ++i) {                                            // longer in total than the timeout
+    for (int reads = 0; reads < 2; ++reads) ASSERT_TRUE(client.receive());  // at most 15 MiB
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
   }
   std::string rest = client.read_through(std::string(1000, 'a'));
@@ -156,7 +156,7 @@ TEST(HttpSlowReader, IsDroppedWhenTooMuchIsUnsent) {
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
   std::promise<std::size_t> total;
   server.http->post([&] { total.set_value(written); });
-  // The kernel's socket buffers hold more.
+  // The kernel's socket buffers hold additional bytes.
   const std::size_t poured = total.get_future().get();
   EXPECT_GT(poured, kLimit);
   EXPECT_LT(poured, kLimit + (16u << 20));
@@ -179,7 +179,7 @@ TEST(HttpTasks, RunInOrderAndWhenDue) {
   EXPECT_EQ(order, "abcd");
 }
 
-// 400 concurrent streams, of which every tenth client leaves midway: the others get every word, and nothing leaks.
+// Every tenth client of 400 concurrent streams leaves midway. The others get all their text, and nothing leaks.
 TEST(HttpStreams, ManyAtOnce) {
   constexpr int kClients = 400;
   constexpr int kWords = 20;
@@ -194,8 +194,7 @@ TEST(HttpStreams, ManyAtOnce) {
     running->http->after(0.005, [&speak, exchange, next = speaks ? word + 1 : word] { speak(exchange, next); });
   };
   TestServer server([&](HttpExchange exchange) {
-    exchange.on_disconnect(
-        [&gone, handle, exchange] { ++gone; });  // a reference cycle, as a careless handler would make
+    exchange.on_disconnect([&gone, handle, exchange] { ++gone; });  // makes a reference cycle, like a careless handler
     exchange.start_stream({.content_type = "text/plain"});
     speak(exchange, 0);
   });

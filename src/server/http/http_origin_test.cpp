@@ -1,4 +1,5 @@
-// Catches: web pages of other sites that reach a handler, and answers that browsers do not show to pages that may ask.
+// Catches: web pages of other sites that reach a handler, and answers that browsers do not show to pages that may read
+// them.
 #include <gmock/gmock.h>
 
 #include "tessera/server/http/http_test_util.h"

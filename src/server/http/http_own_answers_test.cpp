@@ -1,4 +1,4 @@
-// Catches: answers of the HTTP layer that nobody counts, and a refusal of HEAD that has a body.
+// Catches: answers of the HTTP layer that are not counted, and a refusal of HEAD that has a body.
 #include <gmock/gmock.h>
 
 #include <mutex>
@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// The statuses that a server tells, each before its answer is sent.
+// Records the status of each answer that a server reports, before it is sent.
 class Told {
  public:
   HttpOptions options() {
@@ -35,7 +35,7 @@ class Told {
   std::vector<int> statuses_;
 };
 
-TEST(HttpOwnAnswers, AreToldWithTheirStatus) {
+TEST(HttpOwnAnswers, AreReportedWithTheirStatus) {
   Told told;
   TestServer server(echo, told.options());
   EXPECT_EQ(server.ask(get("/")).status, 200);
@@ -53,7 +53,7 @@ TEST(HttpOwnAnswers, AreToldWithTheirStatus) {
   }
 }
 
-TEST(HttpOwnAnswers, AreThoseThatTheHandlerDoesNotGive) {
+TEST(HttpOwnAnswers, ExcludeTheHandlersAnswers) {
   Told told;
   TestServer throwing([](const HttpExchange&) { throw std::runtime_error("on purpose"); }, told.options());
   EXPECT_EQ(throwing.ask(get("/")).status, 500);

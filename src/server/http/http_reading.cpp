@@ -48,8 +48,8 @@ bool has_hung_up(int socket) {
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// Returns a token that makes an operation cancellable by the signal. bind_cancellation_slot clears the signal's slot
-// afterwards, which would otherwise point at the finished operation.
+// Returns a token that makes an operation cancellable by the signal. The caller clears the signal's slot afterwards; it
+// would otherwise point at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
   return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
 }

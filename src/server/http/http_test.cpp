@@ -1,5 +1,5 @@
 // Catches: requests that are read or answered wrongly as HTTP, and limits that do not hold: heads, bodies, time,
-// connections. Every test talks through a bare socket.
+// connections. Every test uses a bare socket.
 #include "tessera/server/http/http.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The message of an error in OpenAI's form; "" for another body.
+// Returns the message of an error in OpenAI's form; "" for another body.
 std::string error_message(const Reply& reply) {
   const Result<Json> body = Json::parse(reply.body, "body");
   const Json* error = body.ok() ? body->find("error") : nullptr;
@@ -50,7 +50,7 @@ TEST(Http, FindsHeadersWhateverTheirCase) {
   EXPECT_EQ(server.ask(get("/", "X-Thing: value\r\n")).body, "value");
 }
 
-TEST(Http, TellsTheClientsAddressOrNetwork) {
+TEST(Http, ReportsTheClientsAddressOrNetwork) {
   const auto tell = [](HttpExchange exchange) { exchange.respond({.body = exchange.request().peer}); };
   EXPECT_EQ(TestServer(tell).ask(get("/")).body, "127.0.0.1");
   TestServer both(tell, {.host = "::"});
@@ -67,7 +67,7 @@ TEST(Http, AnswersPipelinedRequestsInOrder) {
   running = &server;
   Client client = server.connect();
   std::string all;
-  for (int i = 0; i < 1000; ++i) all += get("/" + std::to_string(i));  // more than is read ahead
+  for (int i = 0; i < 1000; ++i) all += get("/" + std::to_string(i));  // more than the server reads ahead
   client.send(all);
   client.end_writing();
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(client.read_reply().body, "GET /" + std::to_string(i) + "? ");
@@ -97,7 +97,7 @@ TEST(Http, ReadsChunkedBodies) {
   EXPECT_EQ(client.ask(get("/")).status, 200);
 }
 
-// Some clients send an empty line behind a body (RFC 9112, 2.2).
+// Some clients send an empty line after a body (RFC 9112, 2.2).
 TEST(Http, EmptyLinesBeforeARequestAreIgnored) {
   TestServer server(echo, {.max_header_bytes = 1024});
   EXPECT_EQ(server.ask("\r\n\r\n" + get("/a")).body, "GET /a? ");
@@ -112,7 +112,7 @@ TEST(Http, EmptyLinesBeforeARequestAreIgnored) {
   EXPECT_EQ(server.ask(endless).status, 400);
 }
 
-TEST(Http, AsksForABodyThatTheClientHoldsBack) {
+TEST(Http, AsksForABodyThatTheClientWithholds) {
   TestServer server;
   Client client = server.connect();
   EXPECT_EQ(
@@ -124,7 +124,7 @@ TEST(Http, AsksForABodyThatTheClientHoldsBack) {
 TEST(Http, StreamsInChunks) {
   TestServer server([](HttpExchange exchange) {
     exchange.start_stream({.content_type = "text/event-stream", .body = "one,"});
-    exchange.write("");  // would end a chunked body
+    exchange.write("");  // an empty chunk would end a chunked body
     exchange.write("two,");
     exchange.write("three");
     exchange.finish();
@@ -151,7 +151,7 @@ TEST(Http, ServesHttp10) {
   EXPECT_TRUE(stream.has_line("Connection: close"));
 }
 
-TEST(Http, RefusesWhatIsNoRequest) {
+TEST(Http, RefusesTextThatIsNoRequest) {
   TestServer server;
   const std::string host = "Host: localhost\r\n";
   const std::string chunked = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -232,7 +232,7 @@ TEST(HttpLimits, HeadsAreBounded) {
   EXPECT_THAT(error_message(reply), HasSubstr("4096"));
   EXPECT_EQ(server.ask(get("/" + std::string(5000, 'a'))).status, 431);
 
-  // Sent line by line; each line has left the buffer before the next one arrives.
+  // Sent line by line: each line has left the buffer before the next one arrives.
   Client client = server.connect();
   client.send("GET / HTTP/1.1\r\nHost: localhost\r\n");
   for (int i = 0; i < 400 && client.send("Header-" + std::to_string(i) + ": value\r\n"); ++i)
@@ -243,7 +243,7 @@ TEST(HttpLimits, HeadsAreBounded) {
 TEST(HttpLimits, BodiesAreBounded) {
   TestServer server(echo, {.max_body_bytes = 100'000});
   EXPECT_EQ(server.ask(post("/", std::string(100'000, 'b'))).status, 200);
-  // The refusal comes before the body is sent, instead of a request for the body.
+  // The server refuses before the body is sent, instead of asking for the body.
   const Reply reply =
       server.ask("POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
   EXPECT_EQ(reply.status, 413);
@@ -279,7 +279,7 @@ TEST(HttpLimits, AConnectionWaitsForItsNextRequestAsLongAsAnnounced) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   EXPECT_EQ(kept.ask(get("/")).status, 200) << "a request that was sent in time and took its time to arrive";
   EXPECT_TRUE(kept.at_end());
-  // The time of a head begins with its first byte.
+  // The time limit of a head begins with its first byte.
   Client slow = server.connect();
   EXPECT_EQ(slow.ask(get("/")).status, 200);
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
@@ -296,7 +296,7 @@ TEST(HttpLimits, EmptyLinesDoNotChangeHowLongAConnectionIsKept) {
   Client later = server.connect();
   EXPECT_EQ(later.ask(get("/")).status, 200);
   later.send("\r\n");
-  // A client that sends nothing else gets no more time than one that is silent.
+  // A client that sends only empty lines gets no more time than a silent one.
   Client endless = server.connect();
   for (int i = 0; i < 20 && endless.send("\r\n"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(endless.send("\r\n") && endless.send("\r\n"));
@@ -304,7 +304,7 @@ TEST(HttpLimits, EmptyLinesDoNotChangeHowLongAConnectionIsKept) {
   EXPECT_EQ(later.ask(get("/")).status, 200);
 }
 
-TEST(HttpLimits, AnswersMayTakeTheirTime) {
+TEST(HttpLimits, AnswersMayTakeLong) {
   TestServer* running = nullptr;
   TestServer server([&running](HttpExchange exchange) { running->http->after(0.3, [exchange] { echo(exchange); }); },
                     {.header_timeout_s = 0.1, .body_timeout_s = 0.1, .write_timeout_s = 0.1});
@@ -340,7 +340,7 @@ TEST(Http, HandlersThatThrowAnswer500) {
   EXPECT_NE(error_message(reply), "");
   Client stream = server.connect();
   stream.send(get("/stream"));
-  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));  // cut off, which the client can see
+  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));  // broken off, so the client can see it
   EXPECT_EQ(server.ask(get("/ok")).status, 200);
 }
 
@@ -384,7 +384,7 @@ TEST(HttpListen, APortBindsAgain) {
     port = server.port();
     Client client = server.connect();
     EXPECT_EQ(client.ask(get("/", "Connection: close\r\n")).status, 200);
-    EXPECT_TRUE(client.at_end());  // the server ended first, so that its side of the connection lingers
+    EXPECT_TRUE(client.at_end());  // the server closes first, so its side of the connection stays in TIME_WAIT
   }
   const auto again = HttpServer::create({.port = port}, echo);
   EXPECT_TRUE(again.ok()) << again.status().message();

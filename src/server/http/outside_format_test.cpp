@@ -1,6 +1,6 @@
-// Catches: calls of a format from outside that are numbered, named or cut wrongly, arguments that are handed on
-// although they are no JSON, a format's error that is lost, and one that takes the name of the server's own. Formats in
-// a whole server: tests/plugin/chat_formats_test.py.
+// Catches: calls of a plugin format that are numbered, named or cut wrongly, arguments that are passed on although they
+// are not JSON, a format's error that is lost, and a format that takes the name of one of the server's own.
+// tests/plugin/chat_formats_test.py tests formats in a whole server.
 #include "tessera/server/http/outside_format.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Pieces = std::vector<ChatPiece>;
 
-// Gives what a test wants, whatever the text.
+// Returns what a test wants for any text.
 class Scripted final : public ChatFormat {
  public:
   Scripted(std::string name, std::deque<Result<Pieces>> answers)
@@ -38,7 +38,7 @@ class Scripted final : public ChatFormat {
 
   bool special = false;
   bool begins = true;
-  mutable std::vector<ReasoningStart> starts{};  // of the parsers that were asked for
+  mutable std::vector<ReasoningStart> starts{};  // where the texts of the requested parsers begin
 
  private:
   struct Parser final : ChatParser {
@@ -65,7 +65,7 @@ OutsideCalls calls_of(std::deque<Result<Pieces>> answers) {
   return *OutsideCalls::begin(format_of(std::move(answers)), tools, [] { return "id" + std::to_string(ids++); });
 }
 
-TEST(OutsideCalls, ArgumentsGoToTheCallThatWasBegunLast) {
+TEST(OutsideCalls, ArgumentsBelongToTheLatestCall) {
   OutsideCalls calls = calls_of({Pieces{{Kind::kContent, "a"}, {Kind::kCall, "f"}, {Kind::kArguments, "{\"x\""}},
                                  Pieces{{Kind::kArguments, ": 1}"}, {Kind::kCall, "g"}, {Kind::kArguments, "{}"}}});
   const ToolText first = *calls.push("1");
@@ -83,7 +83,7 @@ TEST(OutsideCalls, ArgumentsGoToTheCallThatWasBegunLast) {
   EXPECT_EQ(second.calls[1].name, "g");
 }
 
-TEST(OutsideCalls, WhatFollowsBrokenArgumentsIsContent) {
+TEST(OutsideCalls, TextAfterBrokenArgumentsIsContent) {
   OutsideCalls calls = calls_of({Pieces{{Kind::kCall, "f"}, {Kind::kArguments, "{\"x\": o"}},
                                  Pieces{{Kind::kArguments, "ops}"}, {Kind::kCall, "g"}, {Kind::kArguments, "{} !"}}});
   const ToolText first = *calls.push("1");
@@ -95,7 +95,7 @@ TEST(OutsideCalls, WhatFollowsBrokenArgumentsIsContent) {
   EXPECT_EQ(second.calls[0].arguments, "{} ");
 }
 
-TEST(OutsideCalls, WrongCallsAreTheFormatsFault) {
+TEST(OutsideCalls, InvalidCallsAreTheFormatsError) {
   EXPECT_THAT(calls_of({Pieces{{Kind::kCall, "h"}}}).push("1").status().message(),
               HasSubstr("chat format scripted: it gave a call of \"h\", which is no function of the request's"));
   EXPECT_THAT(
@@ -103,7 +103,7 @@ TEST(OutsideCalls, WrongCallsAreTheFormatsFault) {
       HasSubstr("it began a call of \"g\" before the arguments of \"f\" were a whole object"));
 }
 
-TEST(ChatText, AFormatsErrorIsKeptAndNothingMoreComes) {
+TEST(ChatText, AFormatsErrorIsKeptAndEndsTheText) {
   ChatTextStyle style{.reasoning_parser = "scripted"};
   style.reasoning_format = format_of({Pieces{{Kind::kReasoning, "r"}, {Kind::kContent, "c"}},
                                       internal_error("it is tired"), Pieces{{Kind::kContent, "more"}}});
@@ -118,7 +118,7 @@ TEST(ChatText, AFormatsErrorIsKeptAndNothingMoreComes) {
   EXPECT_TRUE(text.finish().empty());
 }
 
-// A request for a chat whose model has this format for reasoning, or for calls.
+// Prepares a chat request for a model that has this format for reasoning or for calls.
 ApiResult<ApiJob> prepared(const std::shared_ptr<Scripted>& format, ChatFormat::Part part, const std::string& members) {
   ServedModel model = test::test_model();
   const bool calls = part == ChatFormat::Part::kCalls;
@@ -127,7 +127,7 @@ ApiResult<ApiJob> prepared(const std::shared_ptr<Scripted>& format, ChatFormat::
   return prepare_chat(model, "{" + members + "}");
 }
 
-TEST(ChatRequest, AFormatsOwnMarksTellWhereTheTextBegins) {
+TEST(ChatRequest, TheFormatsMarksTellWhereTheTextBegins) {
   const auto start = [](const std::string& members) {
     const auto format = format_of({});
     EXPECT_TRUE(prepared(format, ChatFormat::Part::kReasoning, members).ok()) << members;
@@ -150,7 +150,7 @@ TEST(ChatRequest, AFormatsOwnMarksTellWhereTheTextBegins) {
   EXPECT_THAT(start(goes_on("I </think> so")), ElementsAre(kBefore)) << "and the format still reads it";
 }
 
-TEST(ChatRequest, AFormatSaysWhetherTheTextHasSpecialTokens) {
+TEST(ChatRequest, AFormatTellsWhetherItReadsSpecialTokens) {
   const std::string members =
       R"("messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}],
          "chat_template": "{{ messages[0].content }}{{ tools }}")";
@@ -167,7 +167,7 @@ TEST(ChatRequest, AFormatSaysWhetherTheTextHasSpecialTokens) {
   }
 }
 
-TEST(ChatRequest, AFormatThatDoesNotBeginComputesNothing) {
+TEST(ChatRequest, AFormatThatFailsToBeginComputesNothing) {
   const auto format = format_of({});
   format->begins = false;
   ApiResult<ApiJob> job =
@@ -177,7 +177,7 @@ TEST(ChatRequest, AFormatThatDoesNotBeginComputesNothing) {
   EXPECT_THAT(job.error().message, HasSubstr("it does not begin"));
 }
 
-TEST(ServedModel, AFormatsNameIsNotOneOfTheServers) {
+TEST(ServedModel, RefusesAFormatWithTheNameOfItsOwn) {
   for (const char* name : {"hermes", "qwen3", "none"}) {
     ChatFormats formats;
     ASSERT_TRUE(formats.add(format_of({}, name)).ok());

@@ -1,5 +1,5 @@
-// Catches: an address of the server's own machine, its network or its cloud that a client could have it connect to, in
-// any of the ways IPv6 has to write an IPv4 one; a public address that is refused.
+// Catches: an address of the server's own machine, network or cloud that a client could make it connect to, in any form
+// in which IPv6 can write an IPv4 address; and a public address that is refused.
 #include "tessera/server/http/public_address.h"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ TEST(PublicAddress, AddressesOfTheInternetArePublic) {
   }
 }
 
-TEST(PublicAddress, NoOthersAre) {
+TEST(PublicAddress, AllOtherAddressesAreNot) {
   for (const char* text : {"0.0.0.0",
                            "0.255.255.255",
                            "10.0.0.0",
@@ -104,7 +104,8 @@ TEST(PublicAddress, OtherFamiliesAreNot) {
   EXPECT_FALSE(is_public_address(reinterpret_cast<const sockaddr&>(local)));
 }
 
-// An address on an interface is the machine's own, public or not: services that listen there answer nobody else.
+// An address on an interface is the machine's own, even if it is public: services that listen there may answer nobody
+// else.
 TEST(PublicAddress, AddressesOfInterfacesAreTheMachinesOwn) {
   EXPECT_TRUE(is_own("127.0.0.1"));
   EXPECT_TRUE(is_own("::ffff:127.0.0.1"));

@@ -1,5 +1,5 @@
-// Catches: paths that reach the wrong handler, methods refused without saying which are accepted, keys accepted because
-// their beginning matches.
+// Catches: paths that reach the wrong handler, refused methods without the list of accepted ones, and keys that are
+// accepted because their beginning matches.
 #include "tessera/server/http/router.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a way to have the server connect to itself or its network (an address in any form, a name, a redirect, a
-// proxy of the environment); a body, a wait or a chain of redirects without an end.
+// Catches: a way to make the server connect to itself or its network (an address in any form, a name, a redirect, a
+// proxy of the environment); and a body, a wait or a chain of redirects without a limit.
 #include "tessera/server/http/url_fetch.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Loopback addresses of one port, in the place of the internet.
+// Allows only loopback addresses with one port, as a substitute for the internet.
 std::function<bool(const sockaddr&)> only(std::uint16_t port) {
   return [port](const sockaddr& address) {
     const auto& in = reinterpret_cast<const sockaddr_in&>(address);
@@ -42,7 +42,7 @@ void expect_refused(const UrlFetcher& fetch, const std::string& address, const s
   EXPECT_THAT(got.status().message(), HasSubstr(message));
 }
 
-// Sites by path, and what was asked for.
+// Serves sites by path and records the requests.
 class UrlFetch : public ::testing::Test {
  protected:
   void answer(const HttpExchange& exchange) {
@@ -78,7 +78,7 @@ class UrlFetch : public ::testing::Test {
   testing::TestServer outer_{[this](const HttpExchange& exchange) { answer(exchange); }};
 };
 
-TEST_F(UrlFetch, BodiesComeByRedirectsToo) {
+TEST_F(UrlFetch, RedirectedBodiesAreFetched) {
   const UrlFetcher fetch = fetcher(options());
   for (const char* path : {"/image", "/relative"}) {
     const Result<std::string> got = fetch.get(url(outer_.port(), path));
@@ -88,7 +88,7 @@ TEST_F(UrlFetch, BodiesComeByRedirectsToo) {
   expect_refused(fetch, url(outer_.port(), "/none"), "answers with status 404");
 }
 
-TEST_F(UrlFetch, NothingOfTheServersNetworkIsAsked) {
+TEST_F(UrlFetch, AddressesOfTheServersNetworkAreRefused) {
   UrlFetchOptions as_served;
   const UrlFetcher fetch = fetcher(std::move(as_served));
   const std::uint16_t port = inner_.port();
@@ -108,7 +108,7 @@ TEST_F(UrlFetch, RedirectsAreCheckedLikeTheFirstAddress) {
   expect_refused(fetch, url(outer_.port(), "/around"), "up to 5 redirects");
 }
 
-TEST_F(UrlFetch, AProxyOfTheEnvironmentIsNotAsked) {
+TEST_F(UrlFetch, ProxiesOfTheEnvironmentAreIgnored) {
   const std::string proxy = fmt::format("http://127.0.0.1:{}", inner_.port());
   ::setenv("http_proxy", proxy.c_str(), 1);
   const Result<std::string> got = fetcher(options()).get(url(outer_.port(), "/image"));
@@ -117,7 +117,7 @@ TEST_F(UrlFetch, AProxyOfTheEnvironmentIsNotAsked) {
   EXPECT_EQ(inner_asked_, 0);
 }
 
-TEST_F(UrlFetch, OnlyHttpWithoutCredentials) {
+TEST_F(UrlFetch, AcceptsOnlyHttpWithoutCredentials) {
   const UrlFetcher fetch = fetcher(options());
   expect_refused(fetch, "ftp://127.0.0.1/image", "is of another scheme");
   expect_refused(fetch, "file:///etc/passwd", "is of another scheme");
@@ -128,13 +128,13 @@ TEST_F(UrlFetch, OnlyHttpWithoutCredentials) {
   EXPECT_EQ(asked_, 0);
 }
 
-TEST_F(UrlFetch, BodiesHaveAnEnd) {
+TEST_F(UrlFetch, LimitsBodies) {
   const UrlFetcher fetch = fetcher(options());
-  expect_refused(fetch, url(outer_.port(), "/large"), "more than 1000 bytes");   // as its head says
-  expect_refused(fetch, url(outer_.port(), "/stream"), "more than 1000 bytes");  // without saying it
+  expect_refused(fetch, url(outer_.port(), "/large"), "more than 1000 bytes");   // the head announces the length
+  expect_refused(fetch, url(outer_.port(), "/stream"), "more than 1000 bytes");  // the head announces no length
 }
 
-TEST_F(UrlFetch, WaitsHaveAnEndAndPlacesAreGivenBack) {
+TEST_F(UrlFetch, LimitsWaitsAndReleasesPlaces) {
   UrlFetchOptions hurried = options();
   hurried.timeout_s = 0.1;
   hurried.most_at_once = 1;
@@ -143,7 +143,7 @@ TEST_F(UrlFetch, WaitsHaveAnEndAndPlacesAreGivenBack) {
   expect_refused(fetch, url(outer_.port(), "/slow"), "has not sent it within 0.1 s");
 }
 
-TEST_F(UrlFetch, SoManyAtATime) {
+TEST_F(UrlFetch, LimitsSimultaneousFetches) {
   UrlFetchOptions narrow = options();
   narrow.most_at_once = 1;
   const UrlFetcher fetch = fetcher(std::move(narrow));

@@ -1,5 +1,5 @@
-// Catches: an image that is wrong in any way and is not refused with the part that it stands in and the limit; one that
-// a model of texts swallows; a text that stands for an image without being one; memory of images without a limit.
+// Catches: a wrong image whose error does not name its part and the limit, an image that a text model accepts silently,
+// a text that passes as an image placeholder, and images that use memory without a limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ std::string read_data(const std::string& name) {
 }
 
 const std::string kUrl = "messages[1].content[1].image_url.url";
-// Of the second part.
+// Makes a case in which the second part is the bad image.
 BadImage url(const std::string& text, const std::string& message) {
   return {image_chat(text_part("a") + "," + image_part(text)), kUrl, message};
 }
@@ -59,7 +59,7 @@ BadImage part(const std::string& json, const std::string& param, const std::stri
   return {image_chat(text_part("a") + "," + json), "messages[1].content[1]" + param, message};
 }
 
-TEST(BadImage, UrlsThatAreNone) {
+TEST(BadImage, RefusesUrlsThatAreNoImages) {
   expect_image_errors(prepare_chat, {
                                         url("", "no URL of an image; accepted: data:<type>;base64,<content>"),
                                         url("image.png", "is no URL of an image"),
@@ -77,7 +77,7 @@ TEST(BadImage, UrlsThatAreNone) {
                                     });
 }
 
-TEST(BadImage, FilesThatAreNone) {
+TEST(BadImage, RefusesFilesThatAreNoImages) {
   const std::string png = read_data("rgb.png");
   std::string claims = png;
   claims.replace(16, 8, std::string("\x00\x01\x86\xa0\x00\x01\x86\xa0", 8));  // 100000 × 100000
@@ -94,7 +94,7 @@ TEST(BadImage, FilesThatAreNone) {
                                     });
 }
 
-TEST(BadImage, PartsThatAreWrong) {
+TEST(BadImage, RefusesMalformedParts) {
   const std::string good = data_url(ppm(56, 56));
   expect_image_errors(
       prepare_chat,
@@ -114,7 +114,7 @@ TEST(BadImage, PartsThatAreWrong) {
       });
 }
 
-TEST(BadImage, MoreThanTheLimits) {
+TEST(BadImage, RefusesMoreThanTheLimits) {
   std::string parts;
   for (int i = 0; i < 100; ++i) parts += (i > 0 ? "," : "") + image_part(data_url(ppm(56, 56)));
   const std::string big = image_part(data_url(ppm(224, 224)));  // 64 tokens of 256
@@ -132,8 +132,8 @@ TEST(BadImage, MoreThanTheLimits) {
   expect_image_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
 }
 
-// However many threads share a request's images: the error is that of the first wrong one, and the order stays.
-TEST(BadImage, TheFirstWrongOneOfSeveralIsNamed) {
+// The error is that of the first wrong image, and the order stays, however many threads share a request's images.
+TEST(BadImage, NamesTheFirstOfSeveralWrongImages) {
   std::vector<std::string> urls;
   for (int i = 0; i < 12; ++i) urls.push_back(data_url(ppm(28 * (1 + i % 4), 56)));
   const auto given = [&] {
@@ -168,9 +168,9 @@ TEST(BadImage, TheFirstWrongOneOfSeveralIsNamed) {
   }
 }
 
-TEST(BadImage, MemoryOfOtherRequests) {
+TEST(BadImage, MemoryThatOtherRequestsHoldIs503) {
   ServedModel model = vision_model();
-  // One of 16 patches takes 75264, and some more while it is made.
+  // An image of 16 patches takes 75264 bytes, and some more while it is prepared.
   model.images->memory = std::make_shared<MemoryBudget>(150'000);
   const std::string body = image_chat(image_part(data_url(ppm(56, 56))));
   const ApiResult<ApiJob> first = prepare_chat(model, body);
@@ -193,7 +193,7 @@ TEST(BadImage, PixelsBeyondTheBudgetAreNotDecoded) {
   EXPECT_EQ(model.images->memory->used(), 0);
 }
 
-TEST(BadImage, TextsThatStandForAnImage) {
+TEST(BadImage, RefusesTextsThatContainThePlaceholder) {
   const std::string image = image_part(data_url(ppm(56, 56)));
   const std::string said = "which stands for an image";
   expect_image_errors(
@@ -205,20 +205,20 @@ TEST(BadImage, TextsThatStandForAnImage) {
           {image_chat(image, R"(, "tools": [{"type": "function", "function": {"name": "f",
               "description": "<|image_pad|>"}}])"),
            "tools[0].function.description", said},
-          // Put together by the template.
+          // The template joins these two texts to a placeholder.
           {image_chat(text_part("<|image_") + "," + text_part("pad|>") + "," + image), "messages",
            "writes 2 placeholders (\"<|image_pad|>\") for 1 images"},
       });
 }
 
-TEST(BadImage, TemplatesWithoutImages) {
+TEST(BadImage, RefusesTemplatesWithoutImages) {
   ServedModel model = vision_model();
   model.chat = *ChatTemplate::parse(test::kTestTemplate);
   expect_image_errors(prepare_chat,
                       {{image_chat(image_part(data_url(ppm(56, 56)))), "messages", "writes 0 placeholders"}}, model);
 }
 
-TEST(BadImage, WhatDoesNotGoWithImages) {
+TEST(BadImage, RefusesFieldsThatContradictImages) {
   const std::string image = image_part(data_url(ppm(56, 56)));
   const std::string last = R"({"messages": [{"role": "assistant", "content": [)" + image + "]}], ";
   expect_image_errors(prepare_chat,
@@ -230,7 +230,7 @@ TEST(BadImage, WhatDoesNotGoWithImages) {
                       });
 }
 
-TEST(BadImage, ImageData) {
+TEST(BadImage, RefusesWrongImageData) {
   const std::string good = "\"" + to_base64(ppm(56, 56)) + "\"";
   const auto one = [](const std::string& text, const std::string& data) {
     return R"({"text": )" + text + R"(, "image_data": )" + data + "}";
@@ -252,13 +252,13 @@ TEST(BadImage, ImageData) {
                       });
 }
 
-TEST(BadImage, AModelOfTextsRefusesThem) {
+TEST(BadImage, ATextModelRefusesImages) {
   const ServedModel model = test::test_model();
   const ApiResult<ApiJob> chat = prepare_chat(model, image_chat(image_part(data_url(ppm(56, 56)))));
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
-  // Messages beside ids are not rendered, but their images are asked for all the same.
+  // Messages beside ids are not rendered, but their images count nevertheless.
   std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
   beside.insert(1, R"("input_ids": [5], )");
   const ApiResult<ApiJob> ids = prepare_chat(model, beside);

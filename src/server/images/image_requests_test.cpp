@@ -1,5 +1,6 @@
-// Catches: images that do not reach the engine, in another order, at another place of the prompt or with another number
-// of tokens than the tower gives; counts that leave them out; spellings of other protocols that are not read.
+// Catches: images that do not reach the engine, or reach it in another order, at another place of the prompt, or with
+// another number of tokens than the tower computes; token counts that omit images; and spellings of other protocols
+// that are not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ ApiJob prepared(const Prepare& prepare, const std::string& body, const ServedMod
   return job.ok() ? *std::move(job) : ApiJob{.requests = std::vector<Request>(1)};
 }
 
-// The prompt's text, a run of placeholders as "[tokens]".
+// Returns the prompt's text, with a run of placeholders as "[tokens]".
 std::string shown(const Request& request) {
   std::string text = test::vision_tokenizer().decode(request.prompt, /*skip_special=*/false);
   const std::string pad = "<|image_pad|>";
@@ -41,7 +42,7 @@ std::string shown(const Request& request) {
   return text;
 }
 
-// "first token+tokens" of each image; the placeholders are where the images are.
+// Returns "first token+tokens" for each image. Checks that the placeholders are where the images are.
 std::vector<std::string> places(const Request& request) {
   std::vector<std::string> all;
   std::int64_t tokens = 0;
@@ -68,7 +69,7 @@ TEST(ImageRequests, ImagesStandWhereTheirPartsDo) {
   EXPECT_NE(request.images[0].patches->content, request.images[1].patches->content);
 }
 
-TEST(ImageRequests, SpellingsOfOtherProtocols) {
+TEST(ImageRequests, ReadsSpellingsOfOtherProtocols) {
   const std::string url = data_url(ppm(56, 56));
   const std::string expected = "system:s;user:<|vision_start|>[4]<|vision_end|>a;assistant:";
   for (const std::string& image : {image_part(url), R"({"type": "image_url", "image_url": ")" + url + "\"}",
@@ -79,7 +80,7 @@ TEST(ImageRequests, SpellingsOfOtherProtocols) {
   }
 }
 
-TEST(ImageRequests, TheContentSaysWhatAnImageIs) {
+TEST(ImageRequests, TheContentDeterminesTheImageType) {
   const auto content = [](const std::string& url) {
     return prepared(prepare_chat, image_chat(image_part(url))).requests[0].images[0].patches->content;
   };
@@ -111,7 +112,7 @@ TEST(ImageRequests, ChoicesShareTheirImages) {
   EXPECT_EQ(job.requests[0].images[0].patches, job.requests[2].images[0].patches);
 }
 
-TEST(ImageRequests, MemoryIsGivenBackWithTheLastRequest) {
+TEST(ImageRequests, MemoryIsReleasedWithTheLastRequest) {
   const ServedModel model = vision_model();
   {
     const ApiJob job = prepared(prepare_chat, image_chat(image_part(data_url(ppm(56, 56)))), model);
@@ -120,7 +121,7 @@ TEST(ImageRequests, MemoryIsGivenBackWithTheLastRequest) {
   EXPECT_EQ(model.images->memory->used(), 0);
 }
 
-TEST(ImageRequests, TextsAloneStayAsTheyWere) {
+TEST(ImageRequests, TextsWithoutImagesAreUnchanged) {
   const Request request = prepared(prepare_chat, image_chat(text_part("u") + "," + text_part("v"))).requests[0];
   EXPECT_EQ(shown(request), "system:s;user:u\nv;assistant:");
   EXPECT_THAT(request.images, SizeIs(0));
@@ -151,7 +152,7 @@ TEST(ImageRequests, UsageCountsTheTokensOfImages) {
 std::string generate(const std::string& members) { return "{" + members + "}"; }
 const std::string kOne = R"("text": "a<|vision_start|><|image_pad|><|vision_end|>b", "image_data": )";
 
-TEST(ImageRequests, SglangsImageData) {
+TEST(ImageRequests, ReadsSglangsImageData) {
   const std::string file = ppm(84, 56);
   const std::string expected = "a<|vision_start|>[6]<|vision_end|>b";
   for (const std::string& image :
@@ -190,7 +191,7 @@ TEST(ImageRequests, IdsMayHaveTheirPlaceholdersAlready) {
   EXPECT_THAT(places(prepared(prepare_chat, chat).requests[0]), ElementsAre("2+4"));
 }
 
-TEST(ImageRequests, UrlsAreFetchedWhereThatIsAllowed) {
+TEST(ImageRequests, UrlsAreFetchedIfAllowed) {
   testing::TestServer site([](const HttpExchange& exchange) {
     exchange.respond({.content_type = "text/plain", .body = test::ppm(84, 56)});
   });

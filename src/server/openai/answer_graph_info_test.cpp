@@ -1,5 +1,5 @@
-// Catches: graph_info that is missing where a client asked for it, is sent with the wrong choice or chunk, or is sent
-// to clients that did not ask.
+// Catches: graph_info that a client asked for and does not get, that comes with the wrong choice or chunk, or that is
+// sent without being asked for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using test::parsed;
 using test::step;
 using ::testing::ElementsAre;
 
-// A prompt of 13 tokens ran on a graph of 16 tokens; three tokens were decoded.
+// Returns the end of a request: the prompt of 13 tokens ran on a graph of 16 tokens, then three tokens were decoded.
 Completion end_with_graphs() {
   Completion end = end_of(3, 7, 5);
   end.graph_uses = {{.phase = ForwardPhase::kMixed,
@@ -37,7 +37,7 @@ constexpr const char* kGraphForwards =
     R"("padding": 3}, {"phase": "decode", "runner": "eager", "size": 0, "reason": "replay_failed", "count": 2, )"
     R"("tokens": 2, "padding": 0}])";
 
-TEST(GraphInfo, OpenAiAnswersHaveItAtTheTop) {
+TEST(GraphInfo, OpenAiAnswersHaveItAtTheTopLevel) {
   for (const bool asked : {true, false}) {
     ChatStyle chat = chat_style(false);
     chat.graph_info = asked;
@@ -56,7 +56,7 @@ TEST(GraphInfo, OpenAiAnswersHaveItAtTheTop) {
   }
 }
 
-TEST(GraphInfo, ForwardsOfTheTowerAreThereWhereImagesWereComputed) {
+TEST(GraphInfo, TowerForwardsAreListedIfImagesWereComputed) {
   Completion end = end_with_graphs();
   end.tower_uses.add_of({.images = 3, .patches = 4200, .how = {.size = 4224, .reason = VisionReason::kTooLarge}}, 1,
                         1400);

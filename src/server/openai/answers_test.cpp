@@ -1,5 +1,5 @@
-// Catches: answers whose shape clients do not know, streams that lose or repeat text, log-probabilities of other
-// tokens, usage that counts wrongly.
+// Catches: answers in a form that clients do not know, streams that lose or repeat text, log-probabilities of the wrong
+// tokens, and wrong usage counts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(CompletionAnswer, OneObjectWithAllChoices) {
+TEST(CompletionAnswer, HasOneObjectWithAllChoices) {
   const auto answer = make_completion_answer(
       {.id = "cmpl-1", .model = "demo", .n = 2, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()});
   Completion end = end_of(2, 7, 3);
@@ -57,7 +57,7 @@ TEST(CompletionAnswer, StreamsEachPieceOnce) {
                                               .tokenizer = &demo_tokenizer()});
   Completion end = end_of(3, 7, 0);
   std::string stream = on_event(*answer, 0, step("a"), nullptr);
-  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // part of a character
+  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // only part of a character
   stream += on_event(*answer, 0, step("é"), nullptr);
   stream += on_event(*answer, 0, last("!", FinishReason::kLength), &end);
   stream += answer->last_events();
@@ -94,7 +94,7 @@ TEST(CompletionAnswer, LogprobsOfEchoAndOutputAreColumns) {
   EXPECT_EQ(at(logprobs, "text_offset").dump(), "[0, 1]");
 }
 
-TEST(ChatAnswer, OneObject) {
+TEST(ChatAnswer, IsOneObject) {
   ChatStyle style = chat_style(false);
   style.logprobs = true;
   const auto answer = make_chat_answer(style);
@@ -138,7 +138,7 @@ TEST(ChatAnswer, StreamBeginsWithTheRoleAndEndsWithTheReason) {
   EXPECT_THAT(answer->last_events(), IsEmpty());
 }
 
-TEST(ChatAnswer, ANamedCallsTextIsItsArguments) {
+TEST(ChatAnswer, TextOfANamedCallIsItsArguments) {
   ChatStyle style = chat_style(true);
   style.text.choice = ToolChoice::kNamed;
   style.text.named = "f";
@@ -162,7 +162,7 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   style.text.choice = ToolChoice::kRequired;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(9, 5, 0);
-  // Cut at every byte; there are brackets inside strings.
+  // Cut at every byte. The strings contain brackets.
   const std::string text = R"([{"name": "f", "parameters": {"x": "}]\""}}, {"name": "g", "parameters": {}}])";
   for (const char c : text) on_event(*answer, 0, step(std::string(1, c).c_str()), nullptr);
   on_event(*answer, 0, last("", FinishReason::kStop), &end);
@@ -272,7 +272,7 @@ TEST(GenerateAnswer, StreamsTheWholeTextAgain) {
   EXPECT_EQ(at(info, "input_token_logprobs.0.2"), Json("a"));
 }
 
-TEST(GenerateAnswer, AListWithInputLogprobsAndHiddenStates) {
+TEST(GenerateAnswer, ListHasInputLogprobsAndHiddenStates) {
   GenerateStyle style = generate_style(false);
   style.list = true;
   style.choices[0].input_logprobs = style.choices[0].top_logprobs = style.choices[0].hidden_states = true;

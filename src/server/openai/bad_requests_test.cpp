@@ -1,5 +1,5 @@
-// Catches: bodies that are wrong in any field and reach the engine, or whose error does not say which field it was;
-// hostile input that ends in something other than an error.
+// Catches: bodies with any wrong field that reach the engine, errors that do not name the field, and hostile input that
+// causes anything but an error.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void expect_errors(const Prepare& prepare, const std::vector<BadRequest>& cases)
   }
 }
 
-// A completion request with one wrong field.
+// Makes a completion request with one wrong field.
 BadRequest field(const std::string& key, const std::string& value, const std::string& message) {
   return {fmt::format(R"({{"prompt": "a", "{}": {}}})", key, value), key, message};
 }
@@ -219,7 +219,7 @@ TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
   EXPECT_TRUE(prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 254})").ok());
 }
 
-// The words that litellm, LangChain and others look for, and the numbers that they shorten a request by.
+// Checks the words that litellm, LangChain and others look for, and the numbers by which they shorten a request.
 TEST(BadRequest, AnOverflowIsWordedAsClientsKnowIt) {
   const ServedModel model = test_model();
   EXPECT_EQ(

@@ -1,5 +1,5 @@
-// Catches: requests and answers that differ from OpenAI's, or from a gateway's, where clients rely on them: the model's
-// name, the fingerprint, requests without output, metadata without bound, and paths under another base URL.
+// Catches: requests and answers that differ from OpenAI's, or from a gateway's, in what clients rely on: the model's
+// name, the fingerprint, requests without output, metadata without a limit, and paths under another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -31,7 +31,7 @@ std::string refused_field(const Prepare& prepare, const std::string& body) {
   return job.error().param;
 }
 
-TEST(OpenAiHabits, ChatsAndCompletionsAskForTokens) {
+TEST(OpenAiHabits, ChatsAndCompletionsMustAskForTokens) {
   const auto chat = [](const std::string& members) { return refused_field(prepare_chat, kChat + members + "}"); };
   EXPECT_EQ(chat(R"("max_tokens": 0)"), "max_tokens");
   EXPECT_EQ(chat(R"("max_completion_tokens": 0)"), "max_completion_tokens");
@@ -46,7 +46,7 @@ TEST(OpenAiHabits, ChatsAndCompletionsAskForTokens) {
   EXPECT_EQ(refused_field(prepare_generate, R"({"text": "a", "sampling_params": {"max_new_tokens": 0}})"), "none");
 }
 
-TEST(OpenAiHabits, MetadataIsBounded) {
+TEST(OpenAiHabits, MetadataIsLimited) {
   const auto with = [](const std::string& metadata) {
     return refused_field(prepare_chat, kChat + ("\"metadata\": " + metadata) + "}");
   };
@@ -74,7 +74,7 @@ TEST(OpenAiHabits, AChatTooLongForTheTemplateIsTooLongForTheContext) {
   EXPECT_EQ(job.error().code, "context_length_exceeded");
   EXPECT_THAT(job.error().message, AllOf(StartsWith("This model's maximum context length is 256 tokens. However, "),
                                          HasSubstr("at most 16777216"), Not(HasSubstr("TemplateLimits"))));
-  // The work of a template of the request is its own fault.
+  // The work of a request's own template is the request's fault.
   const ApiResult<ApiJob> own = prepare_chat(model, R"({"messages": [{"role": "user", "content": "a"}], "chat_template":
           "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}x{% endfor %}{% endfor %}{% endfor %}"})");
   ASSERT_FALSE(own.ok());
@@ -117,7 +117,7 @@ TEST_F(OpenAiHabitsServer, OpenAisRoutesNeedTheModelsName) {
   }
 }
 
-TEST_F(OpenAiHabitsServer, GenerateTakesTheNamesOfGateways) {
+TEST_F(OpenAiHabitsServer, GenerateAcceptsTheNamesThatGatewaysSend) {
   const Running running(engine());
   const auto status = [&](const std::string& member) {
     return running.ask(post("/generate", R"({"text": "a", "sampling_params": {"max_new_tokens": 1})" + member + "}"))
@@ -130,7 +130,7 @@ TEST_F(OpenAiHabitsServer, GenerateTakesTheNamesOfGateways) {
   EXPECT_EQ(status(R"(, "model": 5)"), 400);
 }
 
-TEST_F(OpenAiHabitsServer, APathUnderAnotherBaseHasAHint) {
+TEST_F(OpenAiHabitsServer, APathUnderAnotherBaseGetsAHint) {
   const Running running(engine());
   const auto said = [&](const std::string& request) {
     return running.json(request, 404).find("error")->find("message")->as_string();
@@ -146,7 +146,7 @@ TEST_F(OpenAiHabitsServer, APathUnderAnotherBaseHasAHint) {
   EXPECT_EQ(said(get("/nothing")), "there is nothing at /nothing");
 }
 
-TEST_F(OpenAiHabitsServer, LoggedRequestsAreWrittenAtTheDefaultLevel) {
+TEST_F(OpenAiHabitsServer, RequestLogsAreWrittenAtTheDefaultLevel) {
   const auto lines = [](const std::string& level) {
     EXPECT_TRUE(set_log_level(level).ok());
     ::testing::internal::CaptureStderr();
@@ -161,7 +161,7 @@ TEST_F(OpenAiHabitsServer, LoggedRequestsAreWrittenAtTheDefaultLevel) {
   EXPECT_TRUE(set_log_level("server=warn").ok());
 }
 
-TEST_F(OpenAiHabitsServer, TheWarningOfToolsIsOnceAndOfChatsAlone) {
+TEST_F(OpenAiHabitsServer, ChatsWarnOnceOfUnknownToolFormats) {
   const auto warnings = [](const std::vector<Engine*>& engines) {
     ::testing::internal::CaptureStderr();
     { const Running running(engines); }

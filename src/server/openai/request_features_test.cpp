@@ -1,5 +1,6 @@
-// Catches: fields of requests that reach the engine and do not do what their definition says, end to end on the bundled
-// model: prompts that are cut or continued wrongly, texts with what they may not have, numbers of other tokens.
+// Catches, end to end on the bundled model: request fields that reach the engine but do not do what their definition
+// says. Prompts may be truncated or continued wrongly, texts may contain banned text, and numbers may belong to other
+// tokens.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -43,7 +44,7 @@ class RequestFeatures : public ::testing::Test {
     delete engine_;
   }
 
-  // The answer to a request, greedy.
+  // Returns the greedy answer to a request.
   template <class Prepare>
   static Json answer(const Prepare& prepare, const std::string& members) {
     ApiResult<ApiJob> job = prepare(*model_, "{" + members + "}");
@@ -88,7 +89,7 @@ constexpr const char* kUser = R"({"role": "user", "content": "Tell me a story"})
 
 TEST_F(RequestFeatures, BadWordsDoNotComeWithOrWithoutASpace) {
   const std::string plain = text(R"("n": 1)");
-  // The words of the text, each of which is banned alone.
+  // The words of the text. Each is banned alone.
   std::set<std::string> words;
   for (std::size_t at = plain.find(' '); at != std::string::npos; at = plain.find(' ', at + 1)) {
     const std::string word = plain.substr(at + 1, plain.find_first_of(" .,!\n\"", at + 1) - at - 1);
@@ -126,7 +127,7 @@ TEST_F(RequestFeatures, PromptLogprobsAreThoseOfEcho) {
     EXPECT_EQ(*own->find("decoded_token"), at(echoed, fmt::format("choices.0.logprobs.tokens.{}", i)));
     EXPECT_GE(entry.as_object().size(), 3u);
     EXPECT_LE(entry.as_object().size(), 4u);
-    // Ranks are in the order of the numbers, and 1 is the greatest.
+    // Ranks follow the order of the log-probabilities; rank 1 is the greatest.
     for (const auto& [id, one] : entry.as_object()) {
       for (const auto& [other_id, other] : entry.as_object()) {
         if (one.find("rank")->is_null() || other.find("rank")->is_null()) continue;
@@ -140,16 +141,16 @@ TEST_F(RequestFeatures, PromptLogprobsAreThoseOfEcho) {
                                            "return_token_ids": true)",
                                         kUser));
   EXPECT_EQ(at(of_chat, "prompt_logprobs").as_array().size(), at(of_chat, "prompt_token_ids").as_array().size());
-  // Without prompt log-probabilities, those of the output alone.
+  // Without prompt log-probabilities the answer has only those of the output.
   const Json both = completion(prompt + R"("prompt_logprobs": 1, "logprobs": 1)");
   EXPECT_THAT(at(both, "choices.0.logprobs.tokens").as_array(), SizeIs(1));
 }
 
-TEST_F(RequestFeatures, TheLastMessageGoesOn) {
+TEST_F(RequestFeatures, TheLastMessageIsContinued) {
   const std::string messages =
       fmt::format(R"("messages": [{}, {{"role": "assistant", "content": "Once upon a "}}], )", kUser);
   const Json got = chat(messages + R"("continue_final_message": true, "max_tokens": 12, "return_prompt_text": true)");
-  // The template trims contents, so that the blank goes.
+  // The template trims contents, so the space is dropped.
   const std::string prompt = "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\nOnce upon a";
   EXPECT_EQ(at(got, "prompt_text"), Json(prompt));
   Json asked = Json::object();
@@ -159,13 +160,13 @@ TEST_F(RequestFeatures, TheLastMessageGoesOn) {
   const Json echoed = chat(messages + R"("continue_final_message": true, "max_tokens": 12, "echo": true)");
   EXPECT_EQ(at(echoed, "choices.0.message.content").as_string(),
             "Once upon a " + at(got, "choices.0.message.content").as_string());
-  // A template that keeps blanks.
+  // This template keeps spaces.
   const Json kept = chat(messages + R"("continue_final_message": true, "max_tokens": 1, "return_prompt_text": true,
       "chat_template": "{% for m in messages %}[{{ m.content }}]{% endfor %}")");
   EXPECT_EQ(at(kept, "prompt_text"), Json("[Tell me a story][Once upon a "));
 }
 
-TEST_F(RequestFeatures, PromptsAreCut) {
+TEST_F(RequestFeatures, PromptsAreTruncated) {
   const auto ids = [&](const std::string& members) {
     ApiResult<ApiJob> job = prepare_completion(model(), R"({"prompt": [1, 2, 3, 4, 5], )" + members + "}");
     EXPECT_TRUE(job.ok()) << job.error().message;
@@ -180,7 +181,7 @@ TEST_F(RequestFeatures, PromptsAreCut) {
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": 5)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1, "max_tokens": 253)"), "[3, 4, 5]");
-  // Past the context: an error without it, and an answer with it.
+  // A prompt longer than the context is an error without truncation, and gets an answer with it.
   std::string long_text = "a";
   for (int i = 0; i < 400; ++i) long_text += " a";
   const std::string message = fmt::format(R"("messages": [{{"role": "user", "content": "{}"}}], )", long_text);
@@ -188,14 +189,14 @@ TEST_F(RequestFeatures, PromptsAreCut) {
   EXPECT_EQ(at(chat(message + R"("max_tokens": 4, "truncate_prompt_tokens": -1)"), "usage.prompt_tokens"), Json(252));
 }
 
-TEST_F(RequestFeatures, StructuredOutputsHold) {
+TEST_F(RequestFeatures, StructuredOutputsFollowTheirConstraint) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
   const auto one_of = [&](const std::string& field) {
     return at(completion(R"("prompt": "Once upon a time", "max_tokens": 60, )" + field), "choices.0.text").as_string();
   };
   EXPECT_THAT((std::vector<std::string>{"yes", "no"}),
               Contains(one_of(R"("structured_outputs": {"choice": ["yes", "no"]})")));
-  // Characters that grammars write in another way.
+  // Characters that grammars write differently.
   EXPECT_EQ(one_of(R"("guided_choice": ["a\"b\\c\n\u0001\tü€]"])"), "a\"b\\c\n\x01\tü€]");
   EXPECT_EQ(one_of(R"("guided_choice": ["a\u0000b"])"), std::string("a\0b", 3));
   EXPECT_EQ(one_of(R"("structured_outputs": {"regex": "ab{3}c"})"), "abbbc");

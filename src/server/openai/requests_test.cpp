@@ -1,5 +1,5 @@
-// Catches: fields that are read and do not reach the engine's request, defaults in the wrong order, prompts that are
-// not rendered from the messages sent.
+// Catches: fields that are read but do not reach the engine's request, defaults in the wrong order, and prompts that
+// are not rendered from the messages sent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST(Requests, DefaultsComeFromTheModelThenFromOpenAi) {
   EXPECT_EQ(prepared(prepare_completion, R"({"prompt": [5]})", model).requests[0].sampling.temperature, 0);
 }
 
-TEST(Requests, GraphInfoIsReturnedOnRequest) {
+TEST(Requests, GraphInfoIsReturnedIfAskedFor) {
   EXPECT_FALSE(prepared(prepare_completion, R"({"prompt": [5]})").requests[0].return_graph_info);
   EXPECT_TRUE(
       prepared(prepare_completion, R"({"prompt": [5], "return_graph_info": true})").requests[0].return_graph_info);
@@ -114,7 +114,7 @@ TEST(Requests, ChoicesShareASeedAndRequestsDoNot) {
   EXPECT_NE(first.requests[0].sampling.seed, second.requests[0].sampling.seed);
 }
 
-TEST(Requests, DefaultLengths) {
+TEST(Requests, HasTheDefaultLengthOfEachRoute) {
   EXPECT_EQ(prepared(prepare_completion, R"({"prompt": [5]})").requests[0].stop.max_new_tokens, 16);
   EXPECT_EQ(prepared(prepare_generate, R"({"input_ids": [5]})").requests[0].stop.max_new_tokens, 128);
   const Request chat = prepared(prepare_chat, R"({"messages": [{"role": "user", "content": "a"}]})").requests[0];
@@ -162,7 +162,7 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"auto\"}", model).requests[0]),
             "<tools>user:u;assistant:");
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"none\"}", model).requests[0]), "user:u;assistant:");
-  // A template of the request's own that would not show them.
+  // A template of the request that would not show the tools.
   const ApiResult<ApiJob> hidden =
       prepare_chat(model, with_tools + R"("auto", "chat_template": "{{ messages[0].content }}"})");
   ASSERT_FALSE(hidden.ok());
@@ -174,7 +174,7 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
       "1");
 }
 
-TEST(Requests, SpecialTokensStayWhereAParserReadsThem) {
+TEST(Requests, SpecialTokensStayIfAParserReadsThem) {
   ServedModel model = test_model();
   model.tool_call_parser = "gpt-oss";
   model.reasoning_parser = "gpt-oss";
@@ -246,7 +246,7 @@ TEST(Requests, ToolsMayHaveIdsOfTheirOwn) {
   for (const char* value : {"of f", "of g", "of h"}) EXPECT_THAT(*ebnf, HasSubstr(value));
 }
 
-TEST(Requests, TheNamesOfOneFieldMayAgree) {
+TEST(Requests, SeveralNamesOfOneFieldMayAgree) {
   const ApiJob job = prepared(prepare_completion, R"({"prompt": [5], "max_tokens": 3, "max_completion_tokens": 3,
       "max_new_tokens": 3, "min_tokens": 1, "min_new_tokens": 1, "seed": 7, "sampling_seed": 7,
       "include_stop_str_in_output": true, "no_stop_trim": true, "stop_token_ids": [6, 5, 6],
@@ -261,8 +261,8 @@ TEST(Requests, TheNamesOfOneFieldMayAgree) {
   EXPECT_THAT(request.sampling.allowed_tokens, ElementsAre(TokenId(8), TokenId(9)));
 }
 
-// Of one HTTP request: texts, ids that are kept for them, and the time of grammars.
-TEST(Requests, WhatPromptsComeToTogetherIsBounded) {
+// One HTTP request limits its texts, the ids that are kept for them, and the time of its grammars.
+TEST(Requests, ThePromptsOfOneRequestAreLimitedTogether) {
   ServedModel model = test_model();
   const auto error = [&](const std::string& body) {
     const ApiResult<ApiJob> job = prepare_generate(model, body);
@@ -298,7 +298,7 @@ TEST(Requests, WhatPromptsComeToTogetherIsBounded) {
   EXPECT_THAT(error(two), HasSubstr("sampling_params.regex: the grammars of this request take longer than 0 s"));
 }
 
-TEST(Requests, GenerateTakesSettingsOfEachPrompt) {
+TEST(Requests, GenerateReadsSettingsOfEachPrompt) {
   const ApiJob job = prepared(prepare_generate, R"({"input_ids": [[5, 6], [7]], "stream": true,
       "sampling_params": [{"max_new_tokens": 3, "n": 2}, {"max_new_tokens": 4, "no_stop_trim": true}],
       "return_logprob": [true, false], "logprob_start_len": [1, -1], "top_logprobs_num": 2,

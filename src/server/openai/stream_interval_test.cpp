@@ -1,4 +1,4 @@
-// Catches: a stream interval that delays the first token, loses what comes between two events, or holds back the end.
+// Catches: a stream interval that delays the first token, loses tokens between two events, or holds back the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using test::on_event;
 using test::step;
 using ::testing::ElementsAre;
 
-// What a stream with seven tokens, "1" to "7", sends: in each event the texts at `path`.
+// Returns what a stream with seven tokens, "1" to "7", sends: the texts at `path` in each event.
 std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   Completion end = end_of(7, 5, 0);
   std::vector<std::string> texts;
@@ -37,7 +37,7 @@ std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   return texts;
 }
 
-TEST(StreamInterval, TokensBetweenTwoEventsComeWithTheSecond) {
+TEST(StreamInterval, TokensBetweenTwoEventsComeWithTheNext) {
   ChatStyle chat = chat_style(true);
   chat.stream.interval = 3;
   EXPECT_THAT(streamed(*make_chat_answer(chat), "choices.0.delta.content"),

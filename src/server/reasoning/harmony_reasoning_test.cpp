@@ -1,5 +1,5 @@
-// Catches: messages of gpt-oss in the wrong channel, headers shown to the user, calls that do not reach the parser of
-// calls, text that is lost, results that depend on where the deltas end.
+// Catches: messages of gpt-oss in the wrong channel, headers shown to the user, calls that do not reach the call
+// parser, lost text, and results that depend on where the deltas end.
 #include "tessera/server/reasoning/harmony_reasoning.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ const Json& tools() {
   return kTools;
 }
 
-// Reasoning, content and calls, as a chat's answer has them.
+// Reads a text in pieces of `cut()` bytes into reasoning, content and calls, as a chat's answer has them.
 template <class Cut>
 Turn read(std::string_view text, Cut cut, bool inside = false) {
   HarmonyReasoning reasoning(inside);
@@ -65,13 +65,13 @@ void expect(std::string_view text, const Turn& expected, bool inside = false) {
   }
 }
 
-TEST(HarmonyReasoning, ChannelsArePartedAndHeadersGo) {
+TEST(HarmonyReasoning, SplitsChannelsAndDropsHeaders) {
   expect(
       "<|channel|>analysis<|message|>Simple sum.<|end|><|start|>assistant<|channel|>final<|message|>2 + 2 = "
       "4.<|return|>",
       {"Simple sum.", {"2 + 2 = 4.", {}}});
   expect("<|channel|>final<|message|>Hi.", {"", {"Hi.", {}}});
-  // Several of a kind, and no ends.
+  // Several messages of one channel, without end tags.
   expect(
       "<|channel|>analysis<|message|> One. <|end|><|start|>assistant<|channel|>analysis<|message|>Two."
       "<|start|>assistant<|channel|>commentary<|message|>I "
@@ -92,18 +92,18 @@ TEST(HarmonyReasoning, CallsReachTheirParser) {
       "<|call|>",
       {"Need it.", {"I look it up.", {{"get", "{\"a\": \"é\"}"}}}});
   expect(" to=functions.now<|channel|>commentary json<|message|>{}", {"", {"", {{"now", "{}"}}}});
-  // Two, the end of the first missing, and the answer.
+  // Two calls, the first without an end tag, and the answer.
   expect(
       "<|channel|>commentary to=functions.now<|message|>{}<|start|>assistant to=functions.get<|channel|>commentary"
       "<|message|>{\"a\": 1}<|call|><|start|>assistant<|channel|>final<|message|>Done.",
       {"", {"Done.", {{"now", "{}"}, {"get", "{\"a\": 1}"}}}});
   const std::string unknown = "<|channel|>commentary to=functions.drop <|constrain|>json<|message|>{}<|call|>";
   expect(unknown, {"", {unknown, {}}});
-  // A tool of OpenAI's own inside the reasoning.
+  // A built-in tool of OpenAI inside the reasoning.
   expect("<|channel|>analysis to=python code<|message|>print(1)<|end|>", {"print(1)", {}});
 }
 
-TEST(HarmonyReasoning, WhatIsNoHeaderIsContent) {
+TEST(HarmonyReasoning, TextThatIsNoHeaderIsContent) {
   expect("<|channel|>final, he said<|message|>x", {"", {"<|channel|>final, he said<|message|>x", {}}});
   expect("<|channel|>a<|channel|>b<|message|>x", {"", {"<|channel|>a<|channel|>b<|message|>x", {}}});
   expect("<|channel|>analysis", {"", {"<|channel|>analysis", {}}});
@@ -112,7 +112,7 @@ TEST(HarmonyReasoning, WhatIsNoHeaderIsContent) {
   expect("<|constrain|>a<|chan", {"", {"<|constrain|>a<|chan", {}}});
 }
 
-TEST(HarmonyReasoning, TextWhoseKindIsCertainIsSentAtOnce) {
+TEST(HarmonyReasoning, TextOfACertainKindIsSentAtOnce) {
   HarmonyReasoning parser(false);
   EXPECT_EQ(parser.push("<|channel|>analysis<|message|>ab").reasoning, "ab");
   EXPECT_TRUE(parser.in_reasoning());
@@ -156,7 +156,7 @@ TEST(HarmonyReasoning, CutsMakeNoDifference) {
                   text, [&] { return 1 + random() % 9; }, inside),
               expected)
         << text;
-    // Nothing is lost but tags, headers and white space.
+    // Only tags, headers and white space are lost.
     std::string all = expected.reasoning + expected.parsed.content;
     for (const Call& call : expected.parsed.calls) all += call.arguments;
     std::string bodies;

@@ -1,5 +1,5 @@
-// Catches: reasoning that reaches the answer or the other way round, tags shown to the user, text lost where a delta
-// ends inside a tag, results that depend on where the deltas end.
+// Catches: reasoning that reaches the answer or the reverse, tags shown to the user, text lost if a delta ends inside a
+// tag, and results that depend on where the deltas end.
 #include "tessera/server/reasoning/reasoning_parser.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ std::ostream& operator<<(std::ostream& out, const Parts& parts) {
   return out << '[' << parts.reasoning << "][" << parts.content << ']';
 }
 
-// The text in pieces of `cut()` bytes.
+// Parses the text in pieces of `cut()` bytes.
 template <class Cut>
 Parts parse(std::string_view name, bool opened, std::string_view text, Cut cut) {
   Result<ReasoningParser> parser = ReasoningParser::create(name, opened);
@@ -42,7 +42,7 @@ Parts whole(std::string_view name, std::string_view text, bool opened = false) {
   return parse(name, opened, text, [&] { return text.size(); });
 }
 
-TEST(ReasoningParser, Qwen3ThinksOnlyWhereTheTextBeginsWithTheTag) {
+TEST(ReasoningParser, Qwen3NeedsTheTagAtTheTextsBegin) {
   EXPECT_EQ(whole("qwen3", "<think>\nadd\n</think>\n\n2"), (Parts{"add", "2"}));
   EXPECT_EQ(whole("qwen3", "\n <think>a b</think>2 \n"), (Parts{"a b", "2 \n"}));
   EXPECT_EQ(whole("qwen3", "2"), (Parts{"", "2"}));
@@ -79,7 +79,7 @@ TEST(ReasoningParser, NamesOfFamilies) {
               (Parts{"a", "2"}));
 }
 
-TEST(ReasoningParser, WhatThePromptHasOfTheReasoning) {
+TEST(ReasoningParser, TellsWhetherThePromptIsInsideTheReasoning) {
   EXPECT_TRUE(opens_reasoning("user\n<think>\n"));
   EXPECT_TRUE(opens_reasoning("<|start|>assistant<|channel|>analysis<|message|>"));
   EXPECT_FALSE(opens_reasoning("<think></think>"));
@@ -94,7 +94,7 @@ TEST(ReasoningParser, WhatThePromptHasOfTheReasoning) {
   EXPECT_FALSE(reads_special_tokens(""));
 }
 
-TEST(ReasoningParser, NoneIsContent) {
+TEST(ReasoningParser, WithNoneAllTextIsContent) {
   EXPECT_EQ(whole("none", "<think>a</think> b"), (Parts{"", "<think>a</think> b"}));
 }
 
@@ -110,7 +110,7 @@ TEST(ReasoningParser, CutsMakeNoDifference) {
     const Parts expected = whole(name, text, opened);
     ASSERT_EQ(parse(name, opened, text, [] { return 1; }), expected) << name << ' ' << text;
     ASSERT_EQ(parse(name, opened, text, [&] { return 1 + random() % 9; }), expected) << name << ' ' << text;
-    // Nothing is lost but tags and white space.
+    // Only tags and white space are lost.
     const auto letters = [](std::string_view s) {
       return std::count_if(s.begin(), s.end(), [](char c) { return c == 'a' || c == 'b'; });
     };
@@ -118,7 +118,7 @@ TEST(ReasoningParser, CutsMakeNoDifference) {
   }
 }
 
-TEST(ReasoningParser, TextWhoseKindIsCertainIsSentAtOnce) {
+TEST(ReasoningParser, TextOfACertainKindIsSentAtOnce) {
   ReasoningParser parser = *ReasoningParser::create("qwen3", false);
   EXPECT_EQ(parser.push("<think>ab").reasoning, "ab");
   EXPECT_TRUE(parser.in_reasoning());

@@ -1,5 +1,5 @@
-// Catches: a state that is no JSON or lacks what the page draws, replays counted at the wrong size or runner, latencies
-// reported before there are any, and a page that is incomplete or is sent without its content security policy.
+// Catches: a state that is not JSON or lacks what the page draws, replays counted at the wrong size or runner,
+// latencies reported before there are any, and a page that is incomplete or sent without its content security policy.
 #include "tessera/server/report/engine_state.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ std::int64_t count_at(const Json& runner, std::int64_t size, const char* what = 
   return -1;
 }
 
-TEST_F(EngineStateTest, GroupsAreAllPartsOfTheForward) {
+TEST_F(EngineStateTest, GroupsCoverAllPartsOfTheForward) {
   const Json json = state();
   const Json& prefill = *json.find("prefill");
   std::int64_t pieces = 0;
@@ -99,7 +99,7 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
       8);
 }
 
-// Captured sizes change in service, after the state object was created.
+// Captured sizes change while the server runs, after the state object was created.
 TEST_F(EngineStateTest, SizesAreCurrent) {
   ServedModel model;
   const EngineState made(engine(), model);

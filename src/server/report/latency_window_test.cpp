@@ -1,5 +1,5 @@
-// Catches: percentiles off by a bucket or a rank, durations outside of all buckets, and old durations that stay or new
-// ones that fall out when slices are reused.
+// Catches: percentiles that are off by a bucket or a rank, durations outside all buckets, and slices that are reused
+// wrongly: old durations that stay or new ones that are dropped.
 #include "tessera/server/report/latency_window.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using std::chrono::seconds;
 using Time = LatencyWindow::Clock::time_point;
 
-constexpr double kError = 0.05;  // relative
+constexpr double kError = 0.05;  // relative error
 const Time kStart{seconds(1'000'003)};
 
 TEST(LatencyWindow, EmptyCountsNothing) { EXPECT_EQ(LatencyWindow().percentiles(kStart).count, 0); }

@@ -1,5 +1,4 @@
-// Catches: metrics that dashboards do not find by name, that count the wrong thing, or whose text Prometheus cannot
-// read.
+// Catches: metrics that dashboards do not find by name, that count the wrong thing, or that Prometheus cannot read.
 #include "tessera/server/report/metrics.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +89,7 @@ EngineStats some_stats() {
   return stats;
 }
 
-// The samples of a scrape by name and labels as written. Fails where a line is no sample, or comes before its TYPE.
+// Returns the samples of a scrape by name and labels as written. Fails if a line is no sample or comes before its TYPE.
 std::map<std::string, double> samples(const std::string& text) {
   static const std::regex line_form(R"re(([a-zA-Z_:][\w:]*)(\{([a-zA-Z_]\w*="([^"\\]|\\.)*",?)*\})? (\S+))re");
   std::map<std::string, double> found;
@@ -216,7 +215,7 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
 }
 
-// Checks counters of a real engine: what it captured, dropped and replayed.
+// Checks the counters of a real engine: what it captured, dropped and replayed.
 TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = "cpu"};
   options.load_format = LoadFormat::kDummy;
@@ -289,7 +288,7 @@ TEST(Metrics, SglangNames) {
   EXPECT_EQ(bucket("time_to_first_token_seconds", "0.4"), 1);
   EXPECT_EQ(bucket("inter_token_latency_seconds", "0.006"), 1);
   EXPECT_EQ(bucket("inter_token_latency_seconds", "+Inf"), 2);
-  EXPECT_EQ(bucket("e2e_request_latency_seconds", "0.1"), 1);  // a bound belongs to its bucket
+  EXPECT_EQ(bucket("e2e_request_latency_seconds", "0.1"), 1);  // a value equal to a bound belongs to the bound's bucket
   expect_own(found);
 }
 
@@ -331,7 +330,7 @@ TEST(Metrics, VllmNames) {
   expect_own(found);
 }
 
-TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
+TEST(Metrics, ThroughputIsMeasuredSinceTheLastScrape) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   EngineStats stats = idle_stats();
   const auto start = steady_clock::now() + std::chrono::seconds(1);
@@ -344,7 +343,7 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
   stats.output_tokens = 100;
   EXPECT_EQ(scrape_at(2), 50);
   stats.output_tokens = 101;
-  EXPECT_EQ(scrape_at(2.01), 50);  // too soon for a new value
+  EXPECT_EQ(scrape_at(2.01), 50);  // too early for a new value
   EXPECT_EQ(scrape_at(3), 1);
   EXPECT_EQ(scrape_at(4), 0);
 }
@@ -353,7 +352,7 @@ TEST(Metrics, NamesOfModelsAreQuoted) {
   ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
   const auto found = samples(metrics.scrape(std::array{idle_stats()}, MemoryBudget(1000)));
   EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
-  EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // there are no pages
+  EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // the demo has no pages
 }
 
 TEST(Metrics, StylesHaveNames) {
@@ -368,7 +367,7 @@ TEST(Metrics, ObservingIsCheap) {
   for (int i = 0; i < 256 * 100; ++i) metrics.next_token(0.01);
   const double us = std::chrono::duration<double, std::micro>(steady_clock::now() - start).count() / 100;
   RecordProperty("microseconds_for_256", std::to_string(us));
-  EXPECT_LT(us, 2000);  // about 20 on an idle machine
+  EXPECT_LT(us, 2000);  // about 20 µs on an idle machine
 }
 
 }  // namespace

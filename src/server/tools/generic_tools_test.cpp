@@ -1,5 +1,5 @@
-// Catches: tools of a model without a known form that it does not see, turns of the history that its template refuses,
-// calls in the generic form that are not found, and answers that do not say so.
+// Catches: tools that a model without a known call format does not see, turns of the history that its template refuses,
+// calls in the generic format that are not found, and answers without the note.
 #include "tessera/server/tools/generic_tools.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Roles alternate, none is the system's or "tool": as Gemma's template.
+// A template like Gemma's: roles must alternate, and the roles "system" and "tool" are refused.
 constexpr const char* kStrict =
     "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('role ' + m.role) }}"
     "{% elif (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
@@ -54,7 +54,7 @@ Prepared prepare(const ServedModel& model, const std::string& messages, const st
 
 const std::string kUser = R"({"role": "user", "content": "Is it warm?"})";
 
-TEST(GenericTools, TheSystemsMessageDescribesThem) {
+TEST(GenericTools, TheSystemMessageDescribesTheTools) {
   const Prepared added = prepare(generic_model(), kUser);
   EXPECT_THAT(added.prompt, AllOf(StartsWith("system:You can call these functions"),
                                   HasSubstr(R"({"name": "weather", "description": "of a city", "parameters": {)"),
@@ -65,14 +65,14 @@ TEST(GenericTools, TheSystemsMessageDescribesThem) {
   EXPECT_THAT(appended.prompt, StartsWith("system:Be brief.\n\nYou can call these functions"));
 }
 
-TEST(GenericTools, TheUsersMessageDoesWhereTheTemplateHasNoSystem) {
+TEST(GenericTools, TheUserMessageDescribesThemWithoutSystemRole) {
   EXPECT_THAT(prepare(generic_model(kStrict), kUser).prompt,
               AllOf(StartsWith("user:You can call these functions"), HasSubstr("plain text.\n\nIs it warm?;")));
   constexpr const char* kSilent = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
   EXPECT_THAT(prepare(generic_model(kSilent), kUser).prompt, StartsWith("You can call these functions"));
 }
 
-// Of messages that follow one another, each was once copied for all behind it.
+// Checks the time, because each of consecutive messages was once copied for all messages after it.
 TEST(GenericTools, ManyResultsAreJoinedInLinearTime) {
   Json messages = Json::array();
   constexpr int kResults = 100'000;
@@ -100,14 +100,14 @@ TEST(GenericTools, EarlierCallsAndResultsAreText) {
                         "user:<tool_response name=\"weather\">\ncold\n</tool_response>\n"
                         "<tool_response name=\"weather\">\nwarm\n</tool_response>\nSo?;"
                         "assistant:In Rome.;user:Thanks.;"));
-  // The history is text where this turn has no tools, too.
+  // The history is text even if this turn has no tools.
   const Prepared without = prepare(generic_model(kStrict), history, R"("tool_choice": "none")");
   EXPECT_THAT(without.prompt,
               AllOf(HasSubstr("<tool_response name=\"weather\">\ncold"), Not(HasSubstr("You can call"))));
   EXPECT_EQ(without.note, "");
 }
 
-TEST(GenericTools, OneCallAtATimeIsAskedForWhereOnlyOneIsTaken) {
+TEST(GenericTools, AsksForOneCallIfParallelCallsAreOff) {
   EXPECT_THAT(prepare(generic_model(), kUser).prompt, HasSubstr("for several calls"));
   EXPECT_THAT(prepare(generic_model(), kUser, R"("parallel_tool_calls": false)").prompt,
               HasSubstr("one call at a time"));
@@ -131,7 +131,7 @@ TEST(GenericTools, CallsAreFoundAndTheirNamesChecked) {
   EXPECT_EQ(message(unknown).find("tool_calls"), nullptr);
 }
 
-TEST(GenericTools, AConstrainedOutputWithdrawsThem) {
+TEST(GenericTools, AConstrainedOutputWithdrawsTheTools) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "no grammars in this build";
   ServedModel able = generic_model();
   able.grammars = *GrammarCompiler::create(test::demo_tokenizer(), able.vocab_size, std::vector{TokenId(0)});

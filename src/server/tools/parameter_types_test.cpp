@@ -1,5 +1,5 @@
-// Catches: values of tool calls that get another type than the schema's, text that is lost in the conversion, JSON that
-// is none.
+// Catches: values of tool calls with another type than the schema's, text that is lost in the conversion, and invalid
+// JSON.
 #include "tessera/server/tools/parameter_types.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// `text` as the value of a parameter with this schema.
+// Returns `text` as the value of a parameter with this schema.
 std::string value(const std::string& schema, std::string_view text) {
   const Json function = *Json::parse(R"({"$defs": {"Day": {"type": "integer"}, "Loop": {"$ref": "#/$defs/Loop"}},
                                          "properties": {"p": )" +
@@ -45,7 +45,7 @@ TEST(ParameterTypes, ValuesTakeTheTypeOfTheSchema) {
   EXPECT_EQ(value(R"({"description": "no type"})", "null"), R"("null")");
 }
 
-TEST(ParameterTypes, SeveralTypes) {
+TEST(ParameterTypes, ValuesTakeOneOfSeveralTypes) {
   EXPECT_EQ(value(R"({"type": ["integer", "null"]})", "null"), "null");
   EXPECT_EQ(value(R"({"type": ["integer", "string"]})", "7"), "7");
   EXPECT_EQ(value(R"({"type": ["integer", "string"]})", "null"), R"("null")");
@@ -86,7 +86,7 @@ TEST(PythonLiteral, CollectionsBecomeJson) {
   EXPECT_EQ(python_literal_as_json(std::string(100'000, '[')), std::nullopt);
 }
 
-TEST(PythonLiteral, WhatIsReadIsJson) {
+TEST(PythonLiteral, ResultsAreValidJson) {
   constexpr std::string_view kBytes = "[](){}'\",: 1a-.\\nTrueNone";
   std::mt19937 random(4);
   int read = 0;

@@ -1,5 +1,6 @@
-// Catches: calls in the forms of Qwen3-Coder, GLM, gpt-oss, Mistral and DeepSeek V3.2 that are missed, cut at the wrong
-// place or of the wrong type; text lost or tags shown; answers that depend on where the deltas end.
+// Catches: calls in the formats of Qwen3-Coder, GLM, gpt-oss, Mistral and DeepSeek V3.2 that are missed, cut at the
+// wrong place or of the wrong type; text that is lost; tags that are shown; and answers that depend on where the deltas
+// end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ void expect(std::string_view name, std::string_view text, const Parsed& expected
 
 void expect_content(std::string_view name, const std::string& text) { expect(name, text, {text, {}}); }
 
-TEST(ToolCallFormats, Qwen3Coder) {
+TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
   expect("qwen3_coder",
          "I'll look that up.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nSão Paulo\n</parameter>\n"
          "<parameter=days>\n3\n</parameter>\n<parameter=metric>\nTrue\n</parameter>\n<parameter=above>\n-1.5e3\n"
@@ -42,7 +43,7 @@ TEST(ToolCallFormats, Qwen3Coder) {
           {{"get_weather",
             "{\"city\": \"São Paulo\", \"days\": 3, \"metric\": true, \"above\": -1.5e3, \"tags\": "
             "[\"wind\", \"rain\"], \"at\": null}"}}});
-  // Several calls, text between and behind them, and no arguments.
+  // Several calls, text between and after them, and no arguments.
   expect("qwen3_xml",
          "<tool_call>\n<function=now>\n</function>\n</tool_call>\nand\n<tool_call>\n<function=get_weather>\n"
          "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n\nDone.",
@@ -55,7 +56,7 @@ TEST(ToolCallFormats, Qwen3Coder) {
 }
 
 TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
-  // Lines, quotes, backslashes, tags, and spaces at the ends.
+  // Values with lines, quotes, backslashes, tags, and spaces at the ends.
   expect("qwen3_coder",
          "<tool_call>\n<function=write_file>\n<parameter=path>\n a b.xml \n</parameter>\n<parameter=content>\n"
          "\n\tif a < b && s == \"</p\\n\":\n<parameter=>\n</parameter>x</function>\n<b>é世</b>\n\n</parameter>\n"
@@ -73,8 +74,8 @@ TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
          {"", {{"get_weather", "{\"city\": \"\", \"at\": \"\"}"}}});
 }
 
-TEST(ToolCallFormats, Qwen3CoderWithoutEndsOfValues) {
-  // As models forget them.
+TEST(ToolCallFormats, ReadsQwen3CoderValuesWithoutEnds) {
+  // Models sometimes forget these tags.
   const Parsed found{"", {{"write_file", "{\"path\": \"a\", \"content\": \"b\"}"}}};
   expect("qwen3_coder",
          "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n"
@@ -92,7 +93,7 @@ TEST(ToolCallFormats, Qwen3CoderWithoutEndsOfValues) {
          found);
 }
 
-TEST(ToolCallFormats, Glm) {
+TEST(ToolCallFormats, ReadsGlmCalls) {
   expect("glm45",
          "\nLet me see.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>東京</arg_value>\n"
          "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n<arg_key>metric</arg_key>\n<arg_value>false</arg_value>\n"
@@ -100,13 +101,13 @@ TEST(ToolCallFormats, Glm) {
          "</tool_call>",
          {"\nLet me see.",
           {{"get_weather", "{\"city\": \"東京\", \"days\": 2, \"metric\": false, \"tags\": [], \"at\": \"noon\"}"}}});
-  // GLM-4.7, on one line.
+  // GLM-4.7 writes a call on one line.
   expect("glm47",
          "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call><tool_call>now"
          "</tool_call>ok",
          {"ok", {{"get_weather", "{\"city\": \"Oslo\"}"}, {"now", "{}"}}});
   expect("glm4_moe", "<tool_call>now\n</tool_call>", {"", {{"now", "{}"}}});
-  // Tags in a value.
+  // The value contains tags.
   expect("glm45",
          "<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>a\n</arg_value>\n<arg_key>content</arg_key>\n"
          "<arg_value>\"</arg_value>\" and </tool_call> end < a\\\n\n</arg_value>\n</tool_call>\n",
@@ -115,11 +116,11 @@ TEST(ToolCallFormats, Glm) {
             "{\"path\": \"a\\n\", \"content\": \"\\\"</arg_value>\\\" and </tool_call> end < a\\\\\\n\\n\"}"}}});
 }
 
-TEST(ToolCallFormats, Harmony) {
+TEST(ToolCallFormats, ReadsHarmonyCalls) {
   expect("gpt-oss",
          "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Zürich\"}<|call|>",
          {"", {{"get_weather", "{\"city\": \"Zürich\"}"}}});
-  // As the template writes it, the recipient in front of the channel, and the end is not in the text.
+  // The template's form: the recipient comes before the channel, and the text has no end tag.
   expect("openai", " to=functions.get_weather<|channel|>commentary json<|message|>{\"days\": 2}",
          {"", {{"get_weather", "{\"days\": 2}"}}});
   expect("gpt-oss",
@@ -127,7 +128,7 @@ TEST(ToolCallFormats, Harmony) {
          "<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|> {\"city\": \"<|call|>\"}"
          "<|end|>",
          {"Both.", {{"now", "{}"}, {"get_weather", "{\"city\": \"<|call|>\"}"}}});
-  // No arguments, with and without an end.
+  // No arguments, with and without an end tag.
   expect("gpt-oss", "<|channel|>commentary to=functions.now<|message|><|call|>", {"", {{"now", "{}"}}});
   expect("gpt-oss", "<|channel|>commentary to=functions.now<|message|>", {"", {{"now", "{}"}}});
   for (const char* text : {"<|channel|>commentary to=functions.drop <|constrain|>json<|message|>{}<|call|>",
@@ -140,7 +141,7 @@ TEST(ToolCallFormats, Harmony) {
   }
 }
 
-TEST(ToolCallFormats, MistralWithNames) {
+TEST(ToolCallFormats, ReadsMistralCallsWithNames) {
   expect("mistral", "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Nîmes\"}[TOOL_CALLS]now[ARGS]{}",
          {"", {{"get_weather", "{\"city\": \"Nîmes\"}"}, {"now", "{}"}}});
   expect("mistral", "Look: [TOOL_CALLS]now[CALL_ID]a1B2c3D4e[ARGS]{}", {"Look:", {{"now", "{}"}}});
@@ -152,7 +153,7 @@ TEST(ToolCallFormats, MistralWithNames) {
   }
 }
 
-TEST(ToolCallFormats, Dsml) {
+TEST(ToolCallFormats, ReadsDsmlCalls) {
   expect("deepseekv32",
          "Two.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n"
          "<｜DSML｜parameter name=\"city\" string=\"true\">A \"b\"\n</｜DSML｜parameter>\n"
@@ -165,7 +166,7 @@ TEST(ToolCallFormats, Dsml) {
       "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"drop\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>");
 }
 
-TEST(ToolCallFormats, WhatIsNoCallIsContent) {
+TEST(ToolCallFormats, TextThatIsNoCallIsContent) {
   for (const char* text :
        {"<tool_call>", "<tool_call>\n<function=", "<function=>\n</function>", "<function=now>",
         "<function=now>x</function>",
@@ -182,12 +183,12 @@ TEST(ToolCallFormats, WhatIsNoCallIsContent) {
         "<tool_call>now<b>"}) {
     expect_content("glm45", text);
   }
-  // A good call behind one that is none.
+  // A valid call after text that is none.
   expect("qwen3_coder", "<function=no<function=now></function>", {"<function=no", {{"now", "{}"}}});
   expect("glm45", "<tool_call><tool_call>now</tool_call>", {"<tool_call>", {{"now", "{}"}}});
 }
 
-TEST(ToolCallFormats, UnfinishedCallsKeepWhatHasCome) {
+TEST(ToolCallFormats, UnfinishedCallsKeepTheirText) {
   const std::string begin = "<tool_call>\n<function=write_file>\n<parameter=path>\n";
   expect("qwen3_coder", begin, {"", {{"write_file", "{\"path\": \""}}});
   expect("qwen3_coder", begin + "a\n</para", {"", {{"write_file", "{\"path\": \"a\\n</para"}}});
@@ -200,7 +201,7 @@ TEST(ToolCallFormats, UnfinishedCallsKeepWhatHasCome) {
   expect("gpt-oss", "<|channel|>commentary to=functions.now<|message|>{\"a\": \"b", {"", {{"now", "{\"a\": \"b"}}});
 }
 
-TEST(ToolCallFormats, StringsAreHandedOnAsTheyCome) {
+TEST(ToolCallFormats, StringsArePassedOnAsTheyArrive) {
   ToolCallParser parser = *ToolCallParser::create("qwen3_coder", tools(), [] { return "id"; });
   EXPECT_THAT(parser.push("<tool_call>\n<function=write_file>\n<parameter=pa").calls, IsEmpty());
   const ToolText begun = parser.push("th>\na");
@@ -211,14 +212,14 @@ TEST(ToolCallFormats, StringsAreHandedOnAsTheyCome) {
   EXPECT_EQ(parser.push("c <").calls.at(0).arguments, "\\nc ");
   EXPECT_EQ(parser.push("/p").calls.size(), 0u);
   EXPECT_EQ(parser.push(">").calls.at(0).arguments, "</p>");
-  // A string that may be null waits for the first letter that is not of "null".
+  // A string that may be null waits for the first letter that does not fit "null".
   EXPECT_THAT(parser.push("\n</parameter>\n</function>\n</tool_call>\n<function=get_weather><parameter=at>nu").calls,
               SizeIs(2));
   EXPECT_EQ(parser.push("t").calls.at(0).arguments, "\"nut");
   EXPECT_EQ(parser.push("s").calls.at(0).arguments, "s");
 }
 
-// Recorded texts with bytes removed, doubled, exchanged and put in.
+// Recorded texts with bytes removed, doubled, exchanged and inserted.
 TEST(ToolCallFormats, MutationsLoseNoText) {
   const std::pair<std::string_view, std::string> recorded[] = {
       {"qwen3_coder",
@@ -258,7 +259,7 @@ TEST(ToolCallFormats, MutationsLoseNoText) {
     } else {
       ++kept;
     }
-    // Letters that stand in no tag and no name come out somewhere.
+    // Letters that are in no tag and no name appear somewhere in the result.
     std::string all = expected.content;
     for (const Call& call : expected.calls) all += call.arguments;
     if (text.find("Oslo") != std::string::npos) {

@@ -1,5 +1,5 @@
-// Catches: calls that are not found or found where there are none, arguments that are no JSON or not the model's, text
-// that is lost or shown twice, answers that depend on where the deltas end.
+// Catches: calls that are not found or found where there are none, arguments that are not JSON or not the model's, text
+// that is lost or shown twice, and answers that depend on where the deltas end.
 #include "tessera/server/tools/tool_call_parser.h"
 
 #include <gmock/gmock.h>
@@ -35,10 +35,10 @@ ToolCallParser make_parser(std::string_view name) {
   return *ToolCallParser::create(name, weather_tools(), [] { return "id"; });
 }
 
-// Text without calls.
+// Returns a result with content and without calls.
 Parsed only(std::string content) { return {std::move(content), {}}; }
 
-TEST(ToolCallParser, Hermes) {
+TEST(ToolCallParser, ReadsHermesCalls) {
   EXPECT_EQ(whole("hermes", "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": [1, \"é\"]}}\n</tool_call>"),
             (Parsed{"", {{"get", "{\"a\": [1, \"é\"]}"}}}));
   EXPECT_EQ(
@@ -48,7 +48,7 @@ TEST(ToolCallParser, Hermes) {
       (Parsed{"Both.", {{"get", "{}"}, {"set", "{\"b\": 2}"}}}));
   EXPECT_EQ(whole("qwen", "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>\nDone."),
             (Parsed{"\nDone.", {{"get", "{}"}}}));
-  // The closing tag is missing: the model left it out, or the text was cut.
+  // The closing tag is missing: the model omitted it, or the text was cut off.
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}<tool_call>{\"name\": \"set\"}"),
             (Parsed{"", {{"get", "{}"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}\n</tool_c"),
@@ -57,7 +57,7 @@ TEST(ToolCallParser, Hermes) {
             (Parsed{"", {{"get", "{\"a\": 1"}}}));
 }
 
-TEST(ToolCallParser, Llama3) {
+TEST(ToolCallParser, ReadsLlama3Calls) {
   EXPECT_EQ(whole("llama3", R"({"name": "get", "parameters": {"a": "}"}})"), (Parsed{"", {{"get", R"({"a": "}"})"}}}));
   EXPECT_EQ(
       whole("llama3", "<|python_tag|>{\"name\": \"get\", \"parameters\": {}}; {\"name\": \"set\", \"parameters\": {}}"),
@@ -72,7 +72,7 @@ TEST(ToolCallParser, Llama3) {
   EXPECT_EQ(whole("llama3", R"({"name": "get", "parameters": {}}; and more)"), (Parsed{"; and more", {{"get", "{}"}}}));
 }
 
-TEST(ToolCallParser, Mistral) {
+TEST(ToolCallParser, ReadsMistralCalls) {
   EXPECT_EQ(
       whole("mistral", R"([TOOL_CALLS] [{"name": "get", "arguments": {"a": 1}}, {"name": "set", "arguments": {}}])"),
       (Parsed{"", {{"get", R"({"a": 1})"}, {"set", "{}"}}}));
@@ -85,7 +85,7 @@ TEST(ToolCallParser, Mistral) {
   EXPECT_EQ(whole("mistral", "[TOOL_CALLS] {\"name\": \"get\"}"), only("[TOOL_CALLS] {\"name\": \"get\"}"));
 }
 
-TEST(ToolCallParser, Deepseek) {
+TEST(ToolCallParser, ReadsDeepseekCalls) {
   EXPECT_EQ(
       whole("deepseekv3",
             "Ok.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{\"a\": "
@@ -100,7 +100,7 @@ TEST(ToolCallParser, Deepseek) {
   EXPECT_EQ(whole("deepseekv31", unknown), only(unknown));
 }
 
-TEST(ToolCallParser, Generic) {
+TEST(ToolCallParser, ReadsGenericCalls) {
   const std::string call = R"({"name": "get", "arguments": {"a": 1}})";
   const Parsed found{"", {{"get", R"({"a": 1})"}}};
   for (const std::string& text : {call, "\n" + call + "\n", "<tool_call>\n" + call + "\n</tool_call>",
@@ -111,7 +111,7 @@ TEST(ToolCallParser, Generic) {
       whole("generic", "I look.\n<tool_call>" + call + "</tool_call>\n<tool_call>{\"name\": \"set\"}</tool_call>"),
       (Parsed{"I look.", {{"get", R"({"a": 1})"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("generic", "```json\n" + call + "\n``` and more"), (Parsed{" and more", {{"get", R"({"a": 1})"}}}));
-  // No calls: behind other text without tags, of a function that is not there, other JSON.
+  // These are no calls: one comes after other text without tags, one names an unknown function, one is other JSON.
   for (const std::string& text :
        {"Write " + call, "Write\n```json\n" + call + "\n```", std::string(R"({"name": "put", "arguments": {}})"),
         std::string("```json\n{\"answer\": 42}\n```"), std::string("```json"), std::string("```"),
@@ -131,14 +131,14 @@ TEST(ToolCallParser, TextThatIsNoCallIsContent) {
         "<tool_call>{\"name\": \"get\", \"name\": \"get\"}</tool_call>"}) {
     EXPECT_EQ(whole("hermes", text), only(text));
   }
-  // A good call after a bad one counts, and JSON that breaks off inside the arguments ends the call.
+  // A valid call after an invalid one counts. JSON that breaks off inside the arguments ends the call.
   EXPECT_EQ(whole("hermes", "<tool_call><tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>"),
             (Parsed{"<tool_call>", {{"get", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": b}}</tool_call>"),
             (Parsed{"b}}</tool_call>", {{"get", "{\"a\": "}}}));
 }
 
-TEST(ToolCallParser, ArgumentsInsideAStringOrMissing) {
+TEST(ToolCallParser, ArgumentsMayBeInAStringOrMissing) {
   EXPECT_EQ(whole("hermes", R"(<tool_call>{"name": "get", "arguments": "{\"a\": 1}"}</tool_call>)"),
             (Parsed{"", {{"get", R"({"a": 1})"}}}));
   EXPECT_EQ(whole("hermes", R"(<tool_call>{"name": "get", "arguments": null}</tool_call>)"),
@@ -150,7 +150,7 @@ TEST(ToolCallParser, WithoutToolsEveryNameIsAccepted) {
   EXPECT_EQ(parser.push(R"(<tool_call>{"name": "any", "arguments": {}})").calls.at(0).name, "any");
 }
 
-TEST(ToolCallParser, TextThatIsSurelyContentIsSentAtOnce) {
+TEST(ToolCallParser, TextThatIsCertainlyContentIsSentAtOnce) {
   ToolCallParser parser = make_parser("hermes");
   EXPECT_EQ(parser.push("Hi <").content, "Hi");
   EXPECT_EQ(parser.push("b").content, " <b");

@@ -1,5 +1,5 @@
-// Catches: forms that are not recognised in the templates of published models, and calls that are read otherwise than
-// the model's own template writes them.
+// Catches: formats that are not recognised in the templates of published models, and calls that are not read as the
+// model's own template writes them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,14 +10,14 @@
 namespace tessera {
 namespace {
 
-// A template's source in the shared data: a template, or a tokenizer_config.json with one. "" where it is absent.
+// Returns a template's source from the shared data: a template, or a tokenizer_config.json that has one; "" if absent.
 std::string template_source(const std::string& path) {
   std::string text = shared_text(path);
   if (!path.ends_with(".json") || text.empty()) return text;
   return Json::parse(text, path)->find("chat_template")->as_string();
 }
 
-TEST(ToolCallTemplates, ShowTheFormsOfCallsAndReasoning) {
+TEST(ToolCallTemplates, ShowTheFormatsOfCallsAndReasoning) {
   constexpr const char* kChats = "chat_templates/llama.cpp/";
   constexpr const char* kTokenizers = "tokenizers/tokenizer_configs/";
   struct Published {
@@ -36,7 +36,7 @@ TEST(ToolCallTemplates, ShowTheFormsOfCallsAndReasoning) {
       {kChats, "llama-cpp-deepseek-r1.jinja", "deepseekv3", "qwen3"},
       {kChats, "google-gemma-2-2b-it.jinja", "", ""},
       {kChats, "microsoft-Phi-3.5-mini-instruct.jinja", "", ""},
-      // Calls with JSON between <function=NAME> and </function>.
+      // This model writes JSON between <function=NAME> and </function>.
       {kChats, "meetkai-functionary-medium-v3.1.jinja", "", ""},
       {kTokenizers, "qwen3_coder/tokenizer_config.json", "qwen3_coder", ""},
       {kTokenizers, "qwen3_30b/tokenizer_config.json", "hermes", "qwen3"},
@@ -53,7 +53,7 @@ TEST(ToolCallTemplates, ShowTheFormsOfCallsAndReasoning) {
   }
 }
 
-TEST(ToolCallTemplates, FormsWithoutAPublishedTemplateHere) {
+TEST(ToolCallTemplates, FormatsWithoutAPublishedTemplateAreGuessed) {
   const std::string_view harmony =
       "{{- \"<|start|>assistant<|channel|>analysis<|message|>\" + x }}{{- \"functions.\" + n + "
       "\"<|channel|>commentary\" }}";
@@ -75,7 +75,7 @@ const Json& template_tools() {
   return kTools;
 }
 
-// What the template writes of the assistant's turn with this call, behind its generation prompt.
+// Returns what the template writes for the assistant's turn with this call, after its generation prompt.
 std::string turn(const ChatTemplate& chat, const Json& arguments, const std::string& id) {
   Json messages = json(R"([{"role": "user", "content": "A table, please."}])");
   RenderOptions options;
@@ -98,7 +98,7 @@ std::string turn(const ChatTemplate& chat, const Json& arguments, const std::str
   const Result<std::string> all = chat.render(messages, options);
   EXPECT_TRUE(all.ok()) << all.status().message();
   if (!prompt.ok() || !all.ok()) return "";
-  // The generation prompt may open or close the reasoning, which the finished turn need not have.
+  // The generation prompt may open or close the reasoning; the finished turn may lack that.
   const auto [left, right] = std::ranges::mismatch(*all, *prompt);
   return std::string(left, all->end());
 }

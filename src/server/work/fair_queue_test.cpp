@@ -1,5 +1,5 @@
-// Catches: clients that wait behind all that another one has sent, that are refused because another one fills the
-// queue, or that take every thread; jobs that are lost or run twice.
+// Catches: a client that waits behind all jobs of another client, that is refused because another client fills the
+// queue, or that takes every thread; jobs that are lost or run twice.
 #include "tessera/server/work/fair_queue.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using Job = FairQueue::Job;
 
-// The jobs in the order in which one thread runs them.
+// Returns the jobs in the order in which one thread runs them.
 std::vector<Job> order_of(FairQueue& queue) {
   std::vector<Job> order;
   while (const std::optional<Job> job = queue.next()) {
@@ -28,7 +28,7 @@ std::vector<Job> order_of(FairQueue& queue) {
   return order;
 }
 
-// The jobs that begin now.
+// Returns the jobs that begin now.
 std::vector<Job> begun(FairQueue& queue) {
   std::vector<Job> jobs;
   while (const std::optional<Job> job = queue.next()) jobs.push_back(*job);
@@ -43,7 +43,7 @@ TEST(FairQueue, ClientsTakeTurns) {
   EXPECT_THAT(order_of(queue), ElementsAre(1, 4, 6, 2, 5, 3));
 }
 
-TEST(FairQueue, OneClientsJobsKeepTheirOrder) {
+TEST(FairQueue, JobsOfOneClientKeepTheirOrder) {
   FairQueue queue({.threads = 1, .most_waiting = 10});
   for (const Job job : {3, 1, 2}) queue.add(job, "a");
   EXPECT_THAT(order_of(queue), ElementsAre(3, 1, 2));
@@ -62,13 +62,13 @@ TEST(FairQueue, AClientLeavesTheLastThreadToOthers) {
   EXPECT_THAT(begun(queue), ElementsAre(3));
 }
 
-TEST(FairQueue, AnOnlyThreadIsTakenByAnyone) {
+TEST(FairQueue, ASingleThreadServesAnyClient) {
   FairQueue queue({.threads = 1, .most_waiting = 10});
   queue.add(1, "a");
   EXPECT_THAT(begun(queue), ElementsAre(1));
 }
 
-TEST(FairQueue, WhoRunsTheFewestComesFirst) {
+TEST(FairQueue, TheClientWithFewestRunningJobsComesFirst) {
   FairQueue queue({.threads = 4, .most_waiting = 10});
   for (const Job job : {1, 2, 3}) queue.add(job, "a");
   queue.add(4, "b");
@@ -78,7 +78,7 @@ TEST(FairQueue, WhoRunsTheFewestComesFirst) {
   EXPECT_THAT(begun(queue), ElementsAre(6)) << "a and b run some already";
 }
 
-TEST(FairQueue, AFullQueueRefusesTheGreediestClientsNewest) {
+TEST(FairQueue, AFullQueueDropsTheGreediestClientsNewestJob) {
   FairQueue queue({.threads = 1, .most_waiting = 3});
   EXPECT_EQ(queue.add(1, "a"), std::nullopt);
   EXPECT_EQ(queue.add(2, "a"), std::nullopt);
@@ -101,12 +101,13 @@ TEST(FairQueue, RemovedJobsNeverRun) {
   EXPECT_EQ(queue.waiting() + queue.running(), 0u);
 }
 
-// Whatever comes in which order: every job ends once, bounds hold, and a client without a job has a thread to wait for.
-TEST(FairQueue, RandomTrafficKeepsItsPromises) {
+// For random traffic: every job ends once, the limits hold, and a client without a running job always finds a thread
+// that it may take.
+TEST(FairQueue, RandomTrafficKeepsTheGuarantees) {
   std::mt19937 random(1);
   const FairQueue::Limits limits{.threads = 3, .most_waiting = 8};
   FairQueue queue(limits);
-  std::map<Job, char> clients;  // of jobs that wait or run
+  std::map<Job, char> clients;  // clients of the jobs that wait or run
   std::set<Job> running;
   Job next_job = 0;
   const auto runs = [&](char client) {

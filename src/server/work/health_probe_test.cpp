@@ -1,5 +1,5 @@
-// Catches: health checks that each cost the engine a request, that wait for one that never ends, or that tell their
-// client of another's result before it is there.
+// Catches: health checks that each cost the engine a request, that wait for a request that never ends, or that report
+// another probe's result too early.
 #include "tessera/server/work/health_probe.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::eventually;
 using testing::get;
 using testing::Reply;
 
-// Every request is a health check; the test plays the engine.
+// Answers every request as a health check; the test plays the engine.
 class Probes {
  public:
   Probes()
@@ -57,12 +57,12 @@ class Probes {
   testing::TestServer server_;
 };
 
-TEST(HealthProbe, CallsThatComeMeanwhileShareOneProbe) {
+TEST(HealthProbe, SimultaneousCallsShareOneProbe) {
   Probes probes;
   std::vector<Client> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(probes.ask());
   probes.event(FinishReason::kNone);
-  probes.event(FinishReason::kLength, /*ticket=*/5);  // another request's
+  probes.event(FinishReason::kLength, /*ticket=*/5);  // an event of another request
   probes.event(FinishReason::kLength);
   for (Client& client : clients) {
     const Reply reply = client.read_reply();
@@ -72,7 +72,7 @@ TEST(HealthProbe, CallsThatComeMeanwhileShareOneProbe) {
   EXPECT_EQ(probes.submitted(), 1);
 }
 
-TEST(HealthProbe, ACallBehindTheEndBeginsAnother) {
+TEST(HealthProbe, ACallAfterTheEndBeginsAnotherProbe) {
   Probes probes;
   for (int i = 1; i <= 2; ++i) {
     Client client = probes.ask();
@@ -82,7 +82,7 @@ TEST(HealthProbe, ACallBehindTheEndBeginsAnother) {
   }
 }
 
-TEST(HealthProbe, TheEnginesErrorIsEveryonesAnswer) {
+TEST(HealthProbe, AnEngineErrorAnswersAllCalls) {
   Probes probes;
   Client one = probes.ask();
   Client other = probes.ask();
@@ -91,7 +91,7 @@ TEST(HealthProbe, TheEnginesErrorIsEveryonesAnswer) {
   EXPECT_EQ(other.read_reply().status, 503);
 }
 
-TEST(HealthProbe, ItOutlivesTheClientThatBeganIt) {
+TEST(HealthProbe, TheProbeOutlivesItsFirstClient) {
   Probes probes;
   Client first = probes.ask();
   first.abort();

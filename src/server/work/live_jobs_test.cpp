@@ -1,5 +1,5 @@
 // Catches: errors in the middle of a stream that look like its end, refusals without a status, and texts of a call that
-// go on after another of its texts has failed or the client has disconnected.
+// continue after another of its texts has failed or the client has left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ class EchoAnswer : public Answer {
   std::string text_;
 };
 
-// Every call becomes a job of two requests; the test plays the engine.
+// Makes every call a job of two requests; the test plays the engine.
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX)
@@ -146,7 +146,7 @@ TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
   EXPECT_EQ(reply.body.size(), 3 * EchoAnswer::kPart + 2) << "with the commas between them";
 }
 
-// A client that reads nothing: its socket takes some parts, and the others are not built.
+// The client reads nothing, so its socket takes only some parts. The other parts must not be built.
 TEST(LiveJobs, PartsWaitForASlowClient) {
   constexpr std::size_t kParts = 400;
   Jobs jobs(/*stream=*/false, /*large=*/true, kParts);
@@ -158,7 +158,7 @@ TEST(LiveJobs, PartsWaitForASlowClient) {
   EXPECT_EQ(jobs.client.read_reply().body.size(), kParts * (EchoAnswer::kPart + 1) - 1);
 }
 
-TEST(LiveJobs, PartsThatFailBreakTheAnswerOff) {
+TEST(LiveJobs, AFailingPartBreaksTheAnswerOff) {
   Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, /*fails_at=*/1);
   jobs.event(0, "a", FinishReason::kStop);
   jobs.event(1, "b", FinishReason::kStop);
@@ -174,7 +174,7 @@ TEST(LiveJobs, StreamsEndWithDone) {
   EXPECT_EQ(jobs.client.read_reply().body, "data: 1b\n\ndata: 0a\n\ndata: last\n\ndata: [DONE]\n\n");
 }
 
-TEST(LiveJobs, ARefusalBeforeTheStreamHasItsStatus) {
+TEST(LiveJobs, ARefusalBeforeTheStreamKeepsItsStatus) {
   Jobs jobs(/*stream=*/true);
   jobs.event(0, "", FinishReason::kError, resource_exhausted("the queue is full"));
   const Reply reply = jobs.client.read_reply();

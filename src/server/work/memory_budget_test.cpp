@@ -1,4 +1,4 @@
-// Catches: memory that is counted twice or never given back, a limit that two threads pass together, and refusals that
+// Catches: memory that is counted twice or never released, a limit that two threads exceed together, and refusals that
 // leave a charge behind.
 #include "tessera/server/work/memory_budget.h"
 
@@ -32,7 +32,7 @@ TEST(MemoryBudget, ChargesGrowShrinkAndEnd) {
   EXPECT_EQ(budget.charged(), 160);
 }
 
-TEST(MemoryBudget, WhatOthersHoldIsRefusedForNow) {
+TEST(MemoryBudget, MemoryThatOthersHoldIsRefusedForNow) {
   MemoryBudget budget(100);
   MemoryCharge other(&budget);
   MemoryCharge charge(&budget);
@@ -52,7 +52,7 @@ TEST(MemoryBudget, WhatOthersHoldIsRefusedForNow) {
   EXPECT_EQ(budget.refused_for_good(), 0);
 }
 
-TEST(MemoryBudget, WhatNeverFitsIsRefusedByTheLimit) {
+TEST(MemoryBudget, MemoryAboveTheLimitIsRefusedForGood) {
   MemoryBudget budget(100);
   MemoryCharge charge(&budget);
   const ApiStatus refused = charge.set(101);
@@ -72,7 +72,7 @@ TEST(MemoryBudget, NoBudgetRefusesNothing) {
   EXPECT_TRUE(charge.check(INT64_MAX).ok());
 }
 
-TEST(MemoryBudget, ThreadsNeverPassTheLimitTogether) {
+TEST(MemoryBudget, ThreadsNeverExceedTheLimitTogether) {
   MemoryBudget budget(1000);
   std::atomic<std::int64_t> held = 0;
   std::atomic<bool> passed = false;
@@ -93,7 +93,7 @@ TEST(MemoryBudget, ThreadsNeverPassTheLimitTogether) {
   EXPECT_EQ(budget.used(), 0);
 }
 
-TEST(MemoryBudget, DefaultIsAQuarterOfWhatIsLeft) {
+TEST(MemoryBudget, DefaultIsAQuarterOfTheAvailableMemory) {
   EXPECT_EQ(MemoryBudget::default_bytes(std::int64_t{16} << 30), std::int64_t{4} << 30);
   EXPECT_EQ(MemoryBudget::default_bytes(1), std::int64_t{64} << 20);
   EXPECT_EQ(MemoryBudget::default_bytes(INT64_MAX), std::int64_t{64} << 30);

@@ -1,5 +1,5 @@
-// Catches: repetitions of layers that are missed or found where there are none, and parts that groups leave out or list
-// twice: either way the picture of a model is wrong.
+// Catches: repeated layers that are missed or found where there are none, and parts that groups omit or list twice.
+// Either makes the picture of a model wrong.
 #include "tessera/server/work/part_groups.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A part for each letter, which is its name; '|' is a split op.
+// Returns a part for each letter, which is its name; '|' is a split op.
 std::vector<Part> parts_of(std::string_view letters) {
   std::vector<Part> parts;
   for (const char letter : letters) {
@@ -31,7 +31,7 @@ TEST(PartGroups, RepeatedLayersAreListedOnce) {
   EXPECT_THAT(groups_of("a|b|b|b|b|c"), ElementsAre(PartGroup{0, 1, 1}, PartGroup{1, 2, 4}, PartGroup{9, 2, 1}));
 }
 
-TEST(PartGroups, WhatDoesNotRepeatIsOneGroup) {
+TEST(PartGroups, PartsWithoutRepetitionAreOneGroup) {
   EXPECT_THAT(groups_of(""), IsEmpty());
   EXPECT_THAT(groups_of("a"), ElementsAre(PartGroup{0, 1, 1}));
   EXPECT_THAT(groups_of("a|b"), ElementsAre(PartGroup{0, 3, 1}));
@@ -41,7 +41,9 @@ TEST(PartGroups, AlternatingLayersRepeatAsPairs) {
   EXPECT_THAT(groups_of("a|b|c|b|c|b|cd"), ElementsAre(PartGroup{0, 1, 1}, PartGroup{1, 4, 3}, PartGroup{13, 1, 1}));
 }
 
-TEST(PartGroups, TheShortestOfEqualRepetitions) { EXPECT_THAT(groups_of("bbbb"), ElementsAre(PartGroup{0, 1, 4})); }
+TEST(PartGroups, ChoosesTheShortestOfEqualRepetitions) {
+  EXPECT_THAT(groups_of("bbbb"), ElementsAre(PartGroup{0, 1, 4}));
+}
 
 TEST(PartGroups, KindAndOutputsDistinguishParts) {
   std::vector<Part> parts = parts_of("bbb");
@@ -53,7 +55,7 @@ TEST(PartGroups, KindAndOutputsDistinguishParts) {
   EXPECT_THAT(group_parts(parts), ElementsAre(PartGroup{0, 2, 1}));
 }
 
-TEST(PartGroups, EveryPartOnceAndInOrder) {
+TEST(PartGroups, GroupsHaveEveryPartOnceAndInOrder) {
   for (const std::string_view letters : {"a|b|b|b|c", "abcabcabd", "aabbaabb", "ab|ab|abab", "|||a|||a"}) {
     std::size_t next = 0;
     for (const PartGroup& group : groups_of(letters)) {

@@ -1,5 +1,5 @@
-// Catches: a pair of texts that is joined in another way than the tokenizer says, and wrong requests for embeddings and
-// scores whose error does not name the field.
+// Catches: a pair of texts that is not joined as the tokenizer says, and wrong requests for embeddings and scores whose
+// error does not name the field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ ServedModel model_of(ModelKind kind) {
   return model;
 }
 
-// What pairs become: the tokenizer's own form for them, or one text.
+// Pairs take the tokenizer's own form for them, or become one text.
 TEST(TextPairs, AreJoinedAsTheTokenizerSays) {
   Json json = *Json::read_file(source_path("models/demo/tokenizer.json"));
   json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",

@@ -1,6 +1,5 @@
-// Catches: embeddings and scores that are not those of the engine, in another order or another encoding than asked for;
-// a pair of texts that is joined in another way than the model's files say; and wrong requests whose error does not
-// name the field.
+// Catches: embeddings and scores that are not those of the engine, or have another order or encoding than asked for; a
+// pair of texts that is not joined as the model's files say; and wrong requests whose error does not name the field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +60,7 @@ std::vector<float> decoded(const std::string& base64) {
   return values;
 }
 
-TEST(Base64, IsThatOfLittleEndianFloats) {
+TEST(Base64, EncodesLittleEndianFloats) {
   EXPECT_EQ(base64_of(std::vector<float>{}), "");
   EXPECT_EQ(base64_of(std::vector<float>{1.0F}), "AACAPw==");
   EXPECT_EQ(base64_of(std::vector<float>{1.0F, -2.0F}), "AACAPwAAAMA=");
@@ -78,7 +77,7 @@ class EmbeddingServer : public ::testing::Test {
   static inline Engine* engine_ = nullptr;
 };
 
-TEST_F(EmbeddingServer, MakesTheEnginesVectorsInTheOrderOfTheInputs) {
+TEST_F(EmbeddingServer, ReturnsTheEnginesVectorsInInputOrder) {
   const std::vector<float> fox = embedding(*engine_, "The little fox", 256);
   const std::vector<float> cat = embedding(*engine_, "A cat", 256);
   const std::vector<float> cut = embedding(*engine_, "A cat", 8);
@@ -132,7 +131,7 @@ TEST_F(EmbeddingServer, ComparesTextsByTheCosine) {
   EXPECT_NEAR(at(ranked, "results.1.relevance_score").as_double(), cosine, kTolerance);
 }
 
-TEST_F(EmbeddingServer, RefusesToGenerateAndTellsWhatItIs) {
+TEST_F(EmbeddingServer, RefusesToGenerateAndTellsWhatItServes) {
   ServerOptions options;
   options.api_keys = {"secret"};
   {
@@ -174,7 +173,7 @@ TEST_F(EmbeddingServer, TellsTheLimitOfALongInput) {
   }
 }
 
-// The demo's shape as a classifier with one label and random weights.
+// A server with the demo's shape as a classifier with one label and random weights.
 class RerankerServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -253,7 +252,7 @@ TEST_F(RerankerServer, RanksDocuments) {
   ASSERT_EQ(top.find("results")->as_array().size(), 1U);
   EXPECT_EQ(at(top, "results.0.index"), Json(order[0].second));
   EXPECT_EQ(top.find("results")->as_array()[0].find("document"), nullptr);
-  // A gateway's name for a model that its client did not name.
+  // "unknown" is what a gateway writes if its client named no model.
   EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "unknown", "query": "a", "documents": ["b"]})")).status, 200);
   EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "gpt", "query": "a", "documents": ["b"]})")).status, 404);
   EXPECT_EQ(running.ask(post("/v1/completions", R"({"model": "demo", "prompt": "a"})")).status, 400);
@@ -300,7 +299,7 @@ TEST_F(RerankerServer, JoinsPairsByAGivenTemplate) {
 
 class LabelScores : public testing::ServerTest {};
 
-TEST_F(LabelScores, AreTheProbabilitiesOfTokensBehindThePrompt) {
+TEST_F(LabelScores, AreTheProbabilitiesOfTokensAfterThePrompt) {
   const auto probabilities = [&](const std::string& text, std::vector<std::size_t> labels, bool of_labels) {
     const std::vector<float> logits = logits_after(engine(), encode(text));
     double sum = 0;

@@ -1,4 +1,4 @@
-// Catches: estimates that are below what is taken, and fields of a request that hold memory and are not counted.
+// Catches: estimates below the memory that is taken, and request fields that hold memory but are not counted.
 #include "tessera/server/work/request_memory.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(RequestMemory, ReadingCountsValuesAndNotTheTextsInside) {
   EXPECT_GT(reading_bytes(messages), 180 * kMiB) << "1900 bytes were measured for each";
 }
 
-TEST(RequestMemory, AllThatARequestHoldsCounts) {
+TEST(RequestMemory, EverythingThatARequestHoldsCounts) {
   const std::int64_t bare = held(prompt_of(1000));
   EXPECT_GT(held(prompt_of(11'000)), bare + 40'000);
   Request embeds = prompt_of(1000);

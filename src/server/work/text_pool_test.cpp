@@ -1,5 +1,5 @@
-// Catches: jobs that a pool loses, runs twice or runs after they were taken out; a client whose jobs keep those of
-// another from a thread; threads for heavy work that have the priority of others.
+// Catches: jobs that a pool loses, runs twice or runs after they were cancelled; a client whose jobs keep another's
+// from a thread; and threads for heavy work with normal priority.
 #include "tessera/server/work/text_pool.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::eventually;
 
-// A pool, jobs that run until they are let go, and what became of each.
+// A pool, jobs that run until they are released, and the outcome of each.
 class TextPoolTest : public ::testing::Test {
  protected:
   enum class End { kNone, kRan, kFull, kCancelled };
@@ -25,7 +25,7 @@ class TextPoolTest : public ::testing::Test {
   void make(FairQueue::Limits limits, int nice = 0) {
     pool_.emplace(TextPoolOptions{.name = "test", .limits = limits, .nice = nice});
   }
-  // The number of the job, which runs until release().
+  // Posts a job that runs until release(). Returns its number.
   std::size_t post(const std::string& client) {
     const std::size_t job = posted_++;
     ids_.push_back(pool_->post({.client = client,
@@ -57,7 +57,7 @@ class TextPoolTest : public ::testing::Test {
   std::vector<std::atomic<End>> ends_ = std::vector<std::atomic<End>>(16);
 
  protected:
-  std::optional<TextPool> pool_;  // last: its threads end first
+  std::optional<TextPool> pool_;  // last member: its threads must end first
 };
 
 TEST_F(TextPoolTest, AllJobsRunOnce) {
@@ -103,7 +103,7 @@ TEST_F(TextPoolTest, CancelledJobsDoNotRun) {
   post("a");
   post("a");
   pool_->cancel(ids_[1]);
-  pool_->cancel(ids_[0]);  // which runs, and goes on
+  pool_->cancel(ids_[0]);  // this job already runs, and continues
   EXPECT_EQ(end(1), End::kCancelled);
   release();
   EXPECT_TRUE(eventually([&] { return end(2) == End::kRan; }));
@@ -111,7 +111,7 @@ TEST_F(TextPoolTest, CancelledJobsDoNotRun) {
   EXPECT_EQ(running_, 2);
 }
 
-TEST_F(TextPoolTest, ItsThreadsAreAsNiceAsItSays) {
+TEST_F(TextPoolTest, ThreadsTakeTheGivenNiceValue) {
   make({.threads = 1, .most_waiting = 1}, /*nice=*/7);
   std::promise<int> told;
   pool_->post({.client = "a",
@@ -121,7 +121,7 @@ TEST_F(TextPoolTest, ItsThreadsAreAsNiceAsItSays) {
   EXPECT_EQ(::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())), 0) << "of this thread";
 }
 
-TEST_F(TextPoolTest, ItsEndDropsWhatWaits) {
+TEST_F(TextPoolTest, ItsEndDropsWaitingJobs) {
   make({.threads = 1, .most_waiting = 10});
   post("a");
   EXPECT_TRUE(runs(1));

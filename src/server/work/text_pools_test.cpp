@@ -1,5 +1,5 @@
-// Catches: calls that get no answer where a pool is full, work for clients who have left, bodies that are read in the
-// pool of small texts although they come to more, and clients that a header or an address of many makes look like
+// Catches: calls without an answer if a pool is full, work for clients that have left, bodies that are read in the pool
+// of small texts although they need more, and one client that a header or one of its many addresses makes look like
 // several.
 #include "tessera/server/work/text_pools.h"
 
@@ -44,7 +44,7 @@ class Pools {
   std::string metrics_text() const { return pool_metrics(*pools_); }
   TextPools& all() { return *pools_; }
   HttpServer& http() { return *server_.http; }
-  // Jobs that the pools began: small, large, images, grammars, answers.
+  // Returns how many jobs each pool began: small, large, images, grammars, answers.
   std::vector<std::uint64_t> begun() const {
     std::vector<std::uint64_t> counts;
     for (const auto& pool : pools_->all()) counts.push_back(pool->waits().Collect().histogram.sample_count);
@@ -63,7 +63,7 @@ class Pools {
   Client connect() const { return server_.connect(); }
 };
 
-// Jobs that run until the test lets them go.
+// Jobs that run until the test releases them.
 struct Gate {
   std::promise<void> open;
   std::shared_future<void> opened = open.get_future().share();
@@ -111,7 +111,7 @@ TEST(TextPools, AFullPoolAnswers503WithRetryAfter) {
   gate.open.set_value();
 }
 
-// The pools that a body was read in, as its answer has them.
+// Reads a body that needs the work which its first word names. Returns its first 8 bytes.
 ApiResult<std::string> read_anywhere(const ServedModel&, std::string_view body) {
   if (body.starts_with("image")) TRY(take_on(TextWork::kImages));
   if (body.starts_with("grammar")) TRY(take_on(TextWork::kGrammars));
@@ -124,7 +124,7 @@ ApiResult<std::string> read_anywhere(const ServedModel&, std::string_view body) 
   return std::string(body.substr(0, 8));
 }
 
-// What begins in the pools where a request with this body is read: small, large, images, grammars, answers.
+// Returns how many jobs begin in each pool to read a request with this body: small, large, images, grammars, answers.
 std::vector<std::uint64_t> begun_for(const std::string& body, const std::string& headers = "") {
   const ServedModel model = test::test_model();
   std::optional<RequestReader> reader;
@@ -175,7 +175,7 @@ TEST(TextWork, TextsOfOneRequestAreCountedTogether) {
   EXPECT_EQ(scope.moves_to(), TextWork::kLarge);
 }
 
-TEST(ClientOf, AKeyIsAClientWhereThereAreSeveral) {
+TEST(ClientOf, EachOfSeveralKeysIsAClient) {
   HttpRequest request;
   request.peer = "192.0.2.1";
   request.headers = {{"Authorization", "bEaRer two"}};
