@@ -1,8 +1,8 @@
-# Writes the rows of request_fields.json as C++ reads them in an initializer of FieldRow:
+# Writes the rows of request_fields.json as C++ initializers of FieldRow:
 # cmake -D data=… -D output=… -P request_fields.cmake
 cmake_minimum_required(VERSION 3.25)
 
-# kSamplingParams of sampling_params
+# Turns sampling_params into kSamplingParams.
 function(constant_of word result)
   string(REPLACE "_" ";" parts "${word}")
   set(constant k)

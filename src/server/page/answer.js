@@ -1,12 +1,12 @@
-// An answer: what has come of it, and the elements that show it.
+// An answer: its text so far and the elements that show it.
 class Answer {
-  // `given`: the text that is continued, or null in a chat. `saved`: a kept answer's {content, reasoning}.
+  // `given`: the text that is continued, or null in a chat. `saved`: a stored answer's {content, reasoning}.
   constructor(given, saved) {
     this.given = given;
     this.content = saved?.content || "";
     this.reasoning = saved?.reasoning || "";
     this.calls = [];
-    this.tokens = [];  // with log-probabilities, where they were asked for
+    this.tokens = [];  // with log-probabilities, if they were requested
     this.rate = new TokenRate();
     this.began = performance.now();
     this.said = make("div", {class: given == null ? "said" : "said plain"});
@@ -19,7 +19,7 @@ class Answer {
     }
   }
 
-  // One event of the stream, and when it came.
+  // Takes one event of the stream and its arrival time.
   take({json, at}) {
     if (json.usage) {
       this.usage = json.usage;
@@ -74,7 +74,7 @@ class Answer {
       make("div", {class: "call"}, make("strong", {}, call.name), make("pre", {}, prettyJson(call.arguments)))));
   }
 
-  // What is known of how it came, as a line.
+  // Returns one line with the answer's figures: tokens, times and rates as far as they are known.
   facts(note) {
     const facts = [];
     const tokens = this.usage?.completion_tokens;

@@ -1,4 +1,4 @@
-// The server's API: JSON requests, server-sent events, errors in OpenAI's form.
+// Access to the server's API: JSON requests, server-sent events, errors in OpenAI's form.
 class ApiFailure extends Error {
   constructor(status, error) {
     super(error.message || `The server answered with status ${status}.`);
@@ -18,7 +18,7 @@ async function checked(response) {
   try {
     error = (await response.json()).error || {};
   } catch {
-    // No JSON: the status says what there is to say.
+    // The body is no JSON, so only the status explains the error.
   }
   throw new ApiFailure(response.status, error);
 }
@@ -27,7 +27,7 @@ async function getJson(path) {
   return (await checked(await fetch(path, {headers: authorized({}), cache: "no-store"}))).json();
 }
 
-// The data of one server-sent event.
+// Returns the data of one server-sent event.
 function eventData(event) {
   return event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n").trim();
 }
@@ -43,8 +43,8 @@ function parsedEvent(data) {
   return json;
 }
 
-// Yields {json, at} for each event until "[DONE]"; `at` is when its bytes arrived, in ms. Throws an ApiFailure where the
-// server refuses, sends an error, or ends before "[DONE]".
+// Yields {json, at} for each event until "[DONE]"; `at` is the arrival time of its bytes in ms. Throws an ApiFailure if
+// the server refuses, sends an error, or ends before "[DONE]".
 async function* postEvents(path, body, signal) {
   const response = await checked(await fetch(path, {
     method: "POST", headers: authorized({"Content-Type": "application/json"}), body: JSON.stringify(body), signal,
@@ -67,6 +67,6 @@ async function* postEvents(path, body, signal) {
       if (done) throw new ApiFailure(502, {message: "The answer broke off: the connection ended before the server was done."});
     }
   } finally {
-    reader.cancel().catch(() => {});  // an aborted one cannot be
+    reader.cancel().catch(() => {});  // an aborted reader cannot be cancelled
   }
 }

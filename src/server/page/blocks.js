@@ -1,4 +1,4 @@
-// Blocks of Markdown as elements. Nothing of a model's text is ever parsed as HTML.
+// Turns Markdown blocks into elements. A model's text is never parsed as HTML.
 const blockMakers = {
   paragraph: ({source}) => make("p", {}, ...inlineMarkdown(source)),
   heading: ({level, text}) => make(`h${Math.min(6, level + 2)}`, {class: `depth${Math.min(4, level)}`}, ...inlineMarkdown(text)),
@@ -13,7 +13,7 @@ const blockMakers = {
 };
 const makeBlock = (block) => blockMakers[block.kind](block);
 
-// The first paragraph of an item stands beside its mark.
+// Puts the first paragraph of a list item beside its bullet.
 function itemNodes([first, ...others]) {
   if (!first) return [];
   return [...(first.kind === "paragraph" ? inlineMarkdown(first.source) : [makeBlock(first)]), ...others.map(makeBlock)];
@@ -21,7 +21,7 @@ function itemNodes([first, ...others]) {
 
 const markdown = (text) => readBlocks(text).map(makeBlock);
 
-// Makes `host` show `text`. Blocks whose source is the same stay, and with them what is selected and focused in them.
+// Makes `host` show `text`. Blocks with unchanged source are kept, so selection and focus inside them survive.
 function drawMarkdown(host, text) {
   const blocks = readBlocks(text);
   host.sources ??= [];
@@ -50,7 +50,8 @@ function copyButton(text, label) {
   return button;
 }
 
-// Whether the clipboard took it; browsers refuse it to pages that were loaded without TLS from another machine.
+// Copies text to the clipboard. Returns false if the browser refuses, as it does for pages that were loaded without TLS
+// from another machine.
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);

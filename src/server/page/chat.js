@@ -1,10 +1,10 @@
-// The chat in view: questions sent to /v1/chat/completions, or texts continued by /v1/completions where the model has no chat
-// template; answers drawn as they stream.
+// The chat in view. It sends questions to /v1/chat/completions and draws answers while they stream. If the model has no
+// chat template, it continues texts by /v1/completions.
 const chat = {
   now: null,         // the Conversation in view
   completes: false,  // the model has no chat template
   images: false,     // the model reads images
-  running: null,     // AbortController of the answer under way
+  running: null,     // AbortController of the running answer
 };
 
 const suggestionsOf = (completes) => completes
@@ -44,7 +44,7 @@ function setRunning(controller) {
   if (changes) poll(true);
 }
 
-// What depends on whether there are exchanges, and which is the last.
+// Shows the parts that depend on whether there are exchanges and which one is the last.
 function showParts() {
   const {exchanges} = chat.now;
   byId("welcome").hidden = byId("log").childElementCount > 0;
@@ -52,7 +52,7 @@ function showParts() {
   exchanges.forEach((exchange, i) => exchange.node.classList.toggle("last", i === exchanges.length - 1));
 }
 
-// Keeps the end in view while it is in view.
+// Applies a change and keeps the end in view if it was in view before.
 function following(change) {
   const scroll = byId("chat-scroll");
   const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 48;
@@ -60,7 +60,7 @@ function following(change) {
   if (atEnd) scroll.scrollTop = scroll.scrollHeight;
 }
 
-// Asks for an answer to the last exchange of the chat in view.
+// Requests an answer to the last exchange of the chat in view.
 async function answerTo(exchange) {
   const controller = new AbortController();
   const conversation = chat.now;
@@ -111,7 +111,7 @@ function answerAgain(exchange) {
   byId("input").focus();
 }
 
-// A line in its place takes it back, until something else is asked.
+// Removes an exchange. A line in its place offers to undo that until the next question.
 function removeExchange(exchange) {
   if (chat.running) return;
   const {exchanges} = chat.now;

@@ -1,12 +1,13 @@
-// A chat as it is kept, exported and imported: {title, created, updated, kind, messages}, where `kind` is "chat" or "text", times are
-// ISO 8601, and messages are {role, content} of the roles user and assistant; a user's may have images, a list of data: URLs.
-const kMaxTitle = 200;  // characters
+// A chat in the form that is stored, exported and imported: {title, created, updated, kind, messages}. `kind` is "chat"
+// or "text", times are ISO 8601, and messages are {role, content} with the roles user and assistant. A user's message
+// may have images, a list of data: URLs.
+const kMaxTitle = 200;  // in characters
 
 class Conversation {
   constructor(completes) {
-    this.id = null;      // none until it is kept
-    this.stored = null;  // `updated` as this tab last read or wrote it
-    this.title = "";     // empty until it is named: the first question then
+    this.id = null;      // null until it is stored
+    this.stored = null;  // `updated` when this tab last read or wrote it
+    this.title = "";     // empty until the chat is named; the first question is shown instead
     this.completes = completes;
     this.created = new Date().toISOString();
     this.exchanges = [];
@@ -22,7 +23,7 @@ class Conversation {
       messages: this.exchanges.flatMap((exchange) => exchange.kept())};
   }
 
-  // `json` has passed checkChat.
+  // Precondition: `json` has passed checkChat().
   static from(json, id) {
     const made = new Conversation(json.kind === "text");
     Object.assign(made, {id, stored: json.updated, title: json.title, created: json.created});
@@ -35,7 +36,7 @@ class Conversation {
   }
 }
 
-// Throws an Error that says what is wrong with `json`, and where; returns it where nothing is.
+// Throws an Error that says what is wrong with `json` and where. Returns `json` if it is valid.
 function checkChat(json) {
   const wrong = (what, accepted) => { throw new Error(`${what}; accepted: ${accepted}`); };
   if (json === null || typeof json !== "object" || Array.isArray(json)) wrong("a chat is no object", "{title, created, updated, kind, messages}");

@@ -1,4 +1,5 @@
-// Elements are made, never parsed: text of the model or the server becomes text nodes and nothing else.
+// Helpers to build elements. Elements are never parsed from HTML: text of the model or the server only becomes text
+// nodes.
 const byId = (id) => document.getElementById(id);
 
 function fill(element, attributes, children) {
@@ -14,12 +15,12 @@ const make = (tag, attributes, ...children) => fill(document.createElement(tag),
 const draw = (tag, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-// Writing the same text again would make screen readers and selections start anew.
+// Sets an element's text if it differs. Writing the same text again would restart screen readers and clear selections.
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Drawn with lines in a square of 24; the names are used by iconButton.
+// Icons as lines in a 24 × 24 square, by the names that iconButton() takes.
 const iconPaths = {
   copy: "M9 9h10v10H9zM15 9V5H5v10h4",
   again: "M19 12a7 7 0 1 1-2-4.9M19 4v4h-4",
@@ -28,7 +29,7 @@ const iconPaths = {
   chances: "M5 19v-5M10 19V9M15 19v-8M20 19V5",
 };
 
-// A button without words on it; `label` is its name and its tooltip.
+// Makes a button without visible text; `label` is its accessible name and its tooltip.
 function iconButton(icon, label, onclick) {
   return make("button", {class: "icon small", type: "button", "aria-label": label, title: label, onclick},
     draw("svg", {viewBox: "0 0 24 24", "aria-hidden": "true"}, draw("path", {d: iconPaths[icon]})));

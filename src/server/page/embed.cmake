@@ -1,5 +1,5 @@
-# Puts page.html and the files that it names ("{{page.css}}") together, and writes the bytes of the whole as C++ reads
-# them in an initializer: cmake -D folder=… -D output=… -P embed.cmake
+# Assembles page.html with the files that it names ("{{page.css}}"), and writes the bytes as a C++ initializer:
+# cmake -D folder=… -D output=… -P embed.cmake
 file(READ ${folder}/page.html page)
 file(GLOB parts RELATIVE ${folder} ${folder}/*.css ${folder}/*.js)
 foreach(part IN LISTS parts)

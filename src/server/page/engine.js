@@ -1,14 +1,14 @@
-// The live view of the engine, from /engine_state once a second while it is seen. While answers come it is asked too, unseen,
-// so that its charts begin with them.
+// The live view of the engine, from /engine_state once a second while it is visible. While an answer streams, the state
+// is polled even if the view is hidden, so that its charts include the answer.
 const kHistory_s = 300;
 
 const engine = {
   timer: null,
   asking: false,
-  again: false,  // to be asked once more, whether it is seen or not
-  history: [],  // {t, running, queued, used, held, rate, forwards}, t in seconds
-  state: null,  // the last one seen
-  drawn: "",    // what the picture shows, and how wide
+  again: false,  // poll once more, even if the view is hidden
+  history: [],  // {t, running, queued, used, held, rate, forwards}, with t in seconds
+  state: null,  // the latest state
+  drawn: "",    // key of the picture's content and width
 };
 
 const shortName = (name) => name.replace(/\/+$/, "").split("/").pop() || name;
@@ -175,7 +175,7 @@ function setConnection(text, kind) {
 
 const engineWatched = () => document.visibilityState === "visible" && (!byId("engine").hidden || chat.running != null);
 
-// `once`: also where nobody watches, as an answer has begun or ended.
+// Polls the state. `once`: also if the view is hidden, because an answer has begun or ended.
 async function poll(once = false) {
   clearTimeout(engine.timer);
   engine.again ||= once === true;

@@ -1,7 +1,7 @@
-// A question and its answer, with what can be done to them. In a model without a chat template the "question" is the text
-// that the answer goes on with, and both are shown as one.
+// A question and its answer, with the actions on them. With a model without a chat template the "question" is the text
+// that the answer continues, and both are shown as one text.
 class Exchange {
-  // `answered`: a kept answer's {content, reasoning}, null where there is none. `images`: data: URLs.
+  // `answered`: a stored answer's {content, reasoning}, or null. `images`: data: URLs.
   constructor(question, completes, answered, images = []) {
     this.question = question;
     this.images = images;
@@ -11,7 +11,7 @@ class Exchange {
     else this.showQuestion();
   }
 
-  // What the API is told of it: the texts without the thoughts, and nothing where there was no answer.
+  // Returns the messages for the API: the texts without reasoning. Without an answer there are none.
   messages() {
     return this.answer?.content ? this.kept().map(({role, content, images = []}) => ({role, content: contentOf(content, images)})) : [];
   }
@@ -36,7 +36,7 @@ class Exchange {
       iconButton("remove", "Delete question and answer", () => removeExchange(this))];
   }
 
-  // Shows an answer that begins, or one that was kept.
+  // Shows an answer that begins, or a stored one.
   show(answer) {
     this.answer = answer;
     this.showQuestion();
@@ -61,7 +61,7 @@ class Exchange {
       ...(answer.tokens.length ? [this.chancesButton()] : []), ...(this.completes ? this.changes() : [])));
   }
 
-  // Swaps the answer for its tokens, and back.
+  // Makes the button that switches between the answer's text and its tokens.
   chancesButton() {
     const {answer} = this;
     let view = null;
@@ -77,7 +77,7 @@ class Exchange {
     return button;
   }
 
-  // The question as a field; what is sent takes its place, and what came after goes.
+  // Turns the question into an edit field. Sending it replaces the question and removes everything after it.
   edit() {
     if (chat.running || this.form) return;
     const area = make("textarea", {"aria-label": "Edit your message", rows: "3"});

@@ -1,4 +1,4 @@
-// Chats as files: JSON that can be imported again, and Markdown to read.
+// Chats as files: JSON for importing them again, and Markdown for reading.
 const kExportFormat = "tessera-chats";
 const kMaxImport = 50e6;  // bytes of a file
 
@@ -11,7 +11,7 @@ function exportedMarkdown(json) {
   return `# ${Conversation.titleOf(json)}\n\n${parts.join(json.kind === "text" ? "" : "\n\n")}\n`;
 }
 
-// The chats of a file's text. Throws an Error that says what is wrong.
+// Returns the chats in a file's text. Throws an Error that says what is wrong.
 function importedChats(text) {
   let json;
   try {
@@ -37,5 +37,5 @@ function download(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], {type}));
   const anchor = make("a", {href: address, download: name});
   anchor.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60000);  // browsers read it after the click
+  setTimeout(() => URL.revokeObjectURL(address), 60000);  // browsers read the URL after the click
 }

@@ -1,5 +1,5 @@
-// What can be set, and what is accepted: `read` turns the text of a field into its value, undefined where it is empty, and
-// throws an Error that says what is accepted.
+// The settings and their accepted values. `read` turns a field's text into its value, or undefined if the text is
+// empty. It throws an Error that says what is accepted.
 const settingFields = [
   {id: "system", name: "System prompt", read: (text) => text.trim() || undefined},
   {id: "temperature", name: "Temperature", read: (text) => readNumber(text, "a number from 0 to 100", (n) => n >= 0 && n <= 100)},
@@ -33,7 +33,7 @@ function readJson(text, accepted, good) {
   return json;
 }
 
-// One a line. A line break within one is written \n, a tab \t, a backslash \\.
+// Reads stop texts, one per line. A line break inside a text is written \n, a tab \t, a backslash \\.
 const kMaxStops = 32;
 function readStops(text) {
   const lines = text.split("\n").filter((line) => line !== "");
@@ -46,7 +46,7 @@ function readStops(text) {
   }));
 }
 
-// Headers hold visible ASCII.
+// Reads an API key. A header may only have visible ASCII.
 function readKey(text) {
   if (!/^[\x21-\x7e]*$/.test(text.trim())) throw new Error("letters, digits and signs of ASCII, without blanks");
   return text.trim() || undefined;

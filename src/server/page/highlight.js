@@ -1,6 +1,6 @@
-// Code with its comments, strings, numbers, keywords and calls marked, for the languages that answers are most often in. It
-// reads words, not grammars; what it does not know stays plain. One pass, linear in the length of the code.
-const kMaxHighlighted = 50000;  // characters; longer code stays plain
+// Marks comments, strings, numbers, keywords and calls in code, for the languages that answers use most. It recognises
+// words, not grammars, and leaves unknown text plain. It is one pass, linear in the length of the code.
+const kMaxHighlighted = 50000;  // in characters; longer code stays plain
 
 const kWords = {
   c: "alignas auto bool break case catch char class concept const consteval constexpr continue decltype default delete do double else enum explicit export extern false final float for friend goto if inline int long mutable namespace new noexcept nullptr operator override private protected public register requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typename union unsigned using virtual void volatile while __global__ __device__ __shared__ __host__",
@@ -43,7 +43,7 @@ const kAliases = {cpp: "c", "c++": "c", cc: "c", h: "c", hpp: "c", cuda: "c", cu
   sh: "shell", zsh: "shell", console: "shell", dockerfile: "shell", makefile: "shell", json5: "json", jsonl: "json", yml: "yaml", toml: "yaml", ini: "yaml",
   scss: "css", xml: "html", svg: "html", mysql: "sql", postgresql: "sql", sqlite: "sql"};
 
-// The kinds in the order in which they are tried; their names are the classes of the marks.
+// The kinds in the order in which they are tried. Their names are the CSS classes of the marks.
 function patternOf(language) {
   const group = (name, patterns) => patterns.length ? [`(?<${name}>${patterns.map((p) => p.source).join("|")})`] : [];
   return new RegExp([...group("comment", language.comments), ...group("key", [language.key, language.directive].filter(Boolean)),
@@ -51,7 +51,7 @@ function patternOf(language) {
     "(?<word>[A-Za-z_$][\\w$]*)"].join("|"), "gm");
 }
 
-// Text nodes and marks for `code`; `name` is what the fence says after its ticks.
+// Returns text nodes and marks for `code`. `name` is the language after the fence's ticks.
 function highlighted(code, name) {
   const key = name.toLowerCase();
   const alias = Object.hasOwn(kAliases, key) ? kAliases[key] : key;

@@ -1,16 +1,17 @@
-// Images for the next question: dropped, pasted or chosen, shown below the input until it is sent, and sent as data: URLs.
+// Images for the next question: dropped, pasted or chosen. They are shown below the input until the question is sent
+// with them as data: URLs.
 const kImageTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
-const kMaxImages = 16;            // of a question
-const kMaxImageBytes = 20 << 20;  // of a file
+const kMaxImages = 16;            // per question
+const kMaxImageBytes = 20 << 20;  // bytes of a file
 const attached = [];              // data: URLs
 
-// What the API is told of a text and its images.
+// Returns the content for the API of a text with its images.
 const contentOf = (text, images) => !images.length ? text
   : [...images.map((url) => ({type: "image_url", image_url: {url}})), ...(text ? [{type: "text", text}] : [])];
 
 const isImage = (url) => typeof url === "string" && kImageTypes.some((type) => url.startsWith(`data:${type};base64,`));
 
-// `alt` tells them apart where several are shown.
+// Makes a thumbnail. `alt` distinguishes several images.
 const thumbnail = (url, alt) => make("img", {class: "thumbnail", src: url, alt});
 
 function tellImages(words) {
@@ -79,7 +80,7 @@ function startImages() {
   const place = byId("chat");
   const over = (event) => {
     if (![...event.dataTransfer.types].includes("Files")) return;
-    event.preventDefault();  // or the browser leaves the page for the file
+    event.preventDefault();  // otherwise the browser leaves the page to open the file
     place.classList.toggle("dropping", event.type !== "drop" && chat.images);
     if (event.type === "drop") attach(files(event.dataTransfer));
   };

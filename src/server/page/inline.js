@@ -1,23 +1,23 @@
-// Markdown within a line as nodes: code, bold, italic, struck out, links, and maths as it is written. Each character is
-// looked at a bounded number of times, whatever a model writes.
-const kMaxDepth = 6;  // of marks within marks; deeper ones stay text
+// Turns Markdown inside a line into nodes: code, bold, italic, strikethrough and links; formulas stay as written. Each
+// character is visited a bounded number of times, for any text.
+const kMaxDepth = 6;  // depth of nested marks; deeper ones stay text
 const kSafeSchemes = ["http:", "https:", "mailto:"];
 const linkPattern = /!?\[((?:[^\[\]\\]|\\.){0,500})\]\(\s*<?([^\s<>()]{1,2000}(?:\([^\s<>()]{0,500}\)[^\s<>()]{0,500})?)>?(?:\s+"[^"\n]{0,300}")?\s{0,9}\)/y;
 const anglePattern = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const barePattern = /https?:\/\/[^\s<>"`]{1,2000}/y;
 const specials = /[\\`$*_~[!<]|https?:\/\//g;
 
-// The address as the browser understands it, null where its scheme is none of the safe ones.
+// Returns the address as the browser reads it; null if its scheme is not safe.
 function safeAddress(text) {
   try {
     const url = new URL(text);
     return kSafeSchemes.includes(url.protocol) ? url.href : null;
   } catch {
-    return null;  // a relative address would be one of this server
+    return null;  // a relative address would point to this server
   }
 }
 
-// Where it leads is told before it is followed, as the words on a link may say otherwise.
+// Makes a link. Its tooltip shows the real address, because the text of a link may claim another.
 function link(address, ...children) {
   return make("a", {href: address, title: address, target: "_blank", rel: "noopener noreferrer nofollow"}, ...children);
 }
@@ -55,7 +55,7 @@ class InlineReader {
     if (this.plain) this.nodes.push(this.plain);
     this.plain = "";
   }
-  // Adds the node and returns where to go on.
+  // Adds the node. Returns the position after it.
   add(node, end) {
     this.flush();
     this.nodes.push(node);
@@ -64,7 +64,7 @@ class InlineReader {
   inner(from, to, links = this.links) {
     return inlineMarkdown(this.text.slice(from, to), this.depth + 1, links);
   }
-  // Like indexOf, but what was once not found from an earlier place is not looked for again.
+  // Searches like indexOf, but does not repeat a search that failed from an earlier position.
   find(what, from) {
     if (this.unclosed.has(what)) return -1;
     const index = this.text.indexOf(what, from);
@@ -72,7 +72,7 @@ class InlineReader {
     return index;
   }
 
-  // Reads what begins at `at`; 0 where it is nothing special after all.
+  // Reads the special syntax at `at`. Returns 0 if the text there is plain.
   special(at) {
     switch (this.text[at]) {
       case "\\": return this.escape(at);
@@ -115,7 +115,8 @@ class InlineReader {
     return open;
   }
 
-  // As Pandoc reads it, so that prices stay prices: no blank inside the dollars, no digit after the second one.
+  // Reads $…$ by Pandoc's rule, so that prices stay text: no space next to the inner side of a dollar, no digit after
+  // the closing one.
   dollars(at) {
     const {text} = this;
     if (text[at + 1] === "$") {
@@ -145,7 +146,7 @@ class InlineReader {
     return this.add(make(tag, {}, ...this.inner(from, end)), end + mark.length);
   }
 
-  // Where `mark` ends what began at `from`; marks within code do not count.
+  // Returns the position of the `mark` that closes the one before `from`. Marks inside code do not count.
   closing(mark, from) {
     const {text} = this;
     if (this.unclosed.has(mark)) return -1;
@@ -161,7 +162,7 @@ class InlineReader {
         const after = text[i + mark.length];
         const doubled = single && (after === mark || text[i - 1] === mark);
         if (i > from && !doubled && !isBlank(text[i - 1]) && !((single || mark === "__") && isWord(after))) {
-          return after === mark[0] && !single ? i + 1 : i;  // *** ends the inner mark first
+          return after === mark[0] && !single ? i + 1 : i;  // *** closes the inner mark first
         }
         if (doubled) while (text[i + 1] === mark) ++i;
       }
@@ -200,7 +201,7 @@ class InlineReader {
   }
 }
 
-// Kept as it is written: Markdown would take its underscores and backslashes for marks.
+// Keeps a formula as written. Markdown would read its underscores and backslashes as marks.
 const maths = (text) => make("span", {class: "maths"}, text);
 
 function inlineMarkdown(text, depth = 0, links = true) {

@@ -1,16 +1,16 @@
-// Chats kept in the browser's storage for this page's address (localStorage), one entry each. Nothing is thrown out to make
-// room: what does not fit is not kept, and the page says so.
+// Chats stored in the browser (localStorage) for this page's address, one entry each. Nothing is deleted to make room:
+// a chat that does not fit is not stored, and the page says so.
 const kKeptPrefix = "tessera.chat.";
-const kMaxKept = 100;             // chats
-const kMaxKeptLetters = 4000000;  // of all of them; browsers have room for about five million
+const kMaxKept = 100;             // number of chats
+const kMaxKeptLetters = 4000000;  // characters of all chats together; browsers have room for about five million
 
-// Every key and text of kept chats, as they stand in the storage.
+// Returns the keys and texts of all stored chats.
 function keptEntries() {
   return Object.keys(localStorage).filter((key) => key.startsWith(kKeptPrefix))
     .map((key) => [key.slice(kKeptPrefix.length), localStorage.getItem(key) || ""]);
 }
 
-// [{id, json, wrong}], the latest first; `wrong` says why an entry cannot be read.
+// Returns [{id, json, wrong}], latest first; `wrong` says why an entry cannot be read.
 function keptChats() {
   return keptEntries().map(([id, text]) => {
     try {
@@ -32,7 +32,7 @@ function readKept(id) {
   return checkChat(JSON.parse(text));
 }
 
-// Throws an Error that says why it could not be kept.
+// Stores a chat. Throws an Error that says why it could not be stored.
 function writeKept(id, json) {
   const text = JSON.stringify(json);
   const old = localStorage.getItem(kKeptPrefix + id);
@@ -53,11 +53,11 @@ function forgetKept(id) {
   localStorage.removeItem(kKeptPrefix + id);
 }
 
-// Pages without TLS from another machine have no crypto.randomUUID.
+// Returns a random id. Pages without TLS from another machine have no crypto.randomUUID.
 const newId = () => [...crypto.getRandomValues(new Uint32Array(4))].map((word) => word.toString(16).padStart(8, "0")).join("");
 
-// Keeps the conversation as it is now, or forgets it where nothing is left of it. What another tab has kept under its name in
-// the meantime stays: this one becomes a copy.
+// Stores the conversation as it is now, or deletes its entry if the conversation is empty. If another tab has changed
+// the entry meanwhile, that entry stays and this conversation is stored as a copy.
 function keep(conversation) {
   const note = byId("keep-note");
   try {

@@ -1,5 +1,5 @@
-// Bars over the captured sizes of a runner: how often each was replayed, and the share of its rows that were padding. Pointer
-// and arrow keys choose the one that is told of.
+// A bar chart of a runner's captured sizes: how often each was replayed, and the share of padding in its rows. The
+// pointer and the arrow keys select the bar whose values are shown.
 const kLadder = {left: 46, top: 22, floor: 128, height: 162};
 
 class LadderChart {
@@ -43,7 +43,7 @@ class LadderChart {
     this.draw();
   }
 
-  // Of rows computed at a size, those for nothing.
+  // Returns the share of padding in the rows computed at a size.
   static padding(s) { return s.count ? Math.min(1, s.padded / (s.count * s.size)) : 0; }
 
   told(s) {
@@ -107,7 +107,7 @@ class LadderChart {
     return shapes;
   }
 
-  // As many sizes as have room; the first and the last one in any case.
+  // Labels as many sizes as there is room for, always including the first and the last.
   sizeLabels(width) {
     const labels = new LabelRow(kLadder.left - 6, width);
     const slot = this.slotOf(width);

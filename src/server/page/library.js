@@ -1,4 +1,4 @@
-// The sheet of kept chats: open, rename, delete, export, import.
+// The sheet of stored chats: open, rename, delete, export, import.
 const dateFormat = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "short"});
 
 function showLibrary() {
@@ -24,7 +24,7 @@ function tellLibrary(text, wrong = false) {
   note.classList.toggle("wrong", wrong);
 }
 
-// Runs what may fail, and says so.
+// Runs an action and shows an error if it fails.
 function attempt(what, act) {
   try {
     act();
@@ -86,7 +86,7 @@ function renameKept(row, id, open, title) {
   input.select();
 }
 
-// A line in its place takes it back, until the list is shown anew.
+// Deletes a stored chat. A line in its place offers to undo that until the list is shown again.
 function removeKept(row, id, title) {
   attempt("It cannot be deleted", () => {
     const text = localStorage.getItem(kKeptPrefix + id);
@@ -128,7 +128,7 @@ function startLibrary() {
     sheet.showModal();
   });
   byId("close-library").addEventListener("click", () => sheet.close());
-  sheet.addEventListener("click", (event) => { if (event.target === sheet) sheet.close(); });  // beside the sheet
+  sheet.addEventListener("click", (event) => { if (event.target === sheet) sheet.close(); });  // a click beside the sheet
   byId("export-all").addEventListener("click", () => attempt("They cannot be exported", () =>
     download("tessera-chats.json", "application/json", exportedJson(keptChats().filter((c) => c.json).map((c) => c.json)))));
   byId("import").addEventListener("click", () => byId("import-file").click());

@@ -1,7 +1,7 @@
-// Markdown as blocks, read line by line: fenced code, headings, lists, quotes, tables, rules, maths, paragraphs. A block is
-// {kind, source} and what its kind needs; `source` are its lines.
-const kMaxNesting = 6;  // of lists and quotes; deeper ones stay text
-const kMaxMathsLines = 100;  // of a formula that stands by itself
+// Reads Markdown into blocks, line by line: fenced code, headings, lists, quotes, tables, rules, formulas, paragraphs.
+// A block is {kind, source} plus the fields of its kind; `source` is its lines.
+const kMaxNesting = 6;  // depth of nested lists and quotes; deeper ones stay text
+const kMaxMathsLines = 100;  // lines of a formula in a block of its own
 const listMark = /^(\s*)(?:[-*+]|(\d{1,9})[.)])(?:\s+|$)/;
 const fenceMark = /^\s*(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
 const ruleMark = /^\s{0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
@@ -10,7 +10,7 @@ const tableMark = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const quoteMark = /^\s{0,3}>\s?/;
 const indentOf = (line) => line.length - line.trimStart().length;
 
-// Each takes the lines and where it would begin, and gives [block, the line after] or null.
+// Readers of blocks. Each takes the lines and a start position. It returns [block, the line after], or null.
 const blockReaders = [readFence, readMaths, readHeading, readRule, readTable, readQuote, readList];
 
 function readBlocks(text, depth = 0) {
@@ -55,7 +55,7 @@ function readFence(lines, at) {
   return [{kind: "code", language: fence[2], code: code.join("\n")}, Math.min(i + 1, lines.length)];
 }
 
-// \[ … \] or $$ … $$ over several lines; within one line they are the paragraph's.
+// Reads \[ … \] or $$ … $$ over several lines. Formulas inside one line belong to the paragraph.
 function readMaths(lines, at) {
   const begin = lines[at].trim();
   const end = begin.startsWith("\\[") ? "\\]" : begin.startsWith("$$") ? "$$" : null;
@@ -79,7 +79,7 @@ function readRule(lines, at) {
   return ruleMark.test(lines[at]) ? [{kind: "rule"}, at + 1] : null;
 }
 
-// The cells of a row: bars between them, those after a backslash or within code left alone.
+// Splits a row into cells at its bars. Bars after a backslash or inside code do not count.
 function cellsOf(line) {
   const cells = [];
   let cell = "", inCode = false;
@@ -121,7 +121,8 @@ function readQuote(lines, at, depth) {
   return [{kind: "quote", blocks: readBlocks(inside.join("\n"), depth + 1)}, i];
 }
 
-// Lines that are indented as far as an item's text are the item's; so is a line right after it that begins nothing else.
+// Reads a list. Lines indented as far as an item's text belong to the item, and so does a line directly after it that
+// begins no other block.
 function readList(lines, at, depth) {
   const first = depth < kMaxNesting && listMark.exec(lines[at]);
   if (!first) return null;

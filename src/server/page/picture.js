@@ -1,5 +1,5 @@
-// The forward as a picture: a strip with every part, then the parts themselves, those that repeat drawn once in a frame.
-const charWidth = 7.3;  // of a 12 px monospaced letter
+// Draws the forward: a strip with all parts, then the parts themselves. Repeated parts are drawn once, in a frame.
+const charWidth = 7.3;  // width of a 12 px monospaced letter
 
 function opLines({ops, num_ops: count}) {
   const more = count - ops.length;
@@ -11,7 +11,7 @@ function opLines({ops, num_ops: count}) {
   return lines.map(({op, times}) => times > 1 ? `${op} ×${times}` : op).concat(more > 0 ? [`… ${countText(more)} more`] : []);
 }
 
-// Words in lines of at most `room` pixels.
+// Breaks words into lines of at most `room` pixels.
 function wrapped(words, room) {
   const lines = [];
   for (const word of words) {
@@ -48,7 +48,7 @@ function strip(runner, y, width, whole) {
   let x = 0;
   return parts.map((p) => {
     const room = (width + gap) * p.weight / total;
-    const split = p.kind === "split_op";  // told apart by height too
+    const split = p.kind === "split_op";  // its height differs too
     const tile = draw("rect", {class: `mini-${p.kind}`, x, y: y + (split ? 5 : 0), width: Math.max(0.8, room - gap), height: split ? 8 : 18, rx: Math.min(4, room / 4)});
     x += room;
     return tile;
@@ -73,7 +73,7 @@ function drawRow(groups, top, width, placed) {
   const tallest = Math.max(...sized.flatMap((g) => g.parts.map((p) => p.height)));
   const middle = top + pad + 12 + tallest / 2;
   let x = (width - needed) / 2;
-  let end = null;  // of the part before
+  let end = null;  // where the part before ended
   for (const group of sized) {
     const begin = x;
     if (group.repeats > 1) x += pad;

@@ -1,10 +1,10 @@
-// What the page asks the server for: an answer to a chat, or, where the model has no chat template, the text that follows a text.
-const kAlternatives = 5;      // of each token, where log-probabilities are wanted
-const kCompletionTokens = 256;  // of a text without a limit of its own: nothing else ends it
+// The body of a request: for an answer to a chat, or for the continuation of a text if the model has no chat template.
+const kAlternatives = 5;      // per token, if log-probabilities are requested
+const kCompletionTokens = 256;  // limit of a text without a limit of its own: nothing else ends it
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
 
-// `exchanges`: those before; `question`, with its images: what is to be answered, or continued.
+// `exchanges`: the earlier ones; `question`: the text, with its images, to answer or continue.
 function requestBody(exchanges, {question, images, completes}) {
   const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
   const body = {model: engine.state?.model.name, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,

@@ -1,7 +1,7 @@
-// The settings' sheet. It closes over accepted values alone: whatever else stands in a field is neither kept nor sent, and the
-// sheet says which field, which value and what is accepted. What is set lives as long as the tab.
+// The settings' sheet. It closes only if all values are accepted. A wrong value is neither stored nor sent; the sheet
+// says which field, which value and what is accepted. Settings last as long as the tab.
 const settings = {
-  values: {},    // by the field's id: what read() gave; no entry where the field is empty
+  values: {},    // value of each field by its id, from read(); empty fields have no entry
   opened: null,  // the fields' texts when the sheet was opened
   wantsLogprobs: false,
   get apiKey() { return this.values["api-key"]; },
@@ -9,7 +9,7 @@ const settings = {
 
 const textsOfFields = () => Object.fromEntries(settingFields.map(({id}) => [id, byId(id).value]));
 
-// Takes the field's value, or shows what is wrong with it and returns false.
+// Takes the field's value. If the value is wrong, shows why and returns false.
 function takeField({id, name, read}) {
   const field = byId(id), note = byId(`${id}-wrong`);
   let wrong = "";
@@ -28,7 +28,7 @@ function takeField({id, name, read}) {
   return !wrong;
 }
 
-// Takes all fields; where one is wrong, the first such gets the focus and the sheet's foot says how many there are.
+// Takes all fields. If some are wrong, the first of them gets the focus and the sheet's foot shows their number.
 function takeSettings() {
   const wrong = settingFields.filter((field) => !takeField(field));
   setText(byId("settings-state"), !wrong.length ? "" : wrong.length === 1 ? byId(`${wrong[0].id}-wrong`).textContent
@@ -66,7 +66,7 @@ function startSettings() {
     input.setAttribute("aria-describedby", `${input.getAttribute("aria-describedby") || ""} ${note.id}`.trim());
     input.value = sessionStorage.getItem(`tessera.${field.id}`) || "";
     takeField(field);
-    // A value may pass through wrong ones while it is typed; a message that stands is kept up to date.
+    // A value may be wrong while it is being typed, so no error appears then. A visible error is kept up to date.
     input.addEventListener("input", () => { if (!note.hidden) takeField(field); });
     input.addEventListener("change", () => takeField(field));
   }
@@ -79,8 +79,9 @@ function startSettings() {
   byId("open-settings").addEventListener("click", openSettings);
   byId("discard-settings").addEventListener("click", discardSettings);
   sheet.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); closeSettings(); });
-  sheet.addEventListener("click", (event) => { if (event.target === sheet) closeSettings(); });  // beside the sheet
-  // Browsers close a dialog at the second Escape whatever its "cancel" event says; a keydown can be kept from them.
+  sheet.addEventListener("click", (event) => { if (event.target === sheet) closeSettings(); });  // a click beside the sheet
+  // Browsers close a dialog at the second Escape even if its "cancel" event is prevented. Preventing the keydown stops
+  // them.
   sheet.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); closeSettings(); } });
   sheet.addEventListener("cancel", (event) => { event.preventDefault(); closeSettings(); });
   sheet.addEventListener("close", () => {

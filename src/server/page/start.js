@@ -1,6 +1,6 @@
-// Views, and the first look at the server.
+// The views, and the first request to the server.
 const views = ["chat", "engine"];
-const kEngineHash = "#live";  // no element's id: nothing is scrolled to
+const kEngineHash = "#live";  // not the id of an element, so the page does not scroll
 
 function showView(name) {
   for (const view of views) {

@@ -1,13 +1,13 @@
-// Lines over the last minutes, with axes. The first line is solid over a shade, the second one dashed; each has its name and
-// its value below. Pointer and arrow keys choose a moment to read them at.
+// A line chart over the last minutes, with axes. The first line is solid and shaded, the second is dashed. The name and
+// value of each are shown below. The pointer and the arrow keys select the moment whose values are shown.
 const kPlot = {left: 46, right: 10, top: 22, bottom: 20, height: 148};
-const kGap_s = 5;  // without a sample for longer, nothing is known of the time between
+const kGap_s = 5;  // a longer time without a sample is a gap in the line
 
 const spanText = (s) => s < 90 ? `${Math.round(s)} s` : `${Math.round(s / 60)} min`;
 
 class TimeChart {
-  // `series`: [{key, name}], one or two; `unit` of the values; `show`: a value as text;
-  // `most`: what no value exceeds, if anything.
+  // `series`: [{key, name}], one or two; `unit` of the values; `show`: formats a value; `most`: upper bound of the
+  // values, if there is one.
   constructor({title, unit, series, show, most = Infinity}) {
     Object.assign(this, {title, unit, series, text: show, most, points: [], at: null});
     this.svg = draw("svg", {height: kPlot.height, tabindex: "0", role: "img", "aria-label": title});
@@ -34,7 +34,7 @@ class TimeChart {
     new ResizeObserver(() => this.draw()).observe(this.svg);
   }
 
-  // `points`: [{t, …}] with t in seconds, ascending; drawn over [now - span, now].
+  // `points`: [{t, …}] with ascending t in seconds; drawn over [now - span, now].
   show(points, now, span) {
     Object.assign(this, {points, now, span});
     this.draw();
@@ -52,7 +52,7 @@ class TimeChart {
     this.draw();
   }
 
-  // Runs of samples without a gap in time.
+  // Returns runs of samples without a time gap.
   runs(key) {
     const runs = [];
     let last = null;
@@ -97,7 +97,7 @@ class TimeChart {
     this.tell(point);
   }
 
-  // Peaks beyond the axis: a mark at its end, and the value.
+  // Draws peaks beyond the axis: a mark at its end, and the value.
   beyond(key, top, x, above, labels) {
     const shapes = [];
     for (const run of this.runs(key)) {

@@ -1,7 +1,8 @@
-// The tokens of an answer with the probability that the model gave each. A shade is a range of probabilities; the line
-// below tells the chosen token's own and what the model would have written instead. Pointer and arrow keys choose.
+// The tokens of an answer with the probability that the model gave each. Shades show ranges of probabilities. The line
+// below shows the selected token's probability and the model's alternatives. The pointer and the arrow keys select a
+// token.
 
-// From a choice's "logprobs", in the chat's form or the completions': [{text, logprob, top: [{text, logprob}]}].
+// Reads a choice's "logprobs" in the form of chats or completions. Returns [{text, logprob, top: [{text, logprob}]}].
 function tokensOf(logprobs) {
   if (logprobs?.content) {
     return logprobs.content.map((t) => ({text: t.token, logprob: t.logprob,
