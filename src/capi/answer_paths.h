@@ -1,4 +1,4 @@
-// Which reader of request bodies stands behind a path.
+// Chooses the reader of a request's body by its path.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace tessera::capi {
 
-// Reads and tokenises the body of a request of `path`; 404 for a path that answers no requests, naming those that do.
-// `model` outlives the job.
+// Reads and tokenises the body of a request to `path`. `model` outlives the job. A path that answers no requests is a
+// 404 that names the paths that do.
 ApiResult<ApiJob> prepare(const ServedModel& model, std::string_view path, std::string_view body);
 
 }  // namespace tessera::capi

@@ -33,7 +33,7 @@ inline std::string taken(char* text) {
   return owned == nullptr ? "" : std::string(owned.get());
 }
 
-// JSON of options: the bundled model with few sizes, so that it opens soon; `more` begins with a comma.
+// Returns options in JSON: the bundled model with few sizes, so that it opens quickly. `more` begins with a comma.
 inline std::string demo_options(const std::string& more = "") {
   return R"({"model-path": ")" + testing::source_path("models/demo") +
          R"(", "disable-cost-measurement": true, "piecewise-cuda-graph-tokens": [64], "cuda-graph-bs": [1, 2],)"
@@ -52,7 +52,7 @@ inline EnginePtr open_demo(const std::string& more = "") {
   return {engine, close};
 }
 
-// One engine for the tests of a program that need none of their own.
+// Returns an engine that the tests of a program share.
 inline tessera_engine* demo() {
   static const EnginePtr engine = open_demo();
   return engine.get();
@@ -77,7 +77,7 @@ struct Taken {
   int code = 0;
   std::string json;
 };
-// The next event, however long it takes.
+// Returns the next event, however long it takes.
 inline Taken next(tessera_request* request) {
   Error error;
   tessera_event event{.size = sizeof(tessera_event), .kind = 0, .code = 0, .json = nullptr, .json_size = 0};
@@ -88,7 +88,7 @@ inline Taken next(tessera_request* request) {
 
 inline Json parsed(const std::string& text) { return *Json::parse(text, "answer"); }
 
-// Goes on until it is cancelled, or about so.
+// A stream that practically runs until it is cancelled.
 inline constexpr const char* kLongStream =
     R"({"text": "Once upon a time", "stream": true, "sampling_params": {"max_new_tokens": 4000, "ignore_eos": true}})";
 

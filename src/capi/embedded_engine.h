@@ -1,7 +1,7 @@
-// An engine on a thread of its own that answers requests in the server's protocols, without a server.
+// An engine on its own thread that answers requests in the server's protocols, without a server.
 //
-// Threads: any, for all functions but stop(), which one thread calls once, outside of callbacks. Answers are written
-// and callbacks run on the engine's thread.
+// Threads: any thread may call any function but stop(), which one thread calls once, outside callbacks. Answers are
+// written and callbacks run on the engine's thread.
 #pragma once
 
 #include <functional>
@@ -27,38 +27,38 @@ namespace tessera::capi {
 
 class EmbeddedEngine {
  public:
-  // One request of the protocols: the engine's requests that it consists of, and its events. The first four are the
-  // engine's thread's once it is submitted.
+  // One request of the protocols: the engine requests that it consists of, and its events. After submission only the
+  // engine's thread uses the first four members.
   struct Job {
     ApiJob api;
     Ticket first = 0;
-    std::size_t count = 0;      // of the engine's requests, and of tickets from the first one on
-    std::size_t remaining = 0;  // that have not ended
+    std::size_t count = 0;      // number of engine requests and of tickets, counted from `first`
+    std::size_t remaining = 0;  // engine requests that have not ended
     std::shared_ptr<EventQueue> events;
   };
 
-  // Loads the model; `options` have been through find_folders().
+  // Loads the model. Precondition: find_folders() was called for `options`.
   static Result<std::shared_ptr<EmbeddedEngine>> create(const OpenOptions& options);
   ~EmbeddedEngine();
 
   const ServedModel& model() const { return model_; }
   // kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
-  // Cancels the job, which ends with kCancelled unless it has ended by then.
+  // Cancels the job. It ends with kCancelled unless it has ended by then.
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;
-  // What `read` makes of the engine, between two steps; waits for it.
+  // Returns what `read` makes of the engine. It runs between two steps; the call waits for it.
   Result<std::string> ask_engine(std::function<std::string(Engine&)> read);
 
-  // Ends all jobs with kCancelled, and the thread. Further calls of the others fail.
+  // Ends all jobs with kCancelled, and the thread. After that the other functions fail.
   void stop();
 
  private:
   explicit EmbeddedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
   void take_all(std::span<EngineThread::Event> events);
   void take(Job& job, EngineThread::Event& event);
-  // Forgets the job's tickets, cancels what still runs of it, and ends it.
+  // Forgets the job's tickets, cancels its running requests, and ends it.
   void end_with(Job& job, tessera_code code, const ApiError& error);
 
   std::unique_ptr<Engine> engine_;
@@ -66,12 +66,12 @@ class EmbeddedEngine {
 
   std::mutex jobs_mutex_;
   Ticket next_ticket_ = 1;
-  std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // by each of a job's tickets that has not ended
+  std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // by each ticket of a job that has not ended
 
-  // Held shared by whoever uses the thread, so that it is not destroyed meanwhile.
+  // Held shared by every user of the thread, so that the thread is not destroyed meanwhile.
   mutable std::shared_mutex thread_mutex_;
   bool stopped_ = false;
-  std::optional<EngineThread> thread_;  // last: it ends before what it writes to
+  std::optional<EngineThread> thread_;  // last member: it ends before what it writes to
 };
 
 }  // namespace tessera::capi

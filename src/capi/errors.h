@@ -1,4 +1,4 @@
-// Errors as the C interface hands them out.
+// Errors of the C interface.
 #pragma once
 
 #include <tessera.h>
@@ -13,23 +13,23 @@
 struct tessera_error {
   tessera_code code = TESSERA_OK;
   std::string message;
-  std::string field;  // of a request's body; "": none
+  std::string field;  // the wrong field of a request's body; "": none
 };
 
 namespace tessera::capi {
 
 tessera_code code_of(StatusCode code);
-// The code of an error of the protocols, by its HTTP status.
+// Maps an error of the protocols to a code by its HTTP status.
 tessera_code code_of(const ApiError& error);
 
-// Sets *error, unless `error` is null or there is no memory for it, and returns the code.
+// Sets *error and returns the code. Sets nothing if `error` is null or memory ran out.
 tessera_code fail(tessera_error** error, tessera_code code, const std::string& message, const std::string& field = {});
 tessera_code fail(tessera_error** error, const Status& status);
 tessera_code fail(tessera_error** error, const ApiError& api);
-// For a pointer that is null: "<function>: <what> is NULL".
+// Returns the error for a null pointer: "<function>: <what> is NULL".
 tessera_code refuse_null(tessera_error** error, const char* function, const char* what);
 
-// Runs `body`, which returns a tessera_code; an exception becomes an error.
+// Runs `body`, which returns a tessera_code. An exception becomes an error.
 template <class Body>
 tessera_code guarded(tessera_error** error, const Body& body) noexcept {
   try {

@@ -1,6 +1,7 @@
-// The events of one request between the engine and whoever asked: kept until they are taken, or handed to a callback.
+// The events of one request on their way from the engine to the caller: kept until they are taken, or passed to a
+// callback.
 //
-// Threads: push() on one thread at a time, in the order of the events; all else from any.
+// Threads: one thread at a time calls push(), in the order of the events; any thread may call the rest.
 #pragma once
 
 #include <tessera.h>
@@ -15,7 +16,7 @@
 
 namespace tessera::capi {
 
-// Whether this thread is inside a callback: what waits for an engine is refused there.
+// Whether this thread is inside a callback. Functions that wait for an engine are refused there.
 bool in_callback();
 
 class EventQueue {
@@ -24,23 +25,23 @@ class EventQueue {
     tessera_event_kind kind = TESSERA_EVENT_CHUNK;
     tessera_code code = TESSERA_OK;
     std::string json{};
-    std::string message{};  // of an error
+    std::string message{};  // for an error
   };
 
-  // `on_event`: null keeps events for take().
+  // `on_event`: null keeps the events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
-  // Adds an event. False where the callback asks for the request to be cancelled. After an end nothing more is taken.
+  // Adds an event. Returns false if the callback asks to cancel the request. Events after the end are dropped.
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
-  // Takes the next event. timeout_ms < 0 waits without end.
+  // Takes the next event. timeout_ms < 0 waits forever.
   enum class Take : std::uint8_t { kTaken, kTimeout, kNoneLeft };
   Take take(std::int64_t timeout_ms, Item& item);
-  // Waits until the end was pushed and its callback has returned. False at the time-out.
+  // Waits until the end was pushed and its callback has returned. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
-  // Stops the callbacks. None runs any more after this has returned, except where it is called within one.
+  // Stops the callbacks. None runs after this returns, except for a callback that called this.
   void detach();
 
  private:
@@ -54,10 +55,10 @@ class EventQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  bool ended_ = false;     // its last event was pushed
-  bool taken_ = false;     // and taken
+  bool ended_ = false;     // the last event was pushed
+  bool taken_ = false;     // the last event was taken
   bool calling_ = false;   // a callback runs
-  bool detached_ = false;  // nobody listens any more
+  bool detached_ = false;  // callbacks are stopped
 };
 
 }  // namespace tessera::capi

@@ -1,4 +1,4 @@
-// What the opaque types of tessera.h are.
+// Defines the opaque types of tessera.h.
 #pragma once
 
 #include <tessera.h>
@@ -17,15 +17,15 @@ struct tessera_engine {
 };
 
 struct tessera_request {
-  std::weak_ptr<tessera::capi::EmbeddedEngine> engine;  // gone once it was closed
+  std::weak_ptr<tessera::capi::EmbeddedEngine> engine;  // expires when the engine is closed
   std::shared_ptr<tessera::capi::EmbeddedEngine::Job> job;
   std::shared_ptr<tessera::capi::EventQueue> events;
-  tessera::capi::EventQueue::Item current{};  // what the last event's text lives in
+  tessera::capi::EventQueue::Item current{};  // owns the text of the last event
 };
 
 namespace tessera::capi {
 
-// Copies the text for the caller to free; throws bad_alloc.
+// Copies the text; the caller frees the copy. Throws bad_alloc.
 inline char* copy_out(std::string_view text) {
   char* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();

@@ -7,9 +7,9 @@
 
 namespace tessera::capi {
 
-// {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
-//  "forwards" (server/report/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]};
-// counters are since the start.
+// Returns {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
+// "forwards" (server/report/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]}.
+// Counters count since the start.
 std::string metrics_json(const EngineStats& stats);
 
 }  // namespace tessera::capi

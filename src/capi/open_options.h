@@ -1,4 +1,4 @@
-// What tessera_open is given, read by the table of options that the command line has.
+// The options of tessera_open(), read with the command line's table of options.
 #pragma once
 
 #include <functional>
@@ -17,20 +17,20 @@ namespace tessera::capi {
 
 struct OpenOptions {
   EngineOptions engine;
-  ServerOptions server;  // of it, what the protocols need
+  ServerOptions server;  // only what the protocols need
   ModelSource model;
   std::vector<std::string> log_levels;
-  std::vector<std::string> warnings;  // about options that do nothing more
+  std::vector<std::string> warnings;  // about options without further effect
   std::vector<FlagValue> values;      // for option names in messages
 };
 
-// Reads options from JSON or YAML with the keys of a configuration file. Nothing is read but the text. Errors name
-// line, key, value and what is accepted. `load_plugin`: CommonFlags::load_plugin.
+// Reads options from JSON or YAML with the keys of a configuration file. Reads only the text, no other file.
+// `load_plugin`: CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
-// Puts the folder in the place of a model's name, and the cache folder in: by this process's environment, as the
-// program does. `content`: what of the model is read.
+// Replaces a model's name by its folder and sets the cache folder, from this process's environment like the program.
+// `content`: the parts of the model that are needed.
 Status find_folders(OpenOptions& options, ModelContent content);
 
 }  // namespace tessera::capi

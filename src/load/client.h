@@ -1,5 +1,5 @@
-// A client of a server: sends completions at given times over HTTP and reads their streams, on the calling thread.
-// libcurl is used in client.cpp alone.
+// A client of a server: sends completions over HTTP at given times and reads their streams, on the calling thread. Only
+// client.cpp uses libcurl.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace tessera {
 
-// Completions to be streamed (POST /v1/completions).
+// Completions to send and stream (POST /v1/completions).
 struct ClientLoad {
   std::span<const double> send_at_s;                   // [requests], ascending
-  std::function<std::string(std::size_t index)> body;  // called right before it is sent
-  std::int64_t max_concurrency = 0;                    // requests under way; 0: any number
+  std::function<std::string(std::size_t index)> body;  // called directly before the request is sent
+  std::int64_t max_concurrency = 0;                    // simultaneous requests; 0: no limit
   std::function<void(std::size_t index)> on_end = {};
 };
 
 struct ClientRun {
-  std::vector<RequestRecord> records;  // [requests]; input_tokens is the server's count where it tells
-  double cpu_share = 0;                // of a core, by this thread, while the load ran
+  std::vector<RequestRecord> records;  // [requests]; input_tokens is the server's count if it reports one
+  double cpu_share = 0;                // share of a core that this thread used while the load ran
 };
 
 class LoadClient {
@@ -34,9 +34,10 @@ class LoadClient {
   static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key);
   ~LoadClient();
 
-  // The JSON at `path` ("/v1/models").
+  // Returns the JSON at `path` ("/v1/models").
   Result<Json> get(const std::string& path);
-  // A request that fails is a record with its reason; an error is this client's own.
+  // Sends the load. A failed request becomes a record with its reason. The result is an error only if this client
+  // fails.
   Result<ClientRun> run(const ClientLoad& load);
 
  private:

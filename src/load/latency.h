@@ -1,4 +1,4 @@
-// What a load came to: a record of each request, and their sums and percentiles.
+// The results of a load: a record of each request, and their sums and percentiles.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@
 
 namespace tessera {
 
-// Times in seconds from the start of the run.
+// One request. Times are in seconds from the start of the run.
 struct RequestRecord {
   double sent_s = 0;
   double first_token_s = 0;
-  double end_s = 0;             // of the last token
-  std::vector<float> gaps_s{};  // between a token and the one before it; tokens that come together share one
+  double end_s = 0;             // when the last token came
+  std::vector<float> gaps_s{};  // from one token to the next; tokens that come together share one gap
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::string failure{};  // why it failed; empty: it did not
+  std::string failure{};  // the reason of the failure; "": success
 };
 
 struct Distribution {
@@ -29,10 +29,10 @@ struct Distribution {
   double p90 = 0;
   double p99 = 0;
 };
-// Percentiles between two values are interpolated, as numpy's are. All 0 of nothing.
+// Computes mean and percentiles. Percentiles between two values are interpolated like numpy's. No values give all 0.
 Distribution distribution(std::vector<double> values);
 
-// What came of the requests that succeeded. Times are in milliseconds.
+// Results of the requests that succeeded. Latencies are in milliseconds.
 struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;
@@ -41,9 +41,9 @@ struct LoadResult {
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   Distribution ttft{};  // time to first token
-  Distribution tpot{};  // time per output token after the first, of each request
-  Distribution itl{};   // inter-token latency: each gap between tokens, of all requests
-  Distribution e2e{};   // from sent to last token
+  Distribution tpot{};  // time per output token after the first, one value a request
+  Distribution itl{};   // inter-token latency: each gap between tokens, over all requests
+  Distribution e2e{};   // from sending to the last token
 
   double per_second(std::int64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 };

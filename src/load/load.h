@@ -1,5 +1,5 @@
-// The requests of a load: when each arrives, how long its prompt and output are, and which prompts begin alike. Random,
-// or the first ones of a recorded trace. No clock and no network here.
+// The requests of a load: when each arrives, how long its prompt and output are, and which prompts share a beginning.
+// They are random, or the first ones of a recorded trace. This file uses no clock and no network.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace tessera {
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 
 struct LoadOptions {
-  std::string trace{};  // a file in one of the forms of trace.h; empty: random requests
+  std::string trace{};  // a file in one of the formats of trace.h; "": random requests
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
-  // For random requests:
+  // Only for random requests:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;
   std::int64_t output_tokens = 128;
@@ -25,33 +25,35 @@ struct LoadOptions {
 };
 
 struct LoadRequest {
-  double arrival_s = 0;  // from the first request on
+  double arrival_s = 0;  // seconds after the first request
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  // The content of each kBlockTokens of the prompt, from a trace that tells: equal numbers are equal tokens.
+  // An id of the content of each kBlockTokens tokens of the prompt, if the trace has them: equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
 };
 
-inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's
+inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
   std::vector<LoadRequest> requests;  // by arrival
-  bool recorded = false;              // arrivals are a trace's; else they come at one per second
+  bool recorded = false;              // arrivals come from a trace; else they come at one per second
 };
 
-// Errors name the trace's file and line. A trace that is shorter than num_prompts gives what it has.
+// Makes the load. A trace with fewer than num_prompts requests gives all it has. Errors name the trace's file and line.
 Result<Load> make_load(const LoadOptions& options);
 
-// When each request is sent, if they come at `per_second` on average: infinity sends all at once. Arrivals of a trace
-// are stretched as a whole. kInvalidArgument where all of them came in one moment, which has no rate.
+// Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
+// at once. The arrivals of a trace are scaled as a whole. kInvalidArgument if all of them come at one moment, because
+// they have no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
-// Shortens prompts, and outputs that leave no room for one, so that both fit `context` tokens. Returns how many
-// requests it shortened.
+// Shortens prompts, and outputs that leave no room for a prompt, so that both fit into `context` tokens. Returns the
+// number of shortened requests.
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
-// Token ids of one prompt, all below vocab_size: a function of (seed, run, index), and where the request has blocks of
-// (seed, run, block). Prompts of different runs share nothing, so that no run finds another's in a prefix cache.
+// Source of the token ids of prompts, all below vocab_size. The ids are a function of (seed, run, index), or of (seed,
+// run, block) if the request has blocks. Prompts of different runs have nothing in common, so no run finds another's in
+// a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;

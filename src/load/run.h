@@ -1,4 +1,4 @@
-// One load on one server: warming it up, sending the requests at their times, and what came of it.
+// Runs one load on one server: warms it up, sends the requests at their times, and collects the results.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@ namespace tessera {
 struct LoadTarget {
   LoadClient& client;
   std::string model;
-  std::optional<std::int64_t> context{};  // tokens of one request, where the server tells
-  std::int64_t vocab_size = 0;            // token ids are below it
+  std::optional<std::int64_t> context{};  // tokens of one request, if the server reports it
+  std::int64_t vocab_size = 0;            // upper bound of token ids
 };
-// `model`: the one to be asked; "": the first that the server names.
+// Asks the server. `model`: the model to use; "": the first that the server lists.
 Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size);
 
 struct LoadRunOptions {
-  std::optional<double> rate{};      // requests a second on average; infinity: all at once; none: as recorded
-  std::uint64_t seed = 0;            // of prompts
-  std::uint64_t number = 0;          // runs of different numbers share no prompt
-  std::int64_t warmup = 0;           // requests before that do not count
-  std::int64_t max_concurrency = 0;  // requests under way; 0: any number
+  std::optional<double> rate{};      // requests per second on average; infinity: all at once; unset: as recorded
+  std::uint64_t seed = 0;            // for the prompts
+  std::uint64_t number = 0;          // runs with different numbers share no prompt
+  std::int64_t warmup = 0;           // requests before the run, which do not count
+  std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit
   std::function<void(std::int64_t requests)> on_start{};
-  std::function<void()> on_end{};  // of each request
+  std::function<void()> on_end{};  // called for each request
 };
 
 struct LoadRun {
   LoadResult result;
   std::int64_t clipped = 0;  // requests that were shortened to the context
-  double cpu_share = 0;      // of a core, by this client
+  double cpu_share = 0;      // share of a core that this client used
 };
 
-// Sends the load on the calling thread, until the last request has ended. A request that fails is counted; an error is
-// the client's own.
+// Sends the load on the calling thread until the last request has ended. Failed requests are counted. The result is an
+// error only if the client fails.
 Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptions& options);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Server-sent events as they come over a wire, in pieces cut anywhere.
+// Reads server-sent events from bytes that may be cut anywhere.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@ namespace tessera {
 
 class ServerEvents {
  public:
-  // Calls `on_data` with what stands behind "data:" on each line that `bytes` completes; valid during the call.
+  // Calls `on_data` with the text after "data:" for each line that `bytes` completes. The text is valid during the
+  // call.
   template <class OnData>
   void push(std::string_view bytes, const OnData& on_data) {
     for (std::size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
@@ -25,7 +26,7 @@ class ServerEvents {
     held_ += bytes;
   }
 
-  // Bytes of a line whose end has not come.
+  // Returns the bytes of the line that is not complete yet.
   std::size_t held_bytes() const { return held_.size(); }
 
  private:

@@ -1,4 +1,4 @@
-// The events of a streamed completion become a RequestRecord: which tokens came when.
+// Turns the events of a streamed completion into a RequestRecord: which tokens came when.
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@ namespace tessera {
 
 class StreamRecord {
  public:
-  // `record` outlives it.
+  // `record` outlives the object.
   explicit StreamRecord(RequestRecord& record) : record_(record) {}
 
-  // Bytes of the body that came at `now_s`. Each event says how many tokens there are so far
-  // (stream_options.continuous_usage_stats); of a server that does not, each event with a text is one token.
+  // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far
+  // (stream_options.continuous_usage_stats). If the server does not report that, each event with text counts as one
+  // token.
   void push(std::string_view bytes, double now_s);
-  // After the last byte: a stream that was cut off has failed.
+  // Called after the last byte. A stream that was cut off counts as failed.
   void end();
 
  private:
@@ -30,7 +31,7 @@ class StreamRecord {
   bool done_ = false;
 };
 
-// The message of an error's body, in OpenAI's form or any other; one line.
+// Returns the message in an error's body, in OpenAI's form or any other, as one line.
 std::string error_message(std::string_view body);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Recorded traces of requests, in the forms in which they are published.
+// Reads recorded traces of requests in the formats in which they are published.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// The first `most` requests of a file, at least one, as the file has them: Azure's CSV (TIMESTAMP, ContextTokens,
-// GeneratedTokens) or Mooncake's JSON lines (timestamp in ms, input_length, output_length, hash_ids), told apart by
-// their first line. Lengths of 0 count as 1. Errors name the file and, where one line is wrong, its number.
+// Returns the first `most` requests of a file (at least one), in the file's order. The formats are Azure's CSV
+// (TIMESTAMP, ContextTokens, GeneratedTokens) and Mooncake's JSON lines (timestamp in ms, input_length, output_length,
+// hash_ids). The first line tells which one it is. Lengths of 0 count as 1. Errors name the file and the number of a
+// wrong line.
 Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Where Tessera keeps from run to run what it found out.
+// The folder in which Tessera keeps measurements between runs.
 #pragma once
 
 #include <functional>
@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-// `get(name)` is the value of an environment variable, null where it is not set; an empty one counts as not set.
-// TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else tessera in XDG_CACHE_HOME, else in .cache of HOME; "" where none is
-// set, which keeps nothing.
+// Returns TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else "tessera" in XDG_CACHE_HOME, else "tessera" in HOME's .cache.
+// Returns "" if none is set; nothing is kept then. `get(name)` returns the value of an environment variable, or null if
+// it is not set. An empty value counts as not set.
 std::string cache_dir_from(const std::function<const char*(const char*)>& get);
 
 }  // namespace tessera

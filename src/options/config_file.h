@@ -1,4 +1,5 @@
-// A configuration file: flags and their values as YAML or JSON, and how values stand for the texts of a command line.
+// A configuration file with flags and their values in YAML or JSON, and the conversion of its values to command-line
+// texts.
 //
 //   model-path: models/demo
 //   cuda_graph_bs: [1, 2, 4]      # dashes or underscores; lists also as "1,2,4"
@@ -16,30 +17,30 @@
 
 namespace tessera {
 
-// The key under which --print-config says where each value is from.
+// The key under which --print-config says where each value comes from.
 inline constexpr std::string_view kSourcesKey = "sources";
 
 struct ConfigEntry {
-  std::string key;  // as it is written
+  std::string key;  // as written in the file
   int line = 0;     // from 1
   Json value;       // null, a scalar, or an array of scalars other than null
 };
 
-// JSON where the first character is '{', else YAML, of which plain scalars are read by the JSON schema of YAML 1.2
-// (`off` is a string) and aliases, tags and several documents are refused. Entries are in the file's order, without
-// `sources`. Errors name file and line: kNotFound and kDataLoss for a file that cannot be read, kInvalidArgument for
-// anything else, an empty file included.
+// Reads a configuration file: JSON if its first character is '{', else YAML. YAML's plain scalars follow the JSON
+// schema of YAML 1.2 (`off` is a string); aliases, tags and several documents are refused. Entries are in the file's
+// order, without `sources`. Errors name file and line: kNotFound and kDataLoss for a file that cannot be read;
+// kInvalidArgument for all else, including an empty file.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
-// Reads the text of such a file. `name` stands for the file in errors.
+// Reads the text of such a file. `name` names the file in errors.
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);
 
-// "page_size", "page-size" and "--page-size" are "--page-size".
+// Returns "--page-size" for "page_size", "page-size" and "--page-size".
 std::string flag_of_key(std::string_view key);
 
-// The words that a command line would have after the flag; none for null. `type`: as CommandFlags::value() has it, ""
-// for a switch. kInvalidArgument for a value of another type, naming the key.
+// Returns the words that a command line would have after the flag; none for null. `type` is the type given to
+// CommandFlags::value(), or "" for a switch. kInvalidArgument, with the key, for a value of another type.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);
-// The value of a configuration file for words of the command line. Precondition: the flag took the texts.
+// Returns the configuration file's value for words of the command line. Precondition: the flag accepted the texts.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// YAML, behind the library that parses it.
+// Reads YAML. No other file includes the YAML library.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// The entries of the map that `text` is; of an empty text none. Maps and lists below it come as they are, for the
-// caller to judge. kInvalidArgument with `path` and line for what is no YAML, no map, has an alias, a tag or several
-// documents.
+// Returns the entries of the map in `text`; none for an empty text. Nested maps and lists are returned as they are, for
+// the caller to check. kInvalidArgument, with `path` and line, for text that is no YAML or no map, or has an alias, a
+// tag or several documents.
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path);
 
 }  // namespace tessera

@@ -14,10 +14,11 @@
 
 namespace tessera {
 
-// What the flags say beside EngineOptions.
+// Values of the flags that are not in EngineOptions.
 struct CommonFlags {
-  std::shared_ptr<const Registry> registry;  // that the engine's options get
-  // Lets the plugin in a file add to that registry; flags that name what is in it are taken later. Null: there is none.
+  std::shared_ptr<const Registry> registry;  // the registry for the engine's options
+  // Lets the plugin in a file add to that registry. Flags that name the plugin's additions are read after it. Null:
+  // there are no plugins.
   std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
   std::vector<std::string> log_levels{};
@@ -27,20 +28,20 @@ struct CommonFlags {
   std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
   bool print_config = false;
-  bool serves = false;  // the command is the server: it takes MODEL and --seed, and has --dp-size of its own
+  bool serves = false;  // the command is the server: it takes MODEL and --seed, and defines its own --dp-size
   ForeignFlags foreign{};
-  const FlagParser* program = nullptr;  // whose commands help, completion and man describe
+  const FlagParser* program = nullptr;  // the program whose commands help, completion and man describe
 };
 
 // `engine` and `common` are filled when the flags are parsed.
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common);
-// Adds the flags that need no model, which are the last ones of each command.
+// Adds the flags that need no model; they come last in each command.
 void add_other_flags(CommandFlags& add, CommonFlags& common);
 
-// Checks and fills in what no single flag can tell. Call it once all are taken.
+// Checks and completes what depends on several flags. Call it after all flags are taken.
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 
-// Warnings about flags that are accepted and do nothing more.
+// Returns warnings about accepted flags that have no further effect.
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common);
 
 }  // namespace tessera

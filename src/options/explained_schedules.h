@@ -1,4 +1,4 @@
-// What explain says of the schedules that earlier starts measured for a model's generated kernels.
+// The measured kernel schedules that explain shows: those that earlier starts measured for a model's generated kernels.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct ExplainedSchedule {
   MeasuredSchedules measured;
 };
 
-// Of the kernels that the fused compiler makes of the plan's prefill and decode graphs, by kernel and rows; none where
-// no runner has that compiler, or nothing was measured.
+// Returns the schedules, by kernel and rows, of the kernels that the fused compiler makes of the plan's prefill and
+// decode graphs. None if no runner uses that compiler or nothing was measured.
 Result<std::vector<ExplainedSchedule>> explained_schedules(const EngineOptions& options, const EnginePlan& plan,
                                                            const Device& device);
 
-// [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]; "own" is the device's own
-// choice.
+// Returns [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]; "own" is the
+// device's own choice.
 Json to_json(const std::vector<ExplainedSchedule>& schedules);
 
 }  // namespace tessera

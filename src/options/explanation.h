@@ -1,4 +1,4 @@
-// What explain shows, gathered from options and config.json alone, and its forms.
+// The facts that explain shows, gathered only from options and config.json, and their JSON.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@
 
 namespace tessera {
 
-// What dispatch would do with a batch, if every size is captured.
+// How dispatch would run a batch if every size is captured.
 struct DispatchExample {
   std::string batch;  // "prefill" "decode"
   std::int64_t tokens = 0;
   Decision decision;
 };
 
-// The same with an image of so many tokens.
+// How dispatch would run an image with this many tokens.
 struct ImageExample {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;
@@ -35,7 +35,7 @@ struct ImageExample {
 
 struct Explanation {
   std::string model_path;
-  std::string device;  // as the flag names it
+  std::string device;  // as given by the flag
   EnginePlan plan;
   StitchingGraph stitching;              // of the body, as prefill runs it
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
@@ -44,10 +44,10 @@ struct Explanation {
   std::vector<ExplainedSchedule> schedules;
   MemoryReport memory;                    // predicted, with the needs of every size
   std::vector<DispatchExample> examples;  // for --num-tokens
-  std::optional<ImageExample> image;      // for it, of a model that sees
+  std::optional<ImageExample> image;      // for --num-tokens, if the model reads images
 };
 
-// Notes name options as `flags`, the command's, do.
+// Notes call the options by the names of the command's `flags`.
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags);
 

@@ -1,5 +1,5 @@
-// Flags of commands, behind the library that parses them. Values arrive as text, from the command line or else from
-// the file that --config names, and are taken by a function; the first that is refused is the error.
+// Flags of commands. No other layer uses the library that parses them. Values arrive as text, from the command line or
+// else from the file that --config names, and a function takes each. The first refused value is the error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -30,15 +30,15 @@ class Option;
 
 namespace tessera {
 
-// Stands for the value of a secret flag wherever values are shown, and is not taken for one.
+// Shown in place of a secret flag's value. It is not accepted as a value.
 inline constexpr std::string_view kLeftOut = "(left out)";
 
 enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine, kEnvironment };
 
-// A flag as parsing left it.
+// A flag after parsing.
 struct FlagValue {
   std::string flag;  // "--page-size"
-  Json value;        // as a configuration file has it; null: not given, and the default is not for a flag to say
+  Json value;        // in the form of a configuration file; null: not given, and the flag has no default of its own
   FlagSource source = FlagSource::kDefault;
 };
 
@@ -48,47 +48,47 @@ class CommandFlags {
 
   explicit CommandFlags(CLI::App& app) : app_(app) {}
   std::string name() const;
-  std::vector<std::string> flags() const;  // each "--name"
-  // Appends the names of flags with values that the help leaves out.
+  std::vector<std::string> flags() const;  // all names with dashes
+  // Appends the names of flags with values that the help omits.
   void append_hidden(std::vector<std::string>& names) const;
-  // The value of every flag but --help; once they are parsed.
+  // Returns the value of every flag but --help. Call it after parsing.
   std::vector<FlagValue> flag_values() const;
 
-  // Heading of the flags that follow in the help. "" leaves them out of it, and out of flag_values() where they are not
-  // given.
+  // Sets the help's heading for the following flags. With "" the help omits them, and flag_values() omits those that
+  // are not given.
   void group(std::string name) { group_ = std::move(name); }
   const std::string& group() const { return group_; }
   void footer(const std::string& text);
-  // The help flag, where the group stands.
+  // Adds the help flag to the current group.
   void help();
 
-  // `names`: "--dtype" or "--model-path,--model"; errors use the first. "--model-path,--model,MODEL" is also taken from
-  // a word without flag, called MODEL in the help. `type` stands for the value in the help, and says
-  // what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" and "COUNT" whole numbers or
-  // strings, "LIST" any of these or several, anything else strings. `initial`: what it is if it is not given, where a
-  // flag can say it.
+  // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first. With
+  // "--model-path,--model,MODEL" the value may also be a word without flag, called MODEL in the help. `type` names the
+  // value in the help and gives the type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
+  // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial`: the
+  // value if the flag is not given, where the flag knows it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
-  // Adds a flag like value() does that may be given several times.
+  // Adds a flag with a value that may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
-  // Makes the flag added last a secret one: flag_values() has kLeftOut instead of what was given. `instead`: other ways
-  // to give it, for errors.
+  // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead`: other ways to give
+  // the value, for errors.
   void keep_secret(const std::string& instead);
-  // Adds a word without flag. `type` is like value()'s, or "".
+  // Adds a word without flag. `type` as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
-  // "--flag" or "--flag=true", and "--flag=false" against a configuration file.
+  // Adds a switch: "--flag" or "--flag=true", and "--flag=false" to override a configuration file.
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
-  // A whole number that may have one of vLLM's suffixes: "32k", "32K".
-  // `also`: a further number that is accepted, beside the range.
+  // Adds a whole number that may have one of vLLM's suffixes: "32k", "32K". `also`: another accepted number outside the
+  // range.
   void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to,
              std::optional<std::int64_t> also = {});
-  // A ladder in any of its spellings.
+  // Adds a ladder of sizes, in any of its spellings.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
-  // Names, as "a,b" or one after another.
+  // Adds a list of names: "a,b", or one after another.
   void names(const std::string& name, const std::string& help, std::vector<std::string>& to);
-  // `choices` in the order of the enumeration's values.
+  // Adds a choice. `choices` are in the order of the enumeration's values.
   template <class Enum>
   void choice(const std::string& names, const std::string& help, const std::vector<std::string_view>& choices,
               Enum& to) {
@@ -102,35 +102,37 @@ class CommandFlags {
         },
         choices[static_cast<std::size_t>(to)]);
   }
-  // A file with values for the flags that the command line does not give. After the other flags.
+  // Adds the flag that names a file with values for flags that the command line does not give. Call it after adding the
+  // other flags.
   void config_file(const std::string& name, const std::string& help);
 
   ShownCommand shown() const;
 
-  // Takes what was given, here and in the configuration file.
+  // Takes all given values, from the command line and the configuration file.
   Status take_all();
-  // Takes the values that `config`, the text of a configuration file, gives; `name` stands for the file in errors.
-  // Instead of a command line, once.
+  // Takes the values of `config`, the text of a configuration file, instead of a command line. `name` names the file in
+  // errors. Call it once.
   Status take_config(const std::string& config, const std::string& name);
-  // Where an error about an unknown flag says that the known ones are listed, instead of the command's help.
+  // Sets the place that an error about an unknown flag names as the list of known flags; the default is the command's
+  // help.
   void listed_in(std::string place) { listed_in_ = std::move(place); }
 
  private:
   // A flag or a word.
   struct Entry {
-    std::string name;                // the first
-    std::vector<std::string> names;  // each "--name"; of a word none
-    std::string type;                // "" of a switch
+    std::string name;                // the first name
+    std::vector<std::string> names;  // all names with dashes; none for a word
+    std::string type;                // "" for a switch
     bool repeatable = false;
     bool secret = false;
-    bool hidden = false;    // not in the help
-    std::string instead{};  // of a secret one
+    bool hidden = false;    // omitted from the help
+    std::string instead{};  // for a secret flag
     Take take{};
     Json initial{};
-    std::vector<std::string> texts{};  // given
-    std::function<Json()> taken{};     // what they came to, where the texts do not show it
+    std::vector<std::string> texts{};  // as given
+    std::function<Json()> taken{};     // the resulting value, if the texts do not show it
     FlagSource source = FlagSource::kDefault;
-    std::string place{};  // "file:line", if the configuration file has it
+    std::string place{};  // "file:line", if the value is from the configuration file
   };
   Entry& add(const std::string& names, const std::string& type, Take take);
   CLI::Option* add_option(const std::string& names, const std::string& help, Entry& entry);
@@ -141,12 +143,12 @@ class CommandFlags {
   CLI::App& app_;
   std::string group_;
   std::string listed_in_;
-  std::deque<Entry> entries_;  // in order; addresses stay
+  std::deque<Entry> entries_;  // in order; a deque, so that addresses stay valid
   const Entry* config_file_ = nullptr;
 };
 
 struct ParsedFlags {
-  const CommandFlags* command = nullptr;  // null: there is only `show`
+  const CommandFlags* command = nullptr;  // null: only `show` is set
   std::string show;                       // the text of --help or --version
 };
 
@@ -156,11 +158,11 @@ class FlagParser {
   ~FlagParser();
 
   CommandFlags& add_command(const std::string& name, const std::string& help);
-  // Calls the functions of the flags that are given, in the order in which they were added. Fails on an unknown
-  // command or flag, on a value that is refused and on a configuration file that is wrong. Once.
+  // Calls the functions of the given flags in the order in which the flags were added. Errors: an unknown command or
+  // flag, a refused value, a wrong configuration file. Call it once.
   Result<ParsedFlags> parse(const std::vector<std::string>& arguments);
 
-  // The program's help, or that of a command.
+  // Returns the help of a command, or of the program for "".
   Result<std::string> help_of(const std::string& command) const;
   std::vector<ShownCommand> shown() const;
 

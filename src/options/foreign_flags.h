@@ -1,6 +1,6 @@
-// Flags of SGLang and vLLM that stand in launch commands and ask for what is decided otherwise here: each is served, or
-// accepted with a warning that says what happens instead. Names that mean the same as a flag of ours are aliases in
-// engine_flags.cpp.
+// Flags of SGLang and vLLM that launch commands contain and that ask for something that Tessera decides differently.
+// Each is served, or accepted with a warning that says what happens instead. Names with the same meaning as a flag of
+// ours are aliases in engine_flags.cpp.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct ForeignFlags {
-  std::string attention_backend{};  // "" of each text: not given
+  std::string attention_backend{};  // "" for each text: not given
   std::string schedule_policy{};
   std::string grammar_backend{};
   std::string moe_a2a_backend{};
@@ -30,16 +30,16 @@ struct ForeignFlags {
   bool chunked_prefill = true;
   bool no_chunked_prefill = false;
   std::string task{};
-  std::optional<int> ep_size{};  // as --ep-size gives it, ours: what asks for whole experts does not overrule it
+  std::optional<int> ep_size{};  // our --ep-size: flags that ask for whole experts do not override it
   IneffectiveFlags ineffective{};
 };
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
 
-// Writes to `engine` what the served ones come to. Call it once all flags are taken.
+// Writes the effect of the served flags to `engine`. Call it after all flags are taken.
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 
-// Appends warnings about those that do nothing, or not exactly what they do elsewhere.
+// Appends warnings about flags that do nothing, or not exactly what they do elsewhere.
 void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& engine,
                               std::vector<std::string>& warnings);
 

@@ -1,5 +1,5 @@
-// Flags of SGLang and vLLM that change nothing here. Each is accepted. A value that asks for what is done anyway is
-// accepted in silence; any other is answered by a warning that says what is done instead.
+// Flags of SGLang and vLLM that change nothing here. Each is accepted. A value that asks for what happens anyway is
+// accepted silently. Any other value causes a warning that says what happens instead.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 
 namespace tessera {
 
-// Which of them were given. Filled when the flags are parsed, and not moved from then on.
+// Which of these flags were given. Filled when the flags are parsed; must not be moved after that.
 struct IneffectiveFlags {
   std::vector<std::string> warnings{};
   std::array<bool, 24> switches{};  // in the order of the table
 };
 
-// The help leaves them out.
+// Adds the flags. The help omits them.
 void add_ineffective_flags(CommandFlags& add, IneffectiveFlags& given);
 
-// Appends a sentence for each that was given and asks for something else than what is done.
+// Appends a sentence for each given flag that asks for something else than what happens.
 void warn_about_ineffective_flags(const IneffectiveFlags& given, std::vector<std::string>& warnings);
 
 }  // namespace tessera

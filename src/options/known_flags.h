@@ -1,4 +1,5 @@
-// Flags that a command does not have: SGLang's for features that this engine lacks, and mistyped ones.
+// Errors for flags that a command does not have: SGLang's flags for features that this engine lacks, and mistyped
+// flags.
 #pragma once
 
 #include <span>
@@ -9,9 +10,10 @@
 
 namespace tessera {
 
-// The error for `argument`, which no option of `command` took. `flags`: the command's, each "--name". kUnimplemented
-// for a feature that is missing: it names the flag, the feature, and what is supported. kInvalidArgument for all else,
-// with the flags that are spelled alike, or else `listed_in`, where the known ones are listed; "": the command's help.
+// Returns the error for `argument`, which no option of `command` accepts. `flags`: the command's flags, each "--name".
+// kUnimplemented for a missing feature; it names the flag, the feature, and what is supported. kInvalidArgument for all
+// else, with similarly spelled flags, or else with `listed_in`, the place that lists the known flags ("": the command's
+// help).
 Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags,
                         std::string_view listed_in = {});
 

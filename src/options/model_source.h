@@ -1,4 +1,4 @@
-// Where a model comes from that is named by an id of the hub.
+// Finds models that are named by an id of the hub.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-// What goes with a model's name where that is an id of the hub.
+// Options of a model that is named by an id of the hub.
 struct ModelSource {
   std::string revision;   // empty: main
-  bool download = false;  // fetch what the cache lacks
+  bool download = false;  // downloads what the cache lacks
 };
 
-// The folder to read, of a path or an id, fetching the model first if `source` asks for that. An id that the cache
-// lacks is kNotFound, which says how to get it.
+// Returns the folder of a model given by path or id. Downloads the model first if `source` asks for that. kNotFound for
+// an id that the cache lacks; the error says how to get it.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

@@ -1,5 +1,6 @@
-// Messages of the layers below name options without dashes (mem_fraction_static), because they do not know where
-// options come from. A user of the command line knows them as flags: errors, log lines and explain's notes name those.
+// Renames options in messages. The layers below name options without dashes (mem_fraction_static), because they do not
+// know where options come from. A user of the command line knows them as flags, so errors, log lines and explain's
+// notes are reworded.
 #pragma once
 
 #include <span>
@@ -10,9 +11,9 @@
 
 namespace tessera {
 
-// `message` with the command's own flags in place of option names: "mem_fraction_static" becomes
-// "--mem-fraction-static". A name of one word ("dtype") is only replaced where the message begins with it and a colon.
-// Paths, and the rules that turn graphs off, keep their words.
+// Returns `message` with the command's flags in place of option names: "mem_fraction_static" becomes
+// "--mem-fraction-static". A name of one word ("dtype") is replaced only at the beginning of the message, before a
+// colon. Paths and the names of rules that turn graphs off are unchanged.
 std::string with_flags(std::string_view message, std::span<const FlagValue> flags);
 
 }  // namespace tessera

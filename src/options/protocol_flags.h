@@ -1,5 +1,5 @@
-// The flags of programs that answer requests in the server's protocols, over HTTP or within a process: what the model
-// is called, how chats are written and read, what a request may ask for.
+// The flags of programs that answer requests in the server's protocols, over HTTP or within a process: the model's
+// name, how chats are written and read, and what a request may ask for.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -9,18 +9,18 @@
 
 namespace tessera {
 
-// What the flags say beside ServerOptions.
+// Values of the flags that are not in ServerOptions.
 struct ProtocolFlags {
   bool compact_json = false;
   bool enable_multimodal = false;
   bool auto_tool_choice = true;
 };
 
-// `server`, `engine` and `flags` are filled when the flags are parsed. They are added to the group that stands.
+// Adds the flags to the current group. `server`, `engine` and `flags` are filled when the flags are parsed.
 void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags);
 
-// Checks and fills in what no single flag can tell. Call it once all are taken, and before a folder takes the place of
-// a model's name.
+// Checks and completes what depends on several flags. Call it after all flags are taken, and before a model's name is
+// replaced by its folder.
 Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& engine, ServerOptions& server);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The program's commands and flags as --help shows them, for the manual page and for shells' completion.
+// The program's commands and flags as --help shows them, for the manual page and for shell completion.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 namespace tessera {
 
 struct ShownFlag {
-  std::vector<std::string> names;  // "--model-path", "-h"; of a word without flag none
+  std::vector<std::string> names;  // "--model-path", "-h"; none for a word without flag
   std::string word{};              // the name of a word without flag
-  std::string type{};              // what stands for the value; "" of a switch
+  std::string type{};              // the name of the value; "" for a switch
   std::string help{};
   std::string group{};
   bool repeatable = false;
 
-  // What the value may be, where `type` lists it ("a|b"); empty otherwise.
+  // Returns the accepted values if `type` lists them ("a|b"); else nothing.
   std::vector<std::string> choices() const;
 };
 
@@ -22,7 +22,7 @@ struct ShownCommand {
   std::string name;
   std::string help;
   std::string footer{};
-  std::vector<ShownFlag> flags{};  // without those that --help leaves out
+  std::vector<ShownFlag> flags{};  // without those that --help omits
 
   bool has_words() const;
 };

@@ -1,4 +1,4 @@
-// Values of flags from their text. Errors name flag, value and what is accepted.
+// Parses the values of flags. Errors name flag, value and what is accepted.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,20 @@ Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text,
 // is 25600), K, M, G, T are powers of 1024 and take whole numbers ("32K" is 32768).
 Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, IntegerRange range);
 
-// A finite number.
+// Reads a finite number.
 Result<double> parse_number(std::string_view flag, std::string_view text);
 
-// At least one byte: "67108864", "64M", "0.5GiB", "2GB". K, M, G, T and KiB … TiB are powers of 1024, KB … TB of 1000.
+// Reads a number of bytes, at least 1: "67108864", "64M", "0.5GiB", "2GB". K, M, G, T and KiB … TiB are powers of 1024,
+// KB … TB of 1000.
 Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text);
 
-// "a,b,c": at least one name, none empty.
+// Reads "a,b,c": at least one name, none empty.
 Result<std::vector<std::string>> parse_names(std::string_view flag, std::string_view text);
 
-// "1,2,3" or "[1, 2, 3]": at least one id, none negative. Whether the model has them is the engine's to say.
+// Reads "1,2,3" or "[1, 2, 3]": at least one id, none negative. The engine checks that the model has them.
 Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text);
 
-// The index of `text` among `choices`.
+// Returns the index of `text` in `choices`.
 Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,
                                  std::span<const std::string_view> choices);
 

@@ -1,4 +1,4 @@
-// Calls into a plugin: what they return becomes a Status, and no exception gets out of them.
+// Calls into a plugin. A call's result becomes a Status, and no exception leaves it.
 //
 //   TRY(call([&](tessera_plugin_error* error) { return table.bind(table.self, &c_call, &bound, error); }));
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace tessera::plugin {
 
-// kInternal for a code that is none.
+// Returns the Status of a plugin's code; kInternal for an unknown code.
 Status status_of(std::int32_t code, std::string_view message);
-// The other way round, for functions that the host offers: leaves the message in `error`, which may be null.
+// Converts the result of a function that the host offers. The message goes into `error`, which may be null.
 std::int32_t to_c(const Status& status, tessera_plugin_error* error);
 
 template <class F>
 Status call(const F& function) {
-  std::array<char, 1024> message;  // the message is a string as long as its first byte is set
+  std::array<char, 1024> message;  // the message is empty unless its first byte is set
   message[0] = message.back() = 0;
   tessera_plugin_error error{.size = sizeof(error), .message = message.data(), .message_bytes = message.size() - 1};
   try {
@@ -35,14 +35,14 @@ Status call(const F& function) {
   }
 }
 
-// What a plugin made, after a call that succeeded: kInternal for null, which free functions never get.
+// Checks the object that a successful call returned: kInternal for null, so free functions never get null.
 inline Status check_made(const void* made, std::string_view what) {
   if (made != nullptr) [[likely]]
     return ok_status();
   return internal_error(std::string("the plugin reported success and gave no ").append(what));
 }
 
-// A function that returns nothing; what it throws is dropped where there is nobody to tell.
+// Calls a function that returns nothing. An exception is dropped, because nobody can be told.
 template <class F>
 void call_and_forget(const F& function) {
   try {

@@ -1,4 +1,4 @@
-// A piece's graph as a plugin's compiler sees it.
+// A piece's graph in the form that a plugin's compiler reads.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tessera::plugin {
 
-// Borrows `piece` and `device`, which outlive it.
+// Borrows `piece` and `device`, which outlive the object.
 class CPiece {
  public:
   static Result<CPiece> create(const ir::Graph& piece, const std::string& device, bool deterministic);
@@ -32,7 +32,7 @@ class CPiece {
     tessera_plugin_piece piece{};
   };
   explicit CPiece(std::unique_ptr<Data> data) : data_(std::move(data)) {}
-  std::unique_ptr<Data> data_;  // its members point to one another
+  std::unique_ptr<Data> data_;  // on the heap, because its members point to one another
 };
 
 }  // namespace tessera::plugin

@@ -1,4 +1,4 @@
-// Tables that a plugin hands over: copied, so that one of an older or a newer version has every member.
+// Copies the tables of plugins, so that a table of an older or a newer version has every member.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,12 +13,12 @@
 
 namespace tessera::plugin {
 
-// Bytes of a table up to the last member of its first version, in this TESSERA_PLUGIN_ABI. Frozen: a member that is
-// appended changes none of these, so that plugins that were built before it still load.
+// Bytes of a table up to the last member of its first version in this TESSERA_PLUGIN_ABI. This size is frozen: members
+// are only appended, so plugins built before still load.
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 
-// NOLINTBEGIN(bugprone-macro-parentheses): a declaration
+// the macro makes a declaration
 #define TESSERA_FIRST_SIZE(Table, last) \
   template <>                           \
   inline constexpr std::size_t kFirstSize<Table> = offsetof(Table, last) + sizeof(Table::last)
@@ -37,8 +37,8 @@ TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 
 #undef TESSERA_FIRST_SIZE
 
-// `given` as the host knows the table. Members that the plugin's version lacks are null. kInvalidArgument for null, for
-// a size below the first version's, and for members of a later version that are set.
+// Copies `given` in the host's version of the table. Members that the plugin's version lacks are null. kInvalidArgument
+// for null, for a size below that of the first version, and for members of a later version that are set.
 template <class Table>
 Result<Table> copy_table(const Table* given, std::string_view what) {
   constexpr std::size_t least = kFirstSize<Table>;
@@ -60,7 +60,7 @@ Result<Table> copy_table(const Table* given, std::string_view what) {
   return table;
 }
 
-// kInvalidArgument, with the member's name, for null.
+// kInvalidArgument with the member's name if the member is null.
 inline Status check_set(const void* member, std::string_view what, std::string_view name) {
   if (member != nullptr) return ok_status();
   return invalid_argument(fmt::format("the {} has no {}", what, name));
@@ -70,7 +70,7 @@ Status check_set(R (*member)(Args...), std::string_view what, std::string_view n
   return check_set(reinterpret_cast<const void*>(member), what, name);
 }
 
-// Names are words: a letter or "_", then letters, digits, "_", "." and "-".
+// Checks a name: a letter or "_", then letters, digits, "_", "." and "-".
 inline Status check_word(const char* name, std::string_view what) {
   const std::string_view word = name == nullptr ? "" : name;
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };

@@ -1,4 +1,4 @@
-// Types, nodes and tensors as plugins see them (tessera_plugin.h), and back.
+// Converts types, nodes and tensors to the structs of tessera_plugin.h and back.
 #pragma once
 
 #include <deque>
@@ -16,18 +16,18 @@ namespace tessera::plugin {
 
 // kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64 bits.
 Result<tessera_plugin_type> to_c(const ir::Type& type);
-// kInvalidArgument for what is no type: an unknown dtype, a rank out of range, a divisor below 1.
+// kInvalidArgument for an invalid type: an unknown dtype, a rank out of range, a divisor below 1.
 Result<ir::Type> from_c(const tessera_plugin_type& c);
-// Numbers in the place of symbols.
+// Returns the view's type with numbers in place of symbols.
 tessera_plugin_type type_of(const TensorView& view);
 
 tessera_plugin_address to_c(DeviceAddress address);
 DeviceAddress from_c(tessera_plugin_address address);
 tessera_plugin_tensor to_c(const TensorView& view);
 
-// A node's attributes; borrows the node.
+// Converts a node's attributes. Borrows the node.
 std::vector<tessera_plugin_attribute> to_c(const std::vector<std::pair<std::string, ir::Attribute>>& attributes);
-// kInvalidArgument for a null name or string, or an unknown kind. Sorted by name.
+// Returns the attributes sorted by name. kInvalidArgument for a null name or string, or an unknown kind.
 Result<std::vector<std::pair<std::string, ir::Attribute>>> from_c(const tessera_plugin_attribute* attributes,
                                                                   std::size_t count);
 

@@ -1,4 +1,4 @@
-// Chat formats from outside.
+// Chat formats of plugins.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera::plugin {
 
-// kInvalidArgument for what is missing in the table, and for a format that reads its own example in another way when it
-// comes byte by byte, or that finds nothing in it. The format stays valid as long as the plugin is loaded.
+// Makes a format from a plugin's table. kInvalidArgument if the table lacks something, and if the format finds nothing
+// in its own example or reads it differently byte by byte. The format stays valid while the plugin is loaded.
 Result<std::shared_ptr<const ChatFormat>> make_plugin_chat_format(const tessera_plugin_chat_format* given);
 
 }  // namespace tessera::plugin

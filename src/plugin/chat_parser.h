@@ -1,4 +1,4 @@
-// One text that a plugin's chat format reads: what it gives is checked and put together.
+// Reads one text with a plugin's chat format. Checks and joins the pieces that the plugin returns.
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@ namespace tessera::plugin {
 
 class PluginChatParser final : public ChatParser {
  public:
-  // Copies what it needs of the request. The plugin's error, or what it did wrong, with the format's name in front.
+  // Copies what it needs of the request. An error is the plugin's own or a violation of the interface, with the
+  // format's name in front.
   static Result<std::unique_ptr<PluginChatParser>> begin(const tessera_plugin_chat_format& format,
                                                          const ChatFormat::Request& request);
   ~PluginChatParser() override;
@@ -44,12 +45,12 @@ class PluginChatParser final : public ChatParser {
   tessera_plugin_pieces pieces_;
   void* parser_ = nullptr;
 
-  Status refused_;                // the first call of add() that was
-  std::vector<ChatPiece> given_;  // by the call that runs
-  ChatPiece held_;                // the beginning of a character, which the next call may end
+  Status refused_;                // the error of the first call of add() that was refused
+  std::vector<ChatPiece> given_;  // pieces from the running call
+  ChatPiece held_;                // the beginning of a character that the next call may complete
   bool has_call_ = false;
-  std::size_t received_ = 0;  // bytes of the text
-  std::size_t taken_ = 0;     // bytes of its pieces
+  std::size_t received_ = 0;  // bytes of the text so far
+  std::size_t taken_ = 0;     // bytes of the pieces so far
 };
 
 }  // namespace tessera::plugin

@@ -1,4 +1,4 @@
-// Compilers from outside.
+// Compilers of plugins.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace tessera::plugin {
 // A plugin's table of a compiler, checked. Immutable.
 class CompilerTable {
  public:
-  // kInvalidArgument for what is missing.
+  // kInvalidArgument if the table lacks something.
   static Result<std::shared_ptr<const CompilerTable>> create(const tessera_plugin_compiler* given);
   const tessera_plugin_compiler& get() const { return table_; }
   std::string_view name() const { return table_.name; }

@@ -1,5 +1,6 @@
-// A device from outside: device.h's contract over a plugin's table. What the contract forbids (calls while a recording
-// is open, copies without addresses, work of nothing) is refused here, so that the plugin gets legal calls alone.
+// A plugin's device: implements the contract of device.h with a plugin's table. Calls that the contract forbids (calls
+// while a recording is open, copies without addresses, empty operations) are refused here, so the plugin gets only
+// legal calls.
 #pragma once
 
 #include <atomic>
@@ -19,12 +20,13 @@ namespace tessera::plugin {
 // A plugin's table of a device, checked. Immutable.
 class DeviceTable {
  public:
-  // kInvalidArgument for what is missing.
+  // kInvalidArgument if the table lacks something.
   static Result<std::shared_ptr<const DeviceTable>> create(const tessera_plugin_device* given);
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Why the device that was opened last records no graphs, for those who plan; empty where it does, or none was opened.
+  // Says for the planner why the device that was opened last records no graphs; "" if it records them or no device was
+  // opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;
 
@@ -37,7 +39,7 @@ class DeviceTable {
 
 class PluginDevice final : public Device {
  public:
-  // kInternal where the properties make no sense.
+  // kInternal if the properties are inconsistent.
   static Result<std::unique_ptr<PluginDevice>> open(std::shared_ptr<const DeviceTable> table, int ordinal);
   ~PluginDevice() override;
   PluginDevice(const PluginDevice&) = delete;
@@ -56,11 +58,11 @@ class PluginDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   const tessera_plugin_device* table() const { return table_->get(); }
-  // Empty: it records.
+  // Why the device records no graphs; "" if it does.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
-  void* handle() const { return handle_; }  // what the plugin's open() made
+  void* handle() const { return handle_; }  // the plugin's handle from open()
   OpenRecording& recording() { return recording_; }
-  // Takes `bytes` from what the device may use, until give_back(): all memory together stays below memory_bytes.
+  // Reserves `bytes` of the device's memory until give_back(). All memory together stays below memory_bytes.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
@@ -109,9 +111,9 @@ class PluginStream final : public Stream {
   const std::string& recording_what() const { return recording_what_; }
 
  private:
-  // First step of every call that a recording refuses.
+  // The first step of every call that an open recording refuses.
   Status enter(DeviceCall call) const;
-  // `function` of the table, for `what` on this stream.
+  // Calls `function` of the table for `what` on this stream.
   template <class F>
   Status run(DeviceCall what, const F& function) const;
 

@@ -1,4 +1,4 @@
-// Events and recorded graphs of a device from outside, and its way from a piece to a graph.
+// Events and recorded graphs of a plugin's device, and how its pieces become graphs.
 #pragma once
 
 #include <atomic>
@@ -54,8 +54,8 @@ class PluginGraph final : public RecordedGraph {
   GraphStats stats_;
 };
 
-// How parts of a forward become graphs: by the device's own capture, else by recording its stream. On a device that
-// records no graphs they are run operator by operator, which note() says.
+// Makes the backend that turns parts of a forward into graphs: by the device's own capture, else by recording its
+// stream. On a device that records no graphs the parts run operator by operator, and note() says so.
 std::shared_ptr<const PiecewiseBackend> make_backend(std::shared_ptr<const DeviceTable> table);
 
 }  // namespace tessera::plugin

@@ -1,4 +1,4 @@
-// Memory of a device from outside.
+// Memory of a plugin's device.
 #pragma once
 
 #include <memory>
@@ -50,7 +50,7 @@ class PluginArena final : public Arena {
   PluginDevice& device_;
   std::string name_;
   void* arena_ = nullptr;
-  std::size_t claimed_ = 0;  // bytes, of the device's memory
+  std::size_t claimed_ = 0;  // bytes claimed of the device's memory
   bool made_ = false;
 };
 

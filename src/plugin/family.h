@@ -1,4 +1,4 @@
-// Model families from outside.
+// Model families of plugins.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera::plugin {
 
-// kInvalidArgument for what is missing in the table, and for a base that is not in `known`. Names stay valid as long as
-// the plugin is loaded.
+// Makes a family from a plugin's table. kInvalidArgument if the table lacks something, and for a base that is not in
+// `known`. Names stay valid while the plugin is loaded.
 Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const FamilyRegistry& known);
 
 }  // namespace tessera::plugin

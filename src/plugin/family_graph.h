@@ -8,7 +8,7 @@
 
 namespace tessera::plugin {
 
-// What `family`'s graph() writes for this model, checked. Precondition: it has that function.
+// Returns the checked body that `family`'s graph() writes for this model. Precondition: the family has that function.
 Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const ModelConfig& config,
                                     const ModelOptions& options, const ir::OpTable& ops);
 

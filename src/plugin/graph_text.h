@@ -14,8 +14,8 @@ namespace tessera::plugin {
 using RewriteText =
     std::function<std::int32_t(const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error)>;
 
-// What `rewrite` makes of the graph; nothing where it wrote nothing, or the same. kInternal where inputs, weights,
-// states or outputs differ, or their types.
+// Returns the rewritten graph; nothing if `rewrite` wrote nothing or the same graph. kInternal if the inputs, weights,
+// states or outputs, or their types, differ.
 Result<std::optional<ir::Graph>> rewrite_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                                const RewriteText& rewrite);
 

@@ -1,4 +1,4 @@
-// The table of functions with which a plugin adds to a registry, while it registers.
+// The table of functions with which a plugin adds to a registry while it registers.
 #pragma once
 
 #include <memory>
@@ -11,23 +11,23 @@
 
 namespace tessera::plugin {
 
-// What a plugin brought: declarations and adapters that the registry borrows.
+// The declarations and adapters of a plugin. The registry borrows them.
 struct Contents {
   std::vector<std::shared_ptr<const Operator>> operators;
   std::vector<std::shared_ptr<const Kernel>> kernels;
 };
 
-// Adds to `registry` and `contents`, which outlive close(). The first error of any call is kept: a plugin cannot ignore
-// it.
+// Adds to `registry` and `contents`, which outlive close(). The first error of any call is kept, so a plugin cannot
+// ignore it.
 class Host {
  public:
   Host(Registry& registry, Contents& contents);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Lives as long as this; a plugin may keep it for log() and parallel_for().
+  // The table lives as long as the host. A plugin may keep it for log() and parallel_for().
   const tessera_plugin_host* table() const { return &table_; }
-  // From here nothing is added any more.
+  // Refuses all further additions.
   void close() { table_.registry = nullptr; }
   const Status& status() const { return status_; }
 
@@ -38,11 +38,11 @@ class Host {
   Status add(const tessera_plugin_pass* given);
   Status add(const tessera_plugin_family* given);
   Status add(const tessera_plugin_chat_format* given);
-  // Keeps the first error.
+  // Keeps the error if it is the first.
   Status note(Status status);
 
  private:
-  // Ahead of the pass of that name, or last.
+  // Adds the pass ahead of the pass `before`, or at the end.
   Status add_pass(Pass pass, std::string_view before = {});
 
   Registry& registry_;

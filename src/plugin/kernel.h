@@ -1,4 +1,4 @@
-// Kernels from outside: a kernel definition made of a plugin's table, and what it binds.
+// Kernels of plugins: a kernel definition made from a plugin's table, and how it binds.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@ namespace tessera::plugin {
 // A plugin's table of a kernel, checked. Immutable.
 class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
-  // A kernel for an operator of graphs, which is found by operator and device in this process. kInvalidArgument for
-  // what is missing in the table, and where another library has such a kernel.
+  // Creates a kernel for an operator of graphs. It is found in this process by operator and device. kInvalidArgument if
+  // the table lacks something, and if another library has such a kernel.
   static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given);
-  // One that a compiler uses itself: it has no planner, and its operator need not exist.
+  // Creates a kernel that a compiler uses itself. It has no planner, and its operator need not exist.
   static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
-  // Of this process; null where there is none.
+  // Finds a kernel of this process; null if there is none.
   static std::shared_ptr<const Kernel> find(std::string_view op, std::string_view device);
 
   std::string_view op() const { return table_.op; }
   std::string_view device() const { return table_.device; }
   std::string_view name() const { return table_.name; }
   const tessera_plugin_planner* planner() const { return table_.planner == nullptr ? nullptr : &planner_; }
-  // For a DeviceRegistry; valid as long as this.
+  // Returns the definition for a DeviceRegistry. It is valid while the kernel lives.
   KernelDef def() const;
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const;
@@ -41,7 +41,7 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table);
 
   tessera_plugin_kernel table_;
-  tessera_plugin_planner planner_;  // all null where the table has none
+  tessera_plugin_planner planner_;  // all null if the table has no planner
 };
 
 }  // namespace tessera::plugin

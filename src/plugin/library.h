@@ -1,4 +1,4 @@
-// A plugin's shared library, loaded.
+// The loaded shared library of a plugin.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace tessera::plugin {
 
-// A library with the two symbols of tessera_plugin.h, of this version of the interface. It stays loaded as long as
-// this.
+// A library with the two symbols of tessera_plugin.h, for this version of the interface. It stays loaded while the
+// object lives.
 class Library {
  public:
-  // `file` as it stands, with a slash: the library search path is not asked. kNotFound where there is no such file,
-  // kInvalidArgument for what is no plugin, or one of another version.
+  // Opens `file`, a path with a slash; the library search path is not used. kNotFound if there is no such file.
+  // kInvalidArgument if the file is no plugin or has another version.
   static Result<std::shared_ptr<Library>> open(const std::string& file);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Lets it add to `registry`. The error of a refused call, of the plugin itself, or what it threw.
+  // Lets the plugin add to `registry`. Returns the error of a refused call, the plugin's own error, or its exception.
   Status add_to(Registry& registry);
 
   const char* name() const { return info_.name; }
@@ -33,7 +33,7 @@ class Library {
   tessera_plugin_info info_{};
   int32_t (*register_)(const tessera_plugin_host*, tessera_plugin_error*) = nullptr;
   std::unique_ptr<Host> host_;                                         // its table, which the plugin may keep
-  std::unique_ptr<Contents> contents_ = std::make_unique<Contents>();  // goes before the library does
+  std::unique_ptr<Contents> contents_ = std::make_unique<Contents>();  // destroyed before the library is unloaded
 };
 
 }  // namespace tessera::plugin

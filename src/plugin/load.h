@@ -1,4 +1,4 @@
-// Registries with what plugins bring.
+// Builds registries that include the additions of plugins.
 //
 //   std::shared_ptr<const Registry> registry = TRY(plugin::load_plugins({"./libmine.so"}));
 //   EngineOptions options{.registry = registry};
@@ -14,15 +14,16 @@
 
 namespace tessera::plugin {
 
-// A plugin that registers longer than this hangs.
+// A plugin that registers longer than this counts as hung.
 inline constexpr std::chrono::milliseconds kPluginLimit = std::chrono::seconds(10);
 
-// Lets the plugin in `file` add to `registry`, which nobody else uses meanwhile; the library stays loaded as long as
-// that. It is first tried in a child process, so that one that crashes or hangs is an error here. After an error the
-// registry may have a part of it, and is of no use. Call it before threads are started (probe.h).
+// Lets the plugin in `file` add to `registry`, which nobody else may use meanwhile. The library stays loaded as long as
+// the registry. The plugin is first tried in a child process, so a crash or hang becomes an error. After an error the
+// registry may be half filled and must not be used. Call this before threads are started (probe.h).
 Status add_plugin(const std::string& file, Registry& registry, std::chrono::milliseconds limit = kPluginLimit);
 
-// The built-in registry with what the plugins in `files` bring, added in that order. The error names the file.
+// Returns the built-in registry with the additions of the plugins in `files`, added in that order. The error names the
+// file.
 Result<std::shared_ptr<const Registry>> load_plugins(const std::vector<std::string>& files);
 
 }  // namespace tessera::plugin

@@ -1,4 +1,4 @@
-// Operators from outside: a declaration made of a plugin's table.
+// Operators of plugins: a declaration made from a plugin's table.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@ namespace tessera::plugin {
 
 class Operator {
  public:
-  // Checks the table, and the native form by its example. `ops`: what native forms may be made of; the operators that
-  // it borrows outlive this. kInvalidArgument for a name that another library has in this process.
+  // Checks the table, and the native form with the table's example. `ops`: the operators that native forms may use;
+  // they outlive the object. kInvalidArgument for a name that another library has in this process.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
-  // Of this process; null where no plugin brought one of that name.
+  // Finds an operator of this process; null if no plugin brought one of that name.
   static std::shared_ptr<const Operator> find(std::string_view name);
 
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
-  // The pass that puts the operator in the place of its native form.
+  // Whether a pass replaces the native form by the operator.
   bool fuses() const { return table_.fuses != 0; }
-  // `self` is this one, which the pass then shares.
+  // Returns that pass. `self` is this object; the pass shares it.
   Result<Pass> fusing_pass(const std::shared_ptr<const Operator>& self) const;
 
   Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) const;

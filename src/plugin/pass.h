@@ -1,4 +1,4 @@
-// Graph passes from outside.
+// Graph passes of plugins.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,7 +7,8 @@
 
 namespace tessera::plugin {
 
-// kInvalidArgument for what is missing in the table. The names stay valid as long as the plugin is loaded.
+// Makes a pass from a plugin's table. kInvalidArgument if the table lacks something. Names stay valid while the plugin
+// is loaded.
 Result<Pass> make_plugin_pass(const tessera_plugin_pass* given);
 
 }  // namespace tessera::plugin

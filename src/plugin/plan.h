@@ -1,4 +1,4 @@
-// Plans of kernels from outside: what a plugin's planner writes for every forward, in the step buffer.
+// Plans for plugins' kernels: the data that a plugin's planner writes into the step buffer for every forward.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace tessera::plugin {
 
-// `num_pages` is 0: a kernel's call is of no cache group.
+// `num_pages` is set to 0, because a kernel's call belongs to no cache group.
 tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
@@ -26,7 +26,7 @@ class PluginPlan final : public OpPlan {
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
 
-  // Once the step buffer has memory.
+  // Valid once the step buffer has memory.
   DeviceAddress address() const { return step_.device_address(offset_); }
 
  private:
@@ -40,14 +40,14 @@ class PluginPlan final : public OpPlan {
   std::size_t bytes_;
   StepBuffer& step_;
   std::size_t offset_;
-  std::vector<std::int32_t> slots_;  // of the batch that is planned
+  std::vector<std::int32_t> slots_;  // slots of the batch that is being planned
   std::vector<std::int32_t> pages_;
   std::vector<tessera_plugin_page_table> page_tables_;
 };
 
 extern const OpPlanner kPluginPlanner;
 
-// For bind(): the plan of the node's operator and cache group.
+// Returns the plan of the node's operator and cache group, for bind().
 Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);
 
 }  // namespace tessera::plugin

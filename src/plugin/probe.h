@@ -1,4 +1,4 @@
-// Does in a child process what may crash, hang or end the process.
+// Runs work in a child process that may crash, hang or end the process.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,9 @@
 
 namespace tessera::plugin {
 
-// The Status of `work`, which runs in a copy of this process; nothing of what it changes is seen here. kInternal where
-// it crashes, ends the process or takes longer than `limit`. `work` may use no lock that another thread of this process
-// could hold: call it before threads are started.
+// Runs `work` in a copy of this process and returns its Status. Changes that `work` makes are not seen here. kInternal
+// if it crashes, ends the process or takes longer than `limit`. `work` must not use a lock that another thread may
+// hold: call this before threads are started.
 Status run_in_child(const std::function<Status()>& work, std::chrono::milliseconds limit);
 
 }  // namespace tessera::plugin

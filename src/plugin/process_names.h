@@ -1,6 +1,6 @@
-// What plugins brought to this process, by name. Declarations and kernel definitions hold plain functions, which get
-// the node, the device or the config: its name leads them to the plugin's table. Registries that load one library share
-// its entries; a second library cannot claim a name as long as the first is loaded. Thread-safe.
+// The additions of plugins in this process, by name. Declarations and kernel definitions are plain functions that get
+// only the node, the device or the config; by its name they find the plugin's table here. Registries that load the same
+// library share its entries. A second library cannot claim a name while the first is loaded. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,7 @@ namespace tessera::plugin {
 template <class T>
 class ProcessNames {
  public:
-  // The entry that `make` gives, or the one that was made of the same `table` before. Null where another table has the
-  // name.
+  // Returns the entry that was made from `table` before, or a new one from `make`. Null if another table has the name.
   std::shared_ptr<T> add(std::string_view name, const void* table, const std::function<std::shared_ptr<T>()>& make) {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[std::string(name)];
@@ -26,7 +25,7 @@ class ProcessNames {
     return made;
   }
 
-  // Null where there is none.
+  // Null if there is no such entry.
   std::shared_ptr<T> find(std::string_view name) const {
     const std::lock_guard lock(mutex_);
     const auto entry = entries_.find(name);

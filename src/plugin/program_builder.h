@@ -1,4 +1,4 @@
-// Where a plugin's compiler puts a program together: values and instructions, each checked when it is added.
+// Lets a plugin's compiler build a program from values and instructions. Each is checked when it is added.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@ namespace tessera::plugin {
 
 class ProgramBuilder {
  public:
-  // Borrows both. The program begins with the piece's values, views among them; nothing runs yet.
+  // Borrows both arguments. The program begins with the piece's values, including views, and without instructions.
   ProgramBuilder(const ir::Graph& piece, const CompilerContext& context);
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
   const tessera_plugin_program* table() const { return &table_; }
-  // The program, or the first error of any call: a plugin cannot ignore it.
+  // Returns the program, or the first error of any call, so a plugin cannot ignore it.
   Result<Program> finish();
 
   Status add_value(const char* name, const tessera_plugin_type* type, std::int32_t* id);
@@ -26,7 +26,7 @@ class ProgramBuilder {
   Status add_instruction(const tessera_plugin_piece_node* node, const tessera_plugin_kernel* kernel,
                          const char* listing);
   void note(const char* text);
-  Status keep(Status status);  // the first error
+  Status keep(Status status);  // keeps the first error
 
  private:
   Result<std::vector<ir::ValueId>> values_of(const std::int32_t* ids, std::size_t count, const char* what) const;
