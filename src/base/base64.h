@@ -1,4 +1,4 @@
-// Bytes as text: RFC 4648, section 4, with padding.
+// Base64 of bytes: RFC 4648, section 4, with padding.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace tessera {
 
 std::string to_base64(std::string_view bytes);
-// Empty for text that to_base64 does not give.
+// Returns nothing for text that to_base64() cannot produce.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tessera

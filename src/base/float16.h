@@ -1,12 +1,12 @@
-// bfloat16 and IEEE half precision as storage: 16 bits that are computed with as float32.
-// Conversions are branch-free bit operations, so that loops over them vectorise on any target, and do not depend on
-// flush-to-zero modes: to nearest, ties to even; subnormals and infinities are exact; NaN stays a (quiet) NaN.
+// bfloat16 and IEEE half precision as storage types; arithmetic uses float32. Conversions are branch-free bit
+// operations, so loops over them vectorise on any target and do not depend on flush-to-zero modes. They round to
+// nearest, ties to even. Subnormals and infinities are exact; NaN becomes a quiet NaN.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-// Inlined into kernels that are compiled for several instruction sets.
+// Forces inlining into kernels that are compiled for several instruction sets.
 #define TESSERA_INLINE inline __attribute__((always_inline))
 
 namespace tessera {
@@ -20,13 +20,13 @@ struct Float16 {
 
 TESSERA_INLINE float to_float(float x) { return x; }
 TESSERA_INLINE float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
-// Branch-free, and exact for subnormals, infinities and NaN.
+// Branch-free and exact for subnormals, infinities and NaN.
 TESSERA_INLINE float to_float(Float16 x) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fff) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
   const std::uint32_t normal = magnitude + ((127u - 15u) << 23);
   const std::uint32_t special = magnitude + ((255u - 31u) << 23);
-  // A subnormal m·2^-24 as the difference of two normal floats, so that flush-to-zero does not touch it.
+  // Computes a subnormal m·2^-24 as the difference of two normal floats, so flush-to-zero does not affect it.
   const float base = std::bit_cast<float>(113u << 23);  // 2^-14
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - base);
   std::uint32_t bits = magnitude >= (31u << 23) ? special : normal;
@@ -34,7 +34,7 @@ TESSERA_INLINE float to_float(Float16 x) {
   return std::bit_cast<float>(bits | sign);
 }
 
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 template <class T>
 TESSERA_INLINE T from_float(float x);
 template <>
@@ -52,9 +52,9 @@ template <>
 TESSERA_INLINE Float16 from_float<Float16>(float x) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t bits = all & 0x7fffffffu;
-  // Values of 65520 and above carry into the exponent 31: infinity.
+  // Values of 65520 and above carry into the exponent 31, which is infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
-  // Adding 0.5 leaves the half's last bit, 2^-24, in the float's last bit; the addition rounds.
+  // Adding 0.5 puts the half's last bit, 2^-24, at the float's last bit; the addition rounds.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;

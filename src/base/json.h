@@ -1,6 +1,6 @@
-// JSON: an ordered value type, a strict parser and a printer. No other file includes a JSON library.
-// The parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid
-// UTF-8 and numbers out of range, and names byte offset or line of the fault.
+// JSON: an ordered value type, a strict parser and a printer. No other file includes a JSON library. The parser refuses
+// trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid UTF-8 and numbers out of range. Its errors
+// name the byte offset or line.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Json {
   using Object = std::vector<Member>;  // in the order written; keys are unique
 
   Json() = default;  // null
-  // NOLINTBEGIN(google-explicit-constructor): a Json is written as what it holds
+  // implicit conversions let a Json be written as its content
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
   Json(int v) : value_(static_cast<std::int64_t>(v)) {}
@@ -62,14 +62,14 @@ class Json {
   Array& as_array() { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
 
-  // The member, or null where this is no object or has no such key.
+  // Returns the member; null if this is no object or has no such key.
   const Json* find(std::string_view key) const;
   // Sets or replaces. Precondition: is_object().
   Json& set(std::string key, Json value);
   // Precondition: is_array().
   void push_back(Json value) { std::get<Array>(value_).push_back(std::move(value)); }
 
-  // indent < 0: one line.
+  // Writes JSON text. indent < 0: one line.
   std::string dump(int indent = -1) const;
 
   friend bool operator==(const Json&, const Json&) = default;
@@ -79,7 +79,7 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// Reads the whole file. The error names path and reason. A file of more than `most` bytes is an error; reading stops
+// Reads a whole file. Errors name path and reason. A file of more than `most` bytes is an error, and reading stops
 // there.
 Result<std::string> read_text_file(const std::string& path, std::size_t most = SIZE_MAX);
 

@@ -1,4 +1,4 @@
-// Files that a clone without Git LFS has in the place of large ones.
+// Recognises the pointer files that a clone without Git LFS has in place of large files.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Whether a file that begins with `bytes` is such a pointer.
+// Whether a file that begins with `bytes` is a pointer of Git LFS.
 inline bool is_lfs_pointer(std::string_view bytes) {
   return bytes.starts_with("version https://git-lfs.github.com/spec/");
 }

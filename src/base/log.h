@@ -1,5 +1,5 @@
-// Log lines by topic, each with a level of its own. Lines go to standard error, so that standard output stays the
-// program's answer.
+// Log lines by topic, each topic with its own level. Lines go to standard error, so that standard output has only the
+// program's result.
 //
 //   log_info("capture", "captured {} sizes in {:.2f} s", n, seconds);
 #pragma once
@@ -19,9 +19,9 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogTopicName {
   std::string_view name;
-  std::string_view lines;  // what they report
+  std::string_view lines;  // what the topic's lines report
 };
-// All topics; docs/serving.md shows the same list.
+// All topics. docs/serving.md has the same list.
 inline constexpr LogTopicName kLogTopics[] = {
     {"attention", "which attention kernels a device has"},
     {"bench", "runs of tessera bench"},
@@ -40,10 +40,10 @@ inline constexpr LogTopicName kLogTopics[] = {
     {"split", "a forward cut into pieces and split ops"},
 };
 
-// A name of kLogTopics; a call with another one does not compile.
+// A name from kLogTopics. Any other name does not compile.
 class LogTopic {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name
+  // a topic is written as its name
   consteval LogTopic(const char* name) : index_(find(name)) {}
   std::size_t index() const { return index_; }
 
@@ -56,16 +56,17 @@ class LogTopic {
   std::size_t index_;
 };
 
-// Sets the level of all topics ("warn") or of one ("capture=debug"). An unknown topic is an error that lists the known
-// ones.
+// Sets the level of all topics ("warn") or of one topic ("capture=debug"). An unknown topic is an error that lists the
+// known ones.
 Status set_log_level(std::string_view spec);
 
-// Every line is written as `wording` returns it: a program can give options the names that its users know them by.
-// Called before other threads log; an empty function leaves lines as they are.
+// Sets a function that rewrites every line, for example to call options by the names that users know. Call it before
+// other threads log. An empty function leaves lines unchanged.
 void set_log_wording(std::function<std::string(std::string_view line)> wording);
 
 bool log_enabled(LogTopic topic, LogLevel level);
-// Thread-safe. `line` has no newline at its end; control characters in it are written as "\n" and "\x1b".
+// Writes a line. Thread-safe. `line` has no line break at its end; control characters in it are written as "\n" and
+// "\x1b".
 void log_line(LogTopic topic, LogLevel level, std::string_view line);
 
 template <class... Args>

@@ -1,4 +1,4 @@
-// The names closest to a mistyped one, for suggestions in error messages.
+// Finds the names closest to a mistyped one, for suggestions in error messages.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// Up to `most` candidates within an edit distance of about a third of the name's length, nearest first, equals in
-// the order given. Insertions, deletions, substitutions and swaps of neighbours count one each; letter case counts
-// nothing. A candidate that begins with the whole name ("rms" for "rms_norm") is near too.
-// Cost: O(|name| · |candidate|) for each candidate; names longer than 128 bytes match nothing but themselves.
+// Returns up to `most` candidates within an edit distance of about a third of the name's length, nearest first, ties in
+// the given order. Insertions, deletions, substitutions and swaps of neighbours cost one each; letter case is ignored.
+// A candidate that begins with the whole name ("rms" for "rms_norm") is also near. Cost: O(|name| · |candidate|) per
+// candidate. Names longer than 128 bytes match only themselves.
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string_view> candidates,
                                        std::size_t most = 3);
 

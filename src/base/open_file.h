@@ -10,27 +10,27 @@
 
 namespace tessera {
 
-// Owns a descriptor and closes it. Used by one thread at a time.
+// Owns a descriptor and closes it. One thread at a time may use it.
 class OpenFile {
  public:
-  // Opens for reading and writing; creates the file where there is none. Errors name path and reason.
+  // Opens for reading and writing, and creates the file if it does not exist. Errors name path and reason.
   static Result<OpenFile> open(const std::filesystem::path& path);
   OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
   OpenFile& operator=(OpenFile&&) = delete;
   ~OpenFile();
 
-  // In bytes.
+  // Returns the size in bytes.
   Result<std::int64_t> size() const;
-  // Reads from the current position. Fewer bytes than asked for: the end of the file.
+  // Reads from the current position. Fewer bytes than asked for mean the end of the file.
   Result<std::int64_t> read(char* to, std::size_t size);
   // Writes all of `bytes` at the current position.
   Status write(std::string_view bytes);
-  // Cuts the file to `size` bytes and moves the position there.
+  // Truncates the file to `size` bytes and moves the position there.
   Status truncate(std::int64_t size);
   // Returns once the content is on disk.
   Status sync();
-  // Takes the lock of flock(2), which is exclusive among processes and among OpenFiles. Where another one holds it,
-  // calls `on_wait` once and waits. Closing gives the lock back.
+  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If another holder has it, calls
+  // `on_wait` once and waits. Closing releases the lock.
   Status lock(void (*on_wait)(const std::filesystem::path&));
 
  private:
@@ -39,7 +39,7 @@ class OpenFile {
   std::filesystem::path path_;
 };
 
-// "cannot <do what> <path>: <reason>", by errno: resource_exhausted for a full disk, else not_found.
+// Returns "cannot <do what> <path>: <reason>" from errno: resource_exhausted for a full disk, else not_found.
 Status file_error(std::string_view doing, const std::filesystem::path& path);
 
 }  // namespace tessera

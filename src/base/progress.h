@@ -1,4 +1,4 @@
-// A progress bar on standard error: redrawn in place on a terminal; elsewhere one line at the end.
+// A progress bar on standard error. A terminal shows it in place; elsewhere one line is written at the end.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace tessera {
 
 class Progress {
  public:
-  // `unit` "B" prints byte counts in MiB; any other is printed after the number. enabled = false draws nothing.
+  // `unit` "B" prints bytes in MiB; any other unit is printed after the number. enabled = false draws nothing.
   Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
   ~Progress();  // finishes the line
   Progress(const Progress&) = delete;
@@ -17,7 +17,7 @@ class Progress {
 
   void advance(std::int64_t by) { set(done_ + by); }
   void set(std::int64_t done, const std::string& note = {});
-  // What is drawn for the present state, `width` columns for the bar itself.
+  // Returns what is drawn for the current state. The bar itself has `width` columns.
   std::string render(int width) const;
 
  private:

@@ -1,13 +1,13 @@
-// Errors are values: every function that can fail on input, files, memory or a device returns
-// Status or Result<T>. Nothing on the request path throws or aborts.
+// Errors are values: every function that can fail on input, files, memory or a device returns Status or Result<T>.
+// Nothing on the request path throws or aborts.
 //
 //   Result<Config> config = Config::read(path);
 //   if (!config.ok()) return config.status().with_context("reading the model");
 //   // or, in a function that itself returns Status or Result<U>:
 //   Config config = TRY(Config::read(path));
 //
-// A message says what went wrong, with which value, and what is accepted. with_context() adds
-// what the caller was doing, outermost first.
+// A message says what went wrong, with which value, and what is accepted. with_context() prepends what the caller was
+// doing, outermost first.
 #pragma once
 
 #include <cassert>
@@ -21,15 +21,15 @@ namespace tessera {
 
 enum class StatusCode {
   kOk = 0,
-  kInvalidArgument,     // the caller's input is wrong: a flag, a file's content, a request
-  kNotFound,            // a file, tensor, model or entry that should exist does not
-  kFailedPrecondition,  // right input at the wrong time (allocation while recording, use after close)
-  kResourceExhausted,   // memory, pages, slots: fewer or smaller would work
+  kInvalidArgument,     // wrong input: a flag, a file's content, a request
+  kNotFound,            // a file, tensor, model or entry is missing
+  kFailedPrecondition,  // valid input at the wrong time (allocation while recording, use after close)
+  kResourceExhausted,   // memory, pages or slots ran out: fewer or smaller would work
   kUnimplemented,       // valid, but not supported by this engine
-  kDeviceLost,          // the device needs a restart of the process
+  kDeviceLost,          // the device is unusable until the process restarts
   kDataLoss,            // stored data is corrupt
-  kCancelled,           // the requester went away
-  kInternal,            // a defect of this program
+  kCancelled,           // the requester has left
+  kInternal,            // a defect in this program
 };
 
 // "invalid argument", "resource exhausted", …
@@ -46,11 +46,11 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // Puts what was being attempted in front of the error: "<context>: <message>". Ok stays ok.
+  // Prepends what was being attempted: "<context>: <message>". Ok stays ok.
   Status with_context(std::string_view context) &&;
   Status with_context(std::string_view context) const&;
 
-  // "<code name>: <message>", for logs.
+  // Returns "<code name>: <message>", for logs.
   std::string to_string() const;
 
  private:
@@ -75,12 +75,12 @@ class [[nodiscard]] Result {
  public:
   static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
 
-  // NOLINTBEGIN(google-explicit-constructor): functions return a value or a Status where they return a Result
+  // a function returns a value or a Status as its Result
   Result(T v) : value_(std::move(v)) {}
   Result(Status status) : status_(std::move(status)) {
     assert(!status_.ok() && "a Result made of a Status holds an error");
   }
-  // Converts what converts to T (a unique_ptr to a derived class, a literal to a string).
+  // Converts a value that is convertible to T (a unique_ptr to a derived class, a literal to a string).
   template <class U>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
            !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Status>) Result(U&& v)
@@ -116,7 +116,7 @@ class [[nodiscard]] Result {
   }
 
  private:
-  Status status_;  // ok exactly when value_ is set
+  Status status_;  // ok if and only if value_ is set
   std::optional<T> value_;
 };
 
@@ -139,12 +139,12 @@ T take_value(Result<T>&& r) {
 }
 }  // namespace internal
 
-// Evaluates to the value of a Result, or to nothing for an ok Status; returns the error from the
-// enclosing function otherwise. (A GNU statement expression: g++, clang++ and nvcc accept it.)
-// g++ 12 does not destroy temporaries of the expression around a TRY that returns: give TRY a statement of its own
-// where its neighbours own something (not `new X(TRY(f()))`).
+// Evaluates to the value of a Result, or to nothing for an ok Status. On an error it returns the error from the
+// enclosing function. It is a GNU statement expression, which g++, clang++ and nvcc accept. If TRY returns, g++ 12 does
+// not destroy the temporaries of the surrounding expression. Therefore give TRY a statement of its own next to operands
+// that own something (not `new X(TRY(f()))`).
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
-// The number makes the name unique, so that a TRY may stand in another's argument.
+// The number makes the variable's name unique, so that a TRY may stand in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)
 #define TESSERA_TRY_NUMBERED_(number, ...) TESSERA_TRY_NAMED(try_result_##number, __VA_ARGS__)
 #define TESSERA_TRY_NAMED(result, ...)                                                 \

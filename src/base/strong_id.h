@@ -1,9 +1,9 @@
-// Integers that cannot be mixed up: a token id is not a slot, a slot is not a page.
+// Integers of distinct types that cannot be confused: a token id is not a slot, and a slot is not a page.
 //
 //   using PageId = StrongId<struct PageIdTag, int32_t>;
 //   PageId page{7};  page.value() == 7;
 //
-// Same size and cost as the integer, so that a span of them is the device's array.
+// Same size and cost as the integer, so a span of ids can be copied to the device as an array of integers.
 #pragma once
 
 #include <compare>
@@ -20,7 +20,7 @@ class StrongId {
   constexpr StrongId() = default;
   constexpr explicit StrongId(Int value) : value_(value) {}
   constexpr Int value() const { return value_; }
-  // For use as a subscript. Precondition: value() >= 0.
+  // Returns the value for use as a subscript. Precondition: value() >= 0.
   constexpr std::size_t index() const { return static_cast<std::size_t>(value_); }
   friend constexpr auto operator<=>(StrongId, StrongId) = default;
 
@@ -30,7 +30,7 @@ class StrongId {
 
 using TokenId = StrongId<struct TokenIdTag, std::int32_t>;  // index into a vocabulary
 using PageId = StrongId<struct PageIdTag, std::int32_t>;    // a page of the KV cache; page 0 is reserved
-using SlotId = StrongId<struct SlotIdTag, std::int32_t>;    // one token's place: page × page_size + offset
+using SlotId = StrongId<struct SlotIdTag, std::int32_t>;    // position of one token: page × page_size + offset
 
 }  // namespace tessera
 

@@ -1,4 +1,4 @@
-// What a program did when, while it started: named phases on one clock, which may overlap.
+// Records the phases of a program's start: named, on one clock, possibly overlapping.
 //
 //   Timeline start(process_start);
 //   {
@@ -16,12 +16,12 @@
 
 namespace tessera {
 
-// Used by one thread at a time.
+// One thread at a time may use it.
 class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // In seconds from the origin.
+  // A phase, in seconds from the origin.
   struct Phase {
     std::string name;
     double begin_s = 0;
@@ -29,7 +29,7 @@ class Timeline {
     double seconds() const { return end_s - begin_s; }
   };
 
-  // Records the time of its life. The timeline outlives it, or is null and nothing is recorded.
+  // Records its own lifetime as a phase. The timeline outlives it. If the timeline is null, nothing is recorded.
   class Scope {
    public:
     Scope(Timeline* timeline, std::string_view name) : timeline_(timeline), name_(name), begin_(Clock::now()) {}
@@ -47,20 +47,20 @@ class Timeline {
 
   explicit Timeline(Clock::time_point origin = Clock::now()) : origin_(origin) {}
 
-  // A phase that was recorded by that name before is replaced.
+  // Records a phase. It replaces an earlier phase of the same name.
   void record(std::string_view name, Clock::time_point begin, Clock::time_point end);
   Scope scope(std::string_view name) { return {this, name}; }
 
   double seconds_at(Clock::time_point time) const { return std::chrono::duration<double>(time - origin_).count(); }
-  // By their beginnings.
+  // Returns the phases in the order of their beginnings.
   std::span<const Phase> phases() const { return phases_; }
-  // The seconds of the phase of that name; 0 where there is none.
+  // Returns the duration of the phase in seconds; 0 if there is none.
   double seconds_of(std::string_view name) const;
-  // From the origin to the last end.
+  // Returns the time from the origin to the end of the last phase.
   double end_s() const;
-  // The part of that which is in no phase.
+  // Returns the part of end_s() that no phase covers.
   double uncovered_s() const;
-  // "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of these)", in milliseconds.
+  // Returns a log line: "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of these)", in milliseconds.
   std::string line() const;
 
  private:

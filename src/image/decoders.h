@@ -1,4 +1,4 @@
-// One decoder for each format, behind decode.h. Each reads the header, checks it, takes memory and reads the pixels.
+// One decoder per format, behind decode.h. Each reads the header, checks it, allocates memory and reads the pixels.
 // Errors begin with the format's name. All are thread-safe.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-// Pixels as they are stored, and how to turn them.
+// Pixels as stored in the file, and the orientation to apply.
 struct StoredImage {
   Image image;
-  int orientation = 1;  // EXIF's, 1 … 8; 1 where the file names none
+  int orientation = 1;  // EXIF orientation, 1 … 8; 1 if the file has none
 };
 
 Result<StoredImage> decode_png(std::span<const std::byte> file, const DecodeLimits& limits);
@@ -27,14 +27,14 @@ Result<StoredImage> decode_bmp(std::span<const std::byte> file, const DecodeLimi
 Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
 
-// Whether an image of this size is within `limits`, by a header's word, and may take its memory. `format` is "PNG",
+// Checks by the header that an image of this size is within `limits` and may take its memory. `format` is "PNG",
 // "JPEG", ….
 Status check_image_size(std::string_view format, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
 
-// "the <format> image cannot be read: <reason>"
+// Returns the error "the <format> image cannot be read: <reason>".
 Status unreadable_image(std::string_view format, std::string_view reason);
 
-// Memory for the pixels of an image whose size was checked.
+// Allocates the pixels of an image whose size was checked.
 Image make_image(std::int32_t width, std::int32_t height);
 
 inline const std::uint8_t* bytes_of(std::span<const std::byte> file) {

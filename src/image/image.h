@@ -1,4 +1,4 @@
-// Pixels in memory, before anything that a model wants of them.
+// Pixels in memory, before any processing for a model.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Colours as a screen has them, 8 bits each. Rows from the top, pixels from the left, no padding between rows.
+// RGB colours with 8 bits each. Rows from the top, pixels from the left, no padding between rows.
 struct Image {
   std::int32_t width = 0;           // pixels
   std::int32_t height = 0;          // pixels

@@ -1,4 +1,4 @@
-// Images and files that the tests of this folder read. For tests only.
+// Test images and data files for the tests of this folder. For tests only.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ inline std::span<const std::byte> as_file(std::string_view bytes) {
   return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
-// Noise, edges or a gradient with some noise, by seed modulo 3: `pixels` of tests/image/make_vectors.py.
+// Makes noise, edges or a gradient with some noise, by seed modulo 3, like `pixels` in tests/image/make_vectors.py.
 inline Image make_test_image(std::int32_t width, std::int32_t height, std::uint32_t seed) {
   Image image{width, height};
   image.rgb.reserve(static_cast<std::size_t>(image.pixels()) * 3);

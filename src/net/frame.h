@@ -1,8 +1,9 @@
-// Frames: how messages go over a connection. A header, then its bytes, whose meaning the kind says.
+// Frames: the form of messages on a connection. A frame is a header, then a payload whose meaning depends on the kind.
 //
 //   header   magic, kind, bytes that follow     8 + 8 + 8 bytes, in the byte order of the machine
 //
-// What comes is checked before memory is taken for it, and memory is taken as it comes: a wrong length costs nothing.
+// A received header is checked before memory is allocated, and memory is allocated as bytes arrive. A wrong length
+// costs nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +15,32 @@
 
 namespace tessera {
 
-// The numbers are part of the form. kHello to kRefused keep their form for ever, so that versions can tell each other
-// apart.
+// The numbers are part of the format. kHello to kRefused never change, so that different versions can recognise each
+// other.
 enum class FrameKind : std::uint64_t {
-  kHello = 1,    // who connects (NodeHello)
-  kWelcome = 2,  // all nodes are here
-  kRefused = 3,  // why not, as text
+  kHello = 1,    // identifies the connecting node (NodeHello)
+  kWelcome = 2,  // all nodes have joined
+  kRefused = 3,  // why a node is refused, as text
   kAlive = 4,
-  kEnd = 5,      // the sender sends nothing more: it ends in order, or why not, as text
-  kOrder = 6,    // node 0's, to the ranks of a node
-  kAnswer = 7,   // a rank's, to an order
-  kTensors = 8,  // of a node's ranks, in a collective
-  kResult = 9,   // of that
-  kAbort = 10,   // no collective can go on; why
+  kEnd = 5,      // the sender sends nothing more; the payload is "" for an orderly end, else the reason as text
+  kOrder = 6,    // from node 0 to the ranks of a node
+  kAnswer = 7,   // from a rank, to an order
+  kTensors = 8,  // from a node's ranks, in a collective
+  kResult = 9,   // the result of the collective
+  kAbort = 10,   // no collective can continue; the payload is the reason
   kRestart = 11,
-  kStageValue = 12,  // of a rank, to the next stage of a pipeline
-  kStageTaken = 13,  // how many of them the next stage has received
-  kForward = 14,     // a rank awaits all others in the forward of this number
-  kStop = 15,        // the server of a node ends, whose number it is: all end
-  kDone = 16,        // it has no requests any more; node 0's: no node has
+  kStageValue = 12,  // from a rank, to the next stage of a pipeline
+  kStageTaken = 13,  // how many stage values the next stage has received
+  kForward = 14,     // a rank awaits all others in the forward with this number
+  kStop = 15,        // the server of the node with this number ends, so all end
+  kDone = 16,        // the node has no requests any more; from node 0: no node has any
 };
 inline constexpr std::uint64_t kLastFrame = 16;
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 30;
 
-using FrameParts = std::span<const std::span<const std::byte>>;  // one after another
+using FrameParts = std::span<const std::span<const std::byte>>;  // the parts of a payload, sent one after another
 
-// kResourceExhausted where the parts have more than kMostFrameBytes together; errors as Socket::send.
+// Sends a frame. kResourceExhausted if the parts together exceed kMostFrameBytes; else errors as in Socket::send.
 Status send_frame(Socket& socket, FrameKind kind, FrameParts parts, std::chrono::milliseconds limit);
 
 class FrameReader {
@@ -47,12 +48,13 @@ class FrameReader {
   explicit FrameReader(std::size_t most_bytes = kMostFrameBytes) : most_bytes_(most_bytes) {}
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
-  // Takes what there is, or comes within `limit`. After kFrame, kind() and payload() are those of a whole frame until
-  // the next call. kDataLoss where what comes is no frame, or longer than accepted; else as Socket::receive.
+  // Receives what is available or arrives within `limit`. After kFrame, kind() and payload() belong to a whole frame
+  // until the next call. kDataLoss for bytes that are no frame or exceed the accepted length; else errors as in
+  // Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }
-  // The caller may swap it for a buffer of its own.
+  // Returns the payload. The caller may swap it for another buffer.
   std::vector<std::byte>& payload() { return payload_; }
 
  private:
@@ -67,12 +69,12 @@ class FrameReader {
 
   const std::size_t most_bytes_;
   Header header_{};
-  std::size_t got_ = 0;  // of header and payload
+  std::size_t got_ = 0;  // received bytes of header and payload
   bool whole_ = false;
   std::vector<std::byte> payload_;
 };
 
-// The next frame. kDeviceLost where it did not come before `deadline`.
+// Receives the next frame. kDeviceLost if it does not arrive before `deadline`.
 Status receive_frame(Socket& socket, FrameReader& reader, NetClock::time_point deadline);
 
 }  // namespace tessera

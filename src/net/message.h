@@ -1,20 +1,6 @@
-// Messages between the ranks of a group: flat buffers of bytes, so that they may go through memory or over a wire.
+// Messages between the ranks of a group: flat byte buffers that may go through memory or over a network.
 //
-// Layout, in the byte order of the machine (ranks of one group have the same):
-//   header   magic, version and kind, number, bytes of all       4 words of 8 bytes
-//   body     words of 8 bytes, and lists: a word with the count, then the elements, padded with zeros to a whole word
-//
-//   MessageWriter writer(buffer, kind, number);
-//   writer.word(7);
-//   writer.list(std::span(batch.positions));
-//   writer.finish();
-//
-//   MessageReader reader = TRY(MessageReader::open(buffer));
-//   const std::int64_t size = TRY(reader.word("size"));
-//   TRY(reader.list("positions", batch.positions));
-//   TRY(reader.finish());
-//
-// A reader trusts nothing: what is truncated, too long or of another form is kDataLoss with the field's name.
+// Layout, in the machine's byte order (all ranks of a group have the same):
 #pragma once
 
 #include <cstddef>
@@ -34,7 +20,7 @@ inline constexpr std::size_t kMessageHeaderBytes = 32;
 
 class MessageWriter {
  public:
-  // Empties the buffer and keeps its memory: nothing is allocated once it was as large.
+  // Clears the buffer but keeps its memory: nothing is allocated unless the message is longer than any before.
   MessageWriter(std::vector<std::byte>& to, std::uint32_t kind, std::uint64_t number);
 
   void word(std::int64_t value) { append(&value, sizeof(value)); }
@@ -51,7 +37,7 @@ class MessageWriter {
   void list(const std::vector<T>& values) {
     list(std::span<const T>(values));
   }
-  // Writes the length; nothing may follow.
+  // Writes the length. Nothing may follow.
   void finish();
 
  private:
@@ -63,7 +49,7 @@ class MessageWriter {
 
 class MessageReader {
  public:
-  // Checks the header. The bytes stay with the caller, at an address that is a multiple of 8.
+  // Checks the header. The caller keeps the bytes, at an address that is a multiple of 8.
   static Result<MessageReader> open(std::span<const std::byte> message);
 
   std::uint32_t kind() const { return kind_; }
@@ -72,23 +58,23 @@ class MessageReader {
   Result<std::int64_t> word(std::string_view field);
   Result<std::uint64_t> number(std::string_view field);
   Result<double> real(std::string_view field);
-  // One of 0 … most.
+  // Reads a number from 0 to `most`.
   Result<std::int64_t> choice(std::string_view field, std::int64_t most);
-  // In the message's own memory.
+  // Returns a view into the message's memory.
   template <class T>
   Result<std::span<const T>> list(std::string_view field) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
     const std::span<const std::byte> bytes = TRY(list_bytes(field, sizeof(T)));
     return std::span<const T>(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
   }
-  // Copied; allocates nothing where the vector has had the room before.
+  // Copies the list. Allocates nothing if the vector already had the capacity.
   template <class T>
   Status list(std::string_view field, std::vector<T>& to) {
     const std::span<const T> values = TRY(list<T>(field));
     to.assign(values.begin(), values.end());
     return ok_status();
   }
-  // kDataLoss where something is left.
+  // kDataLoss if unread bytes are left.
   Status finish() const;
 
  private:

@@ -1,11 +1,11 @@
-// Connections to node 0 while it waits for the other nodes, until each has said who it is.
+// Connections to node 0 while it waits for the other nodes, until each has identified itself.
 //
 //   NodeArrivals arrivals(TRY(Listener::open(address, deadline)));
 //   const std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
 //
-// Whoever reaches the port may connect. All that have yet to say a whole hello are heard at once, each for a bounded
-// time, so that one who says nothing, or says it slowly, keeps no node waiting. So many are heard, no more: where one
-// more comes, the one that has been silent for longest is closed.
+// Anyone who reaches the port may connect. All connections without a complete hello are read at the same time, each for
+// a limited time, so a silent or slow one delays no node. Their number is limited: when one more comes, the one that
+// has been silent longest is closed.
 #pragma once
 
 #include <chrono>
@@ -24,8 +24,8 @@
 namespace tessera {
 
 struct ArrivalLimits {
-  std::chrono::milliseconds hello{5'000};  // from a connection to the end of what it says
-  std::size_t unheard = 32;                // connections that have yet to say who they are
+  std::chrono::milliseconds hello{5'000};  // from the connection to the end of its hello
+  std::size_t unheard = 32;                // connections without a complete hello
 };
 
 class NodeArrivals {
@@ -38,13 +38,13 @@ class NodeArrivals {
   explicit NodeArrivals(Listener listener, ArrivalLimits limits = {})
       : listener_(std::move(listener)), limits_(limits) {}
 
-  // The next connection that has said a whole hello, whatever is in it; none where none has before `deadline`. Those
-  // that say something else are closed.
+  // Returns the next connection with a complete hello, whose content is not checked; nothing if none comes before
+  // `deadline`. Connections that send anything else are closed.
   Result<std::optional<Arrival>> next(NetClock::time_point deadline);
-  // Logs that a connection was turned away: once for each address and reason, and for the first kMostLogged of them.
+  // Logs that a connection was refused: once for each address and reason, at most kMostLogged in all.
   void log_refusal(const Socket& socket, std::string_view reason);
   static constexpr std::size_t kMostLogged = 32;
-  // As much of a reason as is worth a line: it may quote what the other end said.
+  // Returns a reason shortened for a log line. It may quote what the other end sent.
   static std::string shortened(std::string_view why);
 
  private:
@@ -53,7 +53,7 @@ class NodeArrivals {
     NetClock::time_point limit;
     FrameReader reader;
   };
-  // Takes what came. A hello where `unheard` has said one; an error where it is closed.
+  // Reads what has arrived. Returns the hello once it is complete. An error means that the connection must be closed.
   static Result<std::optional<NodeHello>> hear(Unheard& unheard);
   std::optional<Arrival> hear_all();
   void add(Socket socket);

@@ -1,4 +1,4 @@
-// What the processes of one engine tell each other before anything else, and what has to be equal in it.
+// The first message between the processes of one engine, and the check of what must be equal in it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Of the frames between nodes and of all that is in them.
+// The version of the frames between nodes and of their contents.
 inline constexpr std::int64_t kNodeProtocol = 3;
 
 struct NamedValue {
@@ -22,17 +22,17 @@ struct NamedValue {
 struct NodeHello {
   std::int64_t protocol = kNodeProtocol;
   int nodes = 2;
-  int node = 0;                       // of them; 0 leads
-  std::string version{};              // of the program
-  std::string model{};                // a hash of what the model is
-  std::vector<NamedValue> options{};  // that all nodes have to agree on, in the same order
+  int node = 0;                       // number of the node; node 0 leads
+  std::string version{};              // version of the program
+  std::string model{};                // hash of the model
+  std::vector<NamedValue> options{};  // values that must be equal on all nodes, in the same order
 };
 
 std::vector<std::byte> pack_hello(const NodeHello& hello);
-// kDataLoss where it cannot be read. Of another protocol only that number is read.
+// kDataLoss if the hello cannot be read. For another protocol version only the protocol number is read.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
-// Whether `other` can follow `leader`. kInvalidArgument names the first thing that differs, with both values.
+// Checks that `other` can follow `leader`. kInvalidArgument names the first difference with both values.
 Status check_hello(const NodeHello& leader, const NodeHello& other);
 
 }  // namespace tessera

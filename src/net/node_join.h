@@ -1,4 +1,4 @@
-// How the nodes of a group find each other.
+// Connects the nodes of a group at the start.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// Node 0: the connection to each other node, entry 0 closed.
+// Called on node 0: returns the connection to each other node; entry 0 is closed.
 Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options);
-// Any other: the connection to node 0, once all nodes are there.
+// Called on any other node: returns the connection to node 0 once all nodes have joined.
 Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
-// A connection to another node: frames out from any thread, frames in on a thread of its own.
+// A connection to another node. Any thread may send frames; received frames are handled on the link's own thread.
 //
-// Both ends say every second that they are there. A node that closed the connection, broke it, or said nothing for
-// `silence` is lost: whoever waits for it is told at once, and no send waits longer.
+// Both ends send a sign of life every second. A node that closed or broke the connection, or sent nothing for
+// `silence`, is lost. All waiters are told at once, and no send waits longer than that.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,12 @@ namespace tessera {
 
 class NodeLink {
  public:
-  // Takes a frame; may swap the payload for a buffer of its own. Must return soon. An error ends the link.
+  // Takes a frame, and may swap the payload for another buffer. Must return soon. An error ends the link.
   using TakeFrame = std::function<Status(FrameKind kind, std::vector<std::byte>& payload)>;
-  // Once: ok where the other end ended in order, else kDeviceLost with name and reason.
-  // Throws nothing.
+  // Called once: ok if the other end ended in order, else kDeviceLost with name and reason. Must not throw.
   using TakeEnd = std::function<void(const Status& why)>;
 
-  // `name` stands for the other node in errors.
+  // `name` names the other node in errors.
   NodeLink(Socket socket, std::string name, std::chrono::milliseconds silence)
       : socket_(std::move(socket)), name_(std::move(name)), silence_(silence) {}
   // Ends like end().
@@ -36,19 +35,19 @@ class NodeLink {
   NodeLink& operator=(const NodeLink&) = delete;
 
   const std::string& name() const { return name_; }
-  // Both functions are called on the link's thread, until end() has returned.
+  // Starts the link's thread. Both functions are called on that thread until end() has returned.
   void start(TakeFrame take_frame, TakeEnd take_end);
-  // kDeviceLost where the node is gone.
+  // kDeviceLost if the node is gone.
   Status send(FrameKind kind, FrameParts parts);
-  // Tells the other end, which is then told no more, and ends the thread soon. Where `why` is not ok the other end is
-  // told that this one is lost, and why. From any thread; the first call counts.
+  // Tells the other end, which is told nothing more, and ends the thread soon. If `why` is an error, the other end is
+  // told that this node is lost and why. Callable from any thread; only the first call counts.
   void leave(const Status& why = {});
-  // Leaves like leave(), and waits for the thread. Not to be called on that thread.
+  // Leaves like leave() and waits for the thread. Must not be called on that thread.
   void end();
 
  private:
   void run();
-  // Ok: nothing more follows.
+  // Receives until the end. Ok means that the other end sends nothing more.
   Status receive_all();
   void tell_end(const Status& why);
   void say_alive(NetClock::time_point now);
@@ -61,7 +60,7 @@ class NodeLink {
   std::mutex sending_;
   // Guarded by sending_.
   NetClock::time_point last_sent_ = NetClock::now();
-  std::atomic<bool> ended_ = false;  // from this side; written under sending_
+  std::atomic<bool> ended_ = false;  // this side has ended; written under sending_
   std::thread thread_;
 };
 

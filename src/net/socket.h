@@ -1,6 +1,7 @@
-// TCP connections between the processes of one engine: addresses, listening, connecting, bytes with time limits.
+// TCP connections between the processes of one engine: addresses, listening, connecting, and transfers with time
+// limits.
 //
-// Threads: one may send while another receives; shut_down() may be called from any.
+// Threads: one thread may send while another receives. Any thread may call shut_down().
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,7 @@ namespace tessera {
 
 using NetClock = std::chrono::steady_clock;
 
-// For messages, which name times in seconds.
+// Converts to seconds for messages.
 inline double in_seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
 
 struct NodeAddress {
@@ -28,7 +29,7 @@ struct NodeAddress {
   std::string text() const;  // "host:port", "[::1]:port"
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
-// "HOST:PORT", of IPv6 "[::1]:PORT". kInvalidArgument says what is accepted.
+// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. kInvalidArgument says what is accepted.
 Result<NodeAddress> parse_node_address(std::string_view text);
 
 // An open connection, closed on destruction.
@@ -43,14 +44,14 @@ class Socket {
 
   int descriptor() const { return descriptor_; }
   std::string peer() const;  // "10.0.0.2:4711"
-  // All bytes of `parts`, in order. kDeviceLost where the other end is gone, or took nothing for `limit`.
+  // Sends all bytes of `parts` in order. kDeviceLost if the other end is gone or accepts no bytes for `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
-  // What there is, up to to.size() bytes, at once or as soon as it comes within `limit`; 0: nothing came.
-  // kDeviceLost where the other end is gone.
+  // Receives up to to.size() bytes: what is available, or what arrives first within `limit`. Returns 0 if nothing came.
+  // kDeviceLost if the other end is gone.
   Result<std::size_t> receive(std::span<std::byte> to, std::chrono::milliseconds limit);
-  // The other end reads the end of the stream behind what was sent.
+  // Ends this side's sending. The other end reads the end of the stream after the data already sent.
   void end_sending();
-  // Wakes who waits in it, with an error.
+  // Wakes threads that wait in this socket; they get an error.
   void shut_down();
 
  private:
@@ -59,10 +60,10 @@ class Socket {
 
 class Listener {
  public:
-  // On that address alone, whose name may be known later, up to `deadline`. kInvalidArgument where it is not, or the
-  // address is taken, or none of this machine's.
+  // Listens on exactly that address. If its name cannot be resolved yet, waits for it up to `deadline`.
+  // kInvalidArgument if the name stays unknown, the address is taken, or it does not belong to this machine.
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
-  // The next connection; none where it did not come before `deadline`.
+  // Returns the next connection; nothing if none comes before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);
   int descriptor() const { return socket_.descriptor(); }
 
@@ -71,11 +72,11 @@ class Listener {
   Socket socket_;
 };
 
-// Until one of `descriptors` has something to be read or accepted, or has ended; at `deadline` at the latest.
+// Waits until one of `descriptors` can be read or accepted from, or has ended; at most until `deadline`.
 void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
-// Tries until it succeeds: the other process may start later, and its name be known later. kNotFound after `deadline`,
-// with the last reason.
+// Connects, and retries until it succeeds, because the other process and its name may become available later. kNotFound
+// after `deadline`, with the last reason.
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline);
 
 }  // namespace tessera
