@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr std::uint8_t kNoDigit = 255;
 
-// A digit's value, for every byte.
+// The value of a digit, for every byte.
 constexpr std::array<std::uint8_t, 256> kValues = [] {
   std::array<std::uint8_t, 256> values{};
   values.fill(kNoDigit);
@@ -45,7 +45,8 @@ std::optional<std::string> from_base64(std::string_view text) {
       if (digit == kNoDigit) return std::nullopt;
       word = word << 6 | digit;
     }
-    if ((word & ((1u << (24 - 8 * (digits - 1))) - 1)) != 0) return std::nullopt;  // bits beyond the last byte
+    if ((word & ((1u << (24 - 8 * (digits - 1))) - 1)) != 0)
+      return std::nullopt;  // the bits after the last byte must be 0
     for (std::size_t k = 0; k + 1 < digits; ++k) bytes += static_cast<char>(word >> (16 - 8 * k) & 255);
   }
   return bytes;

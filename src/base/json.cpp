@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Builds a Json from the events of nlohmann's parser; the parser itself knows neither our depth
-// limit nor duplicate keys.
+// Builds a Json from the events of nlohmann's parser. That parser has neither our depth limit nor a check for duplicate
+// keys.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return put(Json()); }
@@ -42,7 +42,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_array() override { return close(); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 3: …"
+    // e.what() is "[json.exception.parse_error.101] parse error at line 1, column 3: …".
     std::string text = e.what();
     if (auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
     return fail(std::move(text));
@@ -62,7 +62,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     } else if (stack_.back().is_array()) {
       stack_.back().push_back(std::move(value));
     } else {
-      // Uniqueness was checked in key(), so no search is needed.
+      // key() has checked that the key is unique, so no search is needed.
       append(stack_.back(), std::move(pending_key_.back()), std::move(value));
     }
     return true;
@@ -120,7 +120,7 @@ void print(const Json& value, int indent, int level, std::string& out) {
   } else if (value.is_int()) {
     out += std::to_string(value.as_int());
   } else if (value.is_number()) {
-    // JSON has no NaN or infinity; null is what every common printer writes for them.
+    // JSON has no NaN or infinity. Like other printers this writes null for them.
     out += std::isfinite(value.as_double()) ? nlohmann::json(value.as_double()).dump() : "null";
   } else {
     out += "null";

@@ -23,7 +23,7 @@ class Json {
   using Object = std::vector<Member>;  // in the order written; keys are unique
 
   Json() = default;  // null
-  // implicit conversions let a Json be written as its content
+  // NOLINTBEGIN(google-explicit-constructor): implicit conversions let a Json be written as its content
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
   Json(int v) : value_(static_cast<std::int64_t>(v)) {}

@@ -49,7 +49,7 @@ spdlog::logger& sink() {
   static auto logger = [] {
     auto l = std::make_shared<spdlog::logger>("tessera", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     l->set_pattern("[%H:%M:%S.%e] %L %v");
-    l->set_level(spdlog::level::debug);  // topics filter before the line gets here
+    l->set_level(spdlog::level::debug);  // topics are filtered before the line gets here
     l->flush_on(spdlog::level::warn);
     return l;
   }();
@@ -57,7 +57,7 @@ spdlog::logger& sink() {
 }
 
 std::optional<LogLevel> level_of(std::string_view name) {
-  if (name == "warning") return LogLevel::kWarn;  // Python's name of it
+  if (name == "warning") return LogLevel::kWarn;  // Python's name for it
   const auto it = std::find(kLevelNames.begin(), kLevelNames.end(), name);
   if (it == kLevelNames.end()) return std::nullopt;
   return static_cast<LogLevel>(it - kLevelNames.begin());
@@ -74,8 +74,8 @@ Status set_topic_level(std::string_view topic, LogLevel level) {
   return invalid_argument(fmt::format("there is no log topic \"{}\": {} are", topic, fmt::join(names, ", ")));
 }
 
-// Control characters are escaped: a line may have text of a client, which must not begin a line of its own or drive the
-// terminal that shows it.
+// Escapes control characters. A line may contain a client's text, which must not begin a new line or control the
+// terminal.
 std::string on_one_line(std::string_view text) {
   std::string line;
   line.reserve(text.size());

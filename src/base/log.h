@@ -43,7 +43,7 @@ inline constexpr LogTopicName kLogTopics[] = {
 // A name from kLogTopics. Any other name does not compile.
 class LogTopic {
  public:
-  // a topic is written as its name
+  // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name
   consteval LogTopic(const char* name) : index_(find(name)) {}
   std::size_t index() const { return index_; }
 

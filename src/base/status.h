@@ -75,7 +75,7 @@ class [[nodiscard]] Result {
  public:
   static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
 
-  // a function returns a value or a Status as its Result
+  // NOLINTBEGIN(google-explicit-constructor): a function returns a value or a Status as its Result
   Result(T v) : value_(std::move(v)) {}
   Result(Status status) : status_(std::move(status)) {
     assert(!status_.ok() && "a Result made of a Status holds an error");

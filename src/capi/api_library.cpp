@@ -1,4 +1,4 @@
-// tessera.h: library, errors and memory.
+// Implements the library, error and memory functions of tessera.h.
 #include <tessera.h>
 
 #include <cstdlib>

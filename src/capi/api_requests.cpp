@@ -1,4 +1,4 @@
-// tessera.h: requests.
+// Implements the request functions of tessera.h.
 #include <fmt/format.h>
 #include <tessera.h>
 
@@ -15,7 +15,7 @@
 namespace tessera::capi {
 namespace {
 
-// Bytes of the first version of each struct: what every caller has.
+// Sizes of the first version of each struct, which every caller has.
 constexpr std::size_t kFirstSubmission = offsetof(tessera_submission, user) + sizeof(void*);
 constexpr std::size_t kFirstEvent = offsetof(tessera_event, json_size) + sizeof(std::size_t);
 

@@ -1,4 +1,4 @@
-// tessera.h: texts and tokens.
+// Implements the text and token functions of tessera.h.
 #include <fmt/format.h>
 #include <tessera.h>
 

@@ -1,9 +1,9 @@
-// libcurl for libtessera.so, loaded from the system when it is first used, in the place of being linked: with what it
-// needs it is a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The
-// functions are libcurl's own, by its header; the library's other symbols are hidden, and so are these. Where the
-// system has no libcurl every call fails, and curl_easy_strerror() says why.
+// libcurl for libtessera.so, loaded from the system at its first use instead of being linked. With its dependencies it
+// would be a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The functions
+// have libcurl's own declarations from its header; like all other symbols of the library they are hidden. If the system
+// has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
-// Threads: as libcurl's.
+// Threads: as for libcurl.
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
-// Its libssl takes the system's libcrypto, although the process may have another one already, as the wheel's program
-// has: the names in them are the same. Sanitizers' run-time libraries end a program that asks for that.
+// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another one with the
+// same names, as the wheel's program has. The run-time libraries of sanitizers end a program that sets this flag.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
@@ -35,7 +35,7 @@ void* library() {
   return opened;
 }
 
-// libcurl's function of the type of `like`; null where there is none.
+// Finds libcurl's function, of the type of `like`; null if there is none.
 template <class F>
 F* find(F* /*like*/, const char* name) {
   return library() == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(library(), name));
@@ -44,7 +44,7 @@ F* find(F* /*like*/, const char* name) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types and names cannot stand in parentheses
-// RESULT NAME(PARAMETERS), which calls libcurl's with ARGUMENTS, or gives OTHERWISE.
+// Defines RESULT NAME(PARAMETERS), which calls libcurl's function with ARGUMENTS, or returns OTHERWISE without libcurl.
 #define ON_DEMAND(RESULT, NAME, PARAMETERS, ARGUMENTS, OTHERWISE)               \
   RESULT NAME PARAMETERS {                                                      \
     static auto* const found = find(&NAME, #NAME);                              \
@@ -55,7 +55,8 @@ F* find(F* /*like*/, const char* name) {
     static auto* const found = find(&NAME, #NAME);  \
     if (found != nullptr) found ARGUMENTS;          \
   }
-// The one value behind OPTION: a pointer, a long or a curl_off_t, which come in the same register.
+// Defines a function with one value after OPTION: a pointer, a long or a curl_off_t, which all come in the same
+// register.
 #define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, handle, OPTION, option, OTHERWISE)        \
   RESULT NAME(HANDLE* handle, OPTION option, ...) {                                     \
     static_assert(sizeof(void*) == sizeof(long) && sizeof(long) == sizeof(curl_off_t)); \

@@ -12,7 +12,7 @@ namespace {
 
 Status closed() { return failed_precondition("the engine is being closed"); }
 
-// Calls `function` with each of a stream's events, without the form of server-sent events.
+// Calls `function` with the JSON of each of a stream's server-sent events.
 template <class Function>
 void for_each_chunk(std::string_view stream, const Function& function) {
   constexpr std::string_view kBegin = "data: ";
@@ -46,8 +46,8 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
                                        .events = std::move(events)});
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return closed();
-  // The mutex until all are submitted: an event of the first may cancel the others, and a cancel that comes before its
-  // submit would be lost.
+  // The mutex is held until all requests are submitted. An event of the first may cancel the others, and a cancel
+  // before its submit would be lost.
   const std::lock_guard lock(jobs_mutex_);
   job->first = next_ticket_;
   next_ticket_ += job->count;
@@ -58,7 +58,7 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
 
 void EmbeddedEngine::cancel(std::shared_ptr<Job> job) {
   const std::shared_lock alive(thread_mutex_);
-  if (stopped_) return;  // stop() ends all
+  if (stopped_) return;  // stop() has ended all jobs
   thread_->post([this, job = std::move(job)](Engine&) {
     end_with(*job, TESSERA_CANCELLED, api_error(cancelled("the request was cancelled")));
   });
@@ -81,7 +81,7 @@ Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&
   {
     const std::shared_lock alive(thread_mutex_);
     if (stopped_) return closed();
-    // The task alone owns the promise, so that a task that is dropped breaks it.
+    // Only the task owns the promise, so a task that is dropped breaks it.
     thread_->post([answer = std::move(answer), read = std::move(read)](Engine& engine) {
       try {
         answer->set_value(read(engine));
@@ -104,7 +104,7 @@ void EmbeddedEngine::stop() {
     if (stopped_) return;
     stopped_ = true;
   }
-  thread_.reset();  // nobody else looks at it any more
+  thread_.reset();  // no other thread uses it any more
   std::unordered_map<Ticket, std::shared_ptr<Job>> left;
   {
     const std::lock_guard lock(jobs_mutex_);
@@ -120,13 +120,13 @@ void EmbeddedEngine::take_all(std::span<EngineThread::Event> events) {
     {
       const std::lock_guard lock(jobs_mutex_);
       const auto found = jobs_.find(event.ticket);
-      if (found == jobs_.end()) continue;  // an event that was on its way when its job ended
+      if (found == jobs_.end()) continue;  // the event was on its way when its job ended
       job = found->second;
       if (event.event.finish != FinishReason::kNone) jobs_.erase(found);
     }
     try {
       take(*job, event);
-    } catch (const std::exception& e) {  // out of memory, for the most part
+    } catch (const std::exception& e) {  // mostly out of memory
       end_with(*job, TESSERA_INTERNAL, api_error(internal_error(e.what())));
     }
   }
@@ -170,7 +170,7 @@ void EmbeddedEngine::end_with(Job& job, tessera_code code, const ApiError& error
       if (jobs_.erase(ticket) == 0) continue;
     }
     const std::shared_lock alive(thread_mutex_);
-    if (!stopped_) thread_->cancel(ticket);  // else the thread drops all
+    if (!stopped_) thread_->cancel(ticket);  // after stop() the thread drops all requests
   }
   job.events->push({.kind = TESSERA_EVENT_ERROR, .code = code, .json = error.to_json(), .message = error.message});
   job.api.answer.reset();

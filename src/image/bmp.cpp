@@ -1,5 +1,5 @@
-// BMP without run lengths: palettes of 1, 4 and 8 bits, colours of 16, 24 and 32, with masks or without.
-// https://learn.microsoft.com/en-us/windows/win32/gdi/bitmap-storage
+// Decodes BMP without run-length encoding: palettes of 1, 4 and 8 bits, and colours of 16, 24 and 32 bits, with or
+// without masks. https://learn.microsoft.com/en-us/windows/win32/gdi/bitmap-storage
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::string_view kBmp = "BMP";
 constexpr std::size_t kFileHeader = 14;
-constexpr std::uint32_t kCoreHeader = 12;  // of OS/2, with sizes of 16 bits
-constexpr std::uint32_t kInfoHeader = 40;  // later ones are longer, and begin alike
+constexpr std::uint32_t kCoreHeader = 12;  // OS/2's header, with 16-bit sizes
+constexpr std::uint32_t kInfoHeader = 40;  // later headers are longer but begin the same
 constexpr std::uint32_t kWithoutRuns = 0;
 constexpr std::uint32_t kWithMasks = 3;
 
 using Palette = std::vector<std::array<std::uint8_t, 3>>;
 
-// Little-endian. The caller has checked that the bytes are there.
+// Reads a little-endian number. Precondition: the bytes exist.
 std::uint32_t word_at(std::span<const std::byte> file, std::size_t at, std::size_t bytes) {
   std::uint32_t word = 0;
   for (std::size_t i = bytes; i-- > 0;) word = word << 8 | std::to_integer<std::uint32_t>(file[at + i]);
@@ -34,9 +34,9 @@ struct BmpHeader {
   std::int64_t width = 0;
   std::int64_t height = 0;
   bool top_down = false;
-  std::uint32_t bits = 0;  // of a pixel
+  std::uint32_t bits = 0;  // per pixel
   std::array<std::uint32_t, 3> masks{};
-  std::size_t pixels = 0;  // where they begin
+  std::size_t pixels = 0;  // offset of the pixels
   std::size_t stride = 0;  // bytes of a row, a multiple of 4
   Palette palette{};
 };
@@ -64,7 +64,7 @@ Result<BmpHeader> read_sizes(std::span<const std::byte> file) {
   return header;
 }
 
-// Masks are part of later headers, and follow the first one.
+// Reads the masks. Later headers contain them; after the first header they follow it.
 Status read_masks(std::span<const std::byte> file, BmpHeader& header) {
   const std::uint32_t compression = header.size == kCoreHeader ? kWithoutRuns : word_at(file, 30, 4);
   const bool masked = compression == kWithMasks && (header.bits == 16 || header.bits == 32);
@@ -99,14 +99,14 @@ Status read_palette(std::span<const std::byte> file, BmpHeader& header) {
   return ok_status();
 }
 
-// The bits under a mask, stretched to 0 … 255. No mask: 0.
+// Returns the bits under a mask, scaled to 0 … 255; 0 without a mask.
 std::uint8_t masked_value(std::uint32_t word, std::uint32_t mask) {
   if (mask == 0) return 0;
   const int shift = std::countr_zero(mask);
   return static_cast<std::uint8_t>(std::uint64_t{(word & mask) >> shift} * 255 / (mask >> shift));
 }
 
-// Fills a row of `rgb`; false where a pixel has a colour that the palette lacks.
+// Fills a row of `rgb`. Returns false if a pixel has a colour that the palette lacks.
 bool read_row(const BmpHeader& header, std::span<const std::byte> row, std::uint8_t* rgb) {
   const auto width = static_cast<std::size_t>(header.width);
   for (std::size_t x = 0; x < width; ++x, rgb += 3) {

@@ -1,4 +1,4 @@
-// The first frame of a GIF, through giflib. https://www.w3.org/Graphics/GIF/spec-gif89a.txt
+// Decodes the first frame of a GIF with giflib. https://www.w3.org/Graphics/GIF/spec-gif89a.txt
 #include <fmt/format.h>
 #include <gif_lib.h>
 
@@ -39,7 +39,7 @@ Status gif_error(int code) {
   return unreadable_image(kGif, words != nullptr ? words : "it is damaged");
 }
 
-// Reads up to the first frame's description. Returns the index that is transparent there, if one is.
+// Reads up to the first frame's description. Returns the index of the frame's transparent colour, if it has one.
 Result<std::optional<int>> find_frame(GifFileType& gif) {
   std::optional<int> transparent;
   for (;;) {
@@ -52,7 +52,7 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
     }
     if (type != EXTENSION_RECORD_TYPE) continue;
     int code = 0;
-    GifByteType* block = nullptr;  // its size, then its bytes
+    GifByteType* block = nullptr;  // the block's size, then its bytes
     if (DGifGetExtension(&gif, &code, &block) == GIF_ERROR) return gif_error(gif.Error);
     GraphicsControlBlock control{};
     if (code == GRAPHICS_EXT_FUNC_CODE && block != nullptr &&
@@ -64,7 +64,7 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
   }
 }
 
-// A colour beyond the palette is grey, as in Pillow.
+// Writes a pixel. A colour outside the palette becomes grey, as in Pillow.
 void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   const bool known = colours != nullptr && index < colours->ColorCount;
   const auto grey = static_cast<std::uint8_t>(index);
@@ -73,7 +73,7 @@ void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   rgb[2] = known ? colours->Colors[index].Blue : grey;
 }
 
-// The rows of a frame in the order in which they are stored.
+// Returns the rows of a frame in the order in which the file stores them.
 std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
   std::vector<std::int32_t> rows;
   rows.reserve(static_cast<std::size_t>(height));
@@ -89,7 +89,8 @@ std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
 
 }  // namespace
 
-// The screen has the first frame on it, which may be larger; around it is the transparent colour, or colour 0.
+// Decodes the screen with the first frame on it. The screen may be larger than the frame; the rest has the transparent
+// colour, or colour 0.
 Result<StoredImage> decode_gif(std::span<const std::byte> file, const DecodeLimits& limits) {
   GifSource source{bytes_of(file), file.size()};
   int error = 0;

@@ -1,5 +1,5 @@
-// Measures what an image costs before the tower, in ms of one core: to decode 1280 × 800 pixels (1.02 MP) of each
-// format, and to make patches of them for each family.
+// Measures the cost of an image before the tower, in ms of one core: decoding 1280 × 800 pixels (1.02 MP) in each
+// format, and making patches of them for each family.
 //   build/image_bench [RUNS]
 #include <fmt/format.h>
 #include <png.h>
@@ -24,7 +24,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Slopes, edges and some noise, as a photograph has them.
+// Makes a scene with slopes, edges and some noise, like a photograph.
 Image make_scene() {
   Image image{1280, 800};
   std::uint32_t noise = 1;
@@ -95,8 +95,8 @@ Bytes to_ppm(const Image& image) {
   return bytes;
 }
 
-// Median of `runs` calls, in ms of the processor, so that what else runs here does not count; ends the program where
-// one fails.
+// Returns the median of `runs` calls in ms of processor time, so that other programs do not count. Ends the program if
+// a call fails.
 template <class Call>
 double median_ms(int runs, Call call) {
   std::vector<double> times;

@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo. Its errors leave it by longjmp: between setjmp and the calls into libjpeg nothing has a
-// destructor.
+// Decodes JPEG with libjpeg-turbo. Its errors leave by longjmp, so no object between setjmp and the calls into libjpeg
+// may have a destructor.
 #include <fmt/format.h>
 
 #include <csetjmp>
@@ -17,10 +17,10 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
-// A scan of a few bytes makes a decoder walk over the whole image. Encoders write about ten.
+// Limits the scans: a scan of a few bytes makes a decoder process the whole image. Encoders write about ten.
 constexpr int kMostScans = 100;
 
-// One file being read. A step that fails returns false and leaves its reason in `reason`; no step may follow it.
+// One file being read. A step that fails returns false and sets `reason`; no other step may follow.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> file) : file_(file) {
@@ -49,7 +49,7 @@ class JpegReader {
   int colours() const { return jpeg_.num_components; }
   bool is_cmyk() const { return jpeg_.num_components == 4; }
 
-  // Fills [height, width, 3]; of CMYK, `row` takes [width, 4] of one row at a time, and is not needed otherwise.
+  // Fills [height, width, 3]. For CMYK, `row` must have room for one row, [width, 4]; otherwise it is not used.
   bool read_pixels(std::uint8_t* rgb, std::uint8_t* row) {
     if (setjmp(escape_) != 0) return false;
     jpeg_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
@@ -65,7 +65,7 @@ class JpegReader {
     return true;
   }
 
-  // Before read_pixels, which lets the markers go.
+  // Call it before read_pixels(), which frees the markers.
   int orientation() const {
     constexpr std::string_view kExif("Exif\0\0", 6);
     for (const jpeg_marker_struct* marker = jpeg_.marker_list; marker != nullptr; marker = marker->next) {
@@ -93,7 +93,7 @@ class JpegReader {
     std::longjmp(escape_, 1);
   }
 
-  // Warnings and traces. libjpeg warns where the file ends early, and would go on with grey.
+  // Handles warnings and traces. If the file ends early, libjpeg only warns and would fill the rest with grey.
   static void on_message(j_common_ptr jpeg, int level) {
     if (level < 0 && jpeg->err->msg_code == JWRN_JPEG_EOF) of(jpeg).fail("it is cut off");
   }
@@ -104,11 +104,11 @@ class JpegReader {
     }
   }
 
-  // Adobe stores inverted values, 255 for no ink, and readers take it that all writers do.
+  // Adobe stores inverted values, 255 for no ink. Readers assume that all writers do so.
   void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (JDIMENSION x = 0; x < jpeg_.output_width; ++x, cmyk += 4, rgb += 3) {
       for (int c = 0; c < 3; ++c) {
-        // (light of the ink) · (light of black) / 255 as Pillow rounds it: black less what the ink takes of it.
+        // (ink's light) · (black's light) / 255, rounded like Pillow: black minus what the ink absorbs of it.
         const int ink = 255 - cmyk[c];
         const int product = ink * cmyk[3] + 128;
         const int taken = ((product >> 8) + product) >> 8;

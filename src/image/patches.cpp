@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// What the values 0 … 255 become. As transformers fuses it: (value - mean / rescale) / (deviation / rescale), in
-// float32.
+// The normalised results of the values 0 … 255. Like transformers it computes (value - mean / rescale) / (deviation /
+// rescale) in float32.
 using ColourTable = std::array<float, 256>;
 
 std::array<ColourTable, 3> normalising_tables(const ImageProcessorConfig& config) {
@@ -30,7 +30,7 @@ std::array<ColourTable, 3> normalising_tables(const ImageProcessorConfig& config
   return tables;
 }
 
-// One patch, whose first pixel is (x, y): [3, temporal_patch_size, patch_size, patch_size].
+// Writes the patch whose first pixel is (x, y): [3, temporal_patch_size, patch_size, patch_size].
 void write_patch(const RowPlanes& pixels, std::int64_t x, std::int64_t y, const ImageProcessorConfig& config,
                  const std::array<ColourTable, 3>& tables, float* to) {
   const std::int64_t side = config.patch_size;
@@ -62,8 +62,9 @@ void write_patches(const RowPlanes& pixels, const ImageProcessorConfig& config, 
   }
 }
 
-// Images of different users share caches by it, so that nobody may be able to make an image with the hash of another's:
-// the pixels go through SHA-256, and base's hash, which could be inverted, sees its digest.
+// Returns the hash of the content. Images of different users share caches by it, so nobody may be able to construct an
+// image with the hash of another. The pixels therefore go through SHA-256; base's hash, which can be inverted, sees
+// only the digest.
 Result<Hash128> content_of(const RowPlanes& pixels, const ImageProcessorConfig& config) {
   std::array<unsigned char, 32> digest{};
   if (EVP_Digest(pixels.values.data(), pixels.values.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) {
@@ -95,7 +96,7 @@ Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const Imag
   }
   const double unit = config.side_unit();
   const double pixels = static_cast<double>(width) * height;
-  // In units. Halves go to the even number, as Python's round.
+  // Rounds in units. Halves go to the even number, like Python's round().
   double h = std::nearbyint(height / unit);
   double w = std::nearbyint(width / unit);
   const double resized = h * unit * (w * unit);

@@ -1,5 +1,5 @@
-// PNG through libpng. Its errors leave it by longjmp: between setjmp and the calls into libpng nothing has a
-// destructor.
+// Decodes PNG with libpng. Its errors leave by longjmp, so no object between setjmp and the calls into libpng may have
+// a destructor.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPng = "PNG";
 
-// One file being read. A step that fails returns false and leaves its reason in `reason`; no step may follow it.
+// One file being read. A step that fails returns false and sets `reason`; no other step may follow.
 class PngReader {
  public:
   explicit PngReader(std::span<const std::byte> file) : next_(bytes_of(file)), left_(file.size()) {}
@@ -32,7 +32,7 @@ class PngReader {
       return false;
     }
     if (setjmp(escape_) != 0) return false;
-    // Sizes are ours to check.
+    // We check the sizes ourselves.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_read_fn(png_, this, on_read);
     png_read_info(png_, info_);
@@ -67,7 +67,7 @@ class PngReader {
     return true;
   }
 
-  // After read_pixels: the block may come last.
+  // Call it after read_pixels(), because the EXIF block may come last.
   int orientation() {
     png_uint_32 size = 0;
     png_bytep exif = nullptr;
@@ -103,7 +103,7 @@ class PngReader {
   std::jmp_buf escape_;
 };
 
-// Sizes come first in a PNG. libpng refuses a side of 0 without its number.
+// Checks the size, which comes first in a PNG. libpng would refuse a side of 0 without naming the number.
 Status check_claimed_size(std::span<const std::byte> file, const DecodeLimits& limits) {
   constexpr std::size_t kSizes = 16;
   if (file.size() < kSizes + 8) return unreadable_image(kPng, "it is cut off");

@@ -1,5 +1,5 @@
-// Binary PPM: "P6", width, height and 255 in decimal with white space between, one white space, and the pixels. A
-// comment runs from # to the end of its line. https://netpbm.sourceforge.net/doc/ppm.html
+// Decodes binary PPM: "P6", width, height and 255 in decimal separated by white space, one white space, and the pixels.
+// A comment runs from # to the end of its line. https://netpbm.sourceforge.net/doc/ppm.html
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Takes the next number off the front; -1 where there is none, or one of more than nine digits.
+// Takes the next number from the front. Returns -1 if there is none or it has more than nine digits.
 std::int64_t take_number(std::string_view& text) {
   while (!text.empty() && (is_space(text.front()) || text.front() == '#')) {
     text.remove_prefix(text.front() == '#' ? std::min(text.find('\n'), text.size()) : 1);

@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
-// Members of one JSON object, read into numbers that have their default.
+// Reads members of a JSON object into numbers that already have their default.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string_view what) : object_(object), what_(what) {}
 
-  // Leaves `to` as it is where the member is missing or null.
+  // Leaves `to` unchanged if the member is missing or null.
   template <class T>
   Status integer(std::string_view name, std::int64_t most, T& to) const {
     const Json* value = present(name);
@@ -47,7 +47,7 @@ class FieldReader {
     return ok_status();
   }
 
-  // What this program does in any case.
+  // Checks a member whose only accepted value is what this program always does.
   Status fixed(std::string_view name, const Json& only) const {
     const Json* value = present(name);
     return value == nullptr || *value == only ? ok_status() : refused(name, *value, only.dump());
@@ -70,7 +70,7 @@ class FieldReader {
 Status check_type(const FieldReader& reader) {
   const Json* type = reader.present("image_processor_type");
   if (type == nullptr) return ok_status();
-  // Qwen2_5_VL… stands in early checkpoints of Qwen2.5-VL, and was the same.
+  // Qwen2_5_VL… is in early checkpoints of Qwen2.5-VL and means the same.
   for (const char* known : {"Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor"}) {
     if (*type == Json(known)) return ok_status();
   }

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
-// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Only g++ on x86-64 does, and sanitizers
-// start after the loader's choice.
+// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Only g++ on x86-64 supports this.
+// Sanitizers start after the loader's choice, so they build without it.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TESSERA_RESAMPLE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -16,8 +16,8 @@
 namespace tessera {
 namespace {
 
-// Red, green, blue and nothing, so that a step of a sum is one vector operation. (A struct, as an attribute is no part
-// of a template's argument.)
+// Red, green, blue and an unused value, so that a step of a sum is one vector operation. It is a struct because a
+// template's argument would lose the attribute.
 struct Pixel {
   using Vector = std::int32_t __attribute__((vector_size(16)));
   Vector colours;
@@ -50,7 +50,7 @@ TESSERA_RESAMPLE_CLONES void resample_row(const Pixel* row, const ResampleTable&
   }
 }
 
-// Output row `y` of `values` numbers, made of rows of as many.
+// Makes output row `y` of `values` numbers from rows of the same length.
 TESSERA_RESAMPLE_CLONES void resample_column(const std::uint8_t* rows, std::size_t values, const ResampleTable& table,
                                              std::size_t y, std::uint8_t* to) {
   constexpr std::size_t kBlock = 64;
@@ -138,7 +138,7 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
     table.count[static_cast<std::size_t>(i)] = count;
   }
 
-  constexpr std::int32_t kMostPrecision = 22;  // a product of a weight and a byte, summed, fits 32 bits
+  constexpr std::int32_t kMostPrecision = 22;  // with this, the sum of products of weights and bytes fits 32 bits
   while (table.precision < kMostPrecision && 0.5 + greatest * (1 << (table.precision + 1)) < (1 << 15))
     ++table.precision;
   for (std::size_t i = 0; i < exact.size(); ++i) {

@@ -1,4 +1,4 @@
-// The first picture of a TIFF, through libtiff. https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
+// Decodes the first picture of a TIFF with libtiff. https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 #include <fmt/format.h>
 #include <tiffio.h>
 
@@ -15,12 +15,12 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The codecs of cameras, scanners and Pillow. Others that libtiff may be built with are for special uses.
+// The codecs of cameras, scanners and Pillow. libtiff may be built with others, which are for special uses.
 constexpr std::uint16_t kCompressions[] = {COMPRESSION_NONE,      COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                            COMPRESSION_CCITTFAX4, COMPRESSION_LZW,      COMPRESSION_JPEG,
                                            COMPRESSION_PACKBITS,  COMPRESSION_DEFLATE,  COMPRESSION_ADOBE_DEFLATE};
 
-// The file in memory, and the first error that libtiff has told.
+// The file in memory, and the first error that libtiff reported.
 struct TiffSource {
   std::span<const std::byte> file;
   std::uint64_t at = 0;
@@ -44,13 +44,13 @@ struct TiffSource {
   static int close(thandle_t) { return 0; }
   static toff_t size(thandle_t handle) { return of(handle).file.size(); }
 
-  // Returns 1: the message goes nowhere else.
+  // Returns 1, so that the message goes nowhere else.
   static int on_error(TIFF*, void* user, const char*, const char* format, va_list values) {
     auto& source = *static_cast<TiffSource*>(user);
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // A tag that lies beyond the file's end is only warned of, and may have been the palette.
+  // libtiff only warns of a tag that lies beyond the file's end, but the tag may have been the palette.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;
   }
@@ -67,11 +67,11 @@ using OpenTiff = std::unique_ptr<TIFF, CloseTiff>;
 OpenTiff open_tiff(TiffSource& source, const DecodeLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, FreeOptions> options(TIFFOpenOptionsAlloc());
   if (options == nullptr) return nullptr;
-  // A strip or a tile may be as large as the picture, of 16 bits and four colours.
+  // A strip or a tile may be as large as the picture, with 16 bits and four colours.
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * 8));
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffSource::on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &TiffSource::on_warning, &source);
-  // "m": without a map of the file.
+  // "m": without mapping the file.
   return OpenTiff(TIFFClientOpenExt("image", "rm", &source, &TiffSource::read, &TiffSource::write, &TiffSource::seek,
                                     &TiffSource::close, &TiffSource::size, nullptr, nullptr, options.get()));
 }
@@ -80,7 +80,7 @@ Status tiff_error(const TiffSource& source) {
   return unreadable_image(kTiff, source.reason[0] != '\0' ? source.reason : "it is damaged");
 }
 
-// The header is of the picture as it is stored.
+// Checks the header, which describes the picture as stored.
 Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -96,8 +96,8 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   return ok_status();
 }
 
-// Makes libtiff leave the picture as it is stored: neither turned nor with its colours multiplied by alpha. Returns how
-// it is to be turned.
+// Makes libtiff leave the picture as stored: not turned, and without multiplying its colours by alpha. Returns its
+// orientation.
 int keep_stored(TIFF* tiff) {
   std::uint16_t orientation = ORIENTATION_TOPLEFT;
   TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);

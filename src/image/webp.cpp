@@ -1,4 +1,4 @@
-// WebP through libwebp. The container: https://developers.google.com/speed/webp/docs/riff_container
+// Decodes WebP with libwebp. The container: https://developers.google.com/speed/webp/docs/riff_container
 #include <fmt/format.h>
 #include <webp/decode.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kFormat = "WebP";
 
-// The content of the first chunk of this name, or nothing.
+// Returns the content of the first chunk with this name, or nothing.
 std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::string_view name) {
   constexpr std::size_t kHeader = 12;  // "RIFF", size, "WEBP"
   constexpr std::size_t kChunkHeader = 8;
@@ -30,7 +30,7 @@ std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::stri
   return {};
 }
 
-// Some writers put JPEG's mark in front of the block.
+// Returns the EXIF block. Some writers put JPEG's marker before it.
 std::span<const std::byte> exif_of(std::span<const std::byte> file) {
   constexpr std::string_view kMark("Exif\0\0", 6);
   const std::span<const std::byte> exif = find_chunk(file, "EXIF");

@@ -43,7 +43,7 @@ std::size_t append(char* data, std::size_t, std::size_t size, void* user) {
   return size;
 }
 
-// The options that every request of this client has.
+// Sets the options that every request of this client has.
 void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
@@ -55,14 +55,14 @@ void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
 }
 
-// One request on its way. Its address is its handle's CURLOPT_PRIVATE.
+// One running request. It is the CURLOPT_PRIVATE of its handle.
 struct Transfer {
   CurlHandle easy{};
   std::size_t index = 0;
   std::string body{};
   std::optional<StreamRecord> stream{};
-  std::string refusal{};      // the body of an answer that is no stream
-  Clock::time_point start{};  // of the run
+  std::string refusal{};      // body of an answer that is no stream
+  Clock::time_point start{};  // start of the run
   std::array<char, CURL_ERROR_SIZE> error{};
 
   void prepare(std::size_t request, std::string request_body, RequestRecord& record, Clock::time_point run_start) {
@@ -91,7 +91,7 @@ std::size_t on_body(char* data, std::size_t, std::size_t size, void* user) {
   return size;
 }
 
-// libcurl's transfers, moved by what epoll says: the cost of a wake-up does not grow with the number of streams.
+// libcurl's transfers, driven by epoll: the cost of a wake-up does not grow with the number of streams.
 class Transfers {
  public:
   Status start() {
@@ -105,7 +105,7 @@ class Transfers {
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, this);
     curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, this);
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, 65536L);  // kept for later requests
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, 65536L);  // connections kept for later requests
     return ok_status();
   }
   ~Transfers() {
@@ -115,7 +115,7 @@ class Transfers {
 
   void add(CURL* easy) { curl_multi_add_handle(multi_.get(), easy); }
 
-  // Moves what can be moved, waiting for it until `until` at most.
+  // Advances the transfers that are ready. Waits for one until `until` at most.
   void step(Clock::time_point until) {
     if (timer_ <= Clock::now()) {
       timer_ = Clock::time_point::max();
@@ -133,7 +133,7 @@ class Transfers {
     }
   }
 
-  // The next transfer that has ended, taken out; null: none.
+  // Removes and returns the next transfer that has ended; null if there is none.
   CURL* take_ended(CURLcode& code) {
     int left = 0;
     while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
@@ -152,7 +152,7 @@ class Transfers {
     curl_multi_socket_action(multi_.get(), socket, mask, &running);
   }
 
-  // Rounds up: a wait that ends early would be repeated without a pause.
+  // Rounds up, because a wait that ends early would be repeated without a pause.
   int milliseconds_to(Clock::time_point until) const {
     const Clock::time_point end = std::min(until, timer_);
     const Clock::time_point now = Clock::now();
@@ -172,7 +172,7 @@ class Transfers {
     if ((what & CURL_POLL_IN) != 0) event.events |= EPOLLIN;
     if ((what & CURL_POLL_OUT) != 0) event.events |= EPOLLOUT;
     epoll_ctl(self.epoll_, known == nullptr ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, socket, &event);
-    curl_multi_assign(self.multi_.get(), socket, user);  // any pointer: the socket is known
+    curl_multi_assign(self.multi_.get(), socket, user);  // any non-null pointer marks the socket as known
     return 0;
   }
 
@@ -196,7 +196,7 @@ struct LoadClient::Impl {
   Transfers transfers;
   std::vector<std::unique_ptr<Transfer>> idle;
 
-  // Handles are used again, with their connections.
+  // Returns an unused transfer. Handles are reused with their connections.
   std::unique_ptr<Transfer> idle_transfer() {
     if (!idle.empty()) {
       std::unique_ptr<Transfer> transfer = std::move(idle.back());
@@ -218,7 +218,7 @@ struct LoadClient::Impl {
 
 namespace {
 
-// Why a transfer that has ended failed; "": it did not.
+// Returns why a finished transfer failed; "" if it succeeded.
 std::string failure_of(const Transfer& transfer, CURLcode code) {
   if (code != CURLE_OK) return transfer.error[0] != '\0' ? transfer.error.data() : curl_easy_strerror(code);
   long status = 0;
@@ -239,7 +239,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
-  // Without this libcurl asks before it sends a long prompt, and waits for the answer.
+  // Otherwise libcurl asks before it sends a long prompt, and waits for the answer.
   headers = curl_slist_append(headers, "Expect:");
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);
@@ -278,7 +278,7 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   std::size_t next = 0;
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
-    // Starts one at a time, so that making the next one's body does not delay this one.
+    // Starts one request at a time, so that making the next body does not delay this one.
     if (next < count && active < most && time_of(next) <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");

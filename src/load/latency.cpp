@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// `sorted` is not empty.
+// Precondition: `sorted` is not empty.
 double percentile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);

@@ -12,12 +12,13 @@
 namespace tessera {
 namespace {
 
-// Writes the body as text: a tree of thousands of ids would show in the client's times.
+// Writes the body as text: building a tree of thousands of ids would show in the client's times.
 std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
                          const PromptSource& source) {
   return fmt::format(
       R"({{"model":{},"prompt":[{}],"max_tokens":{},"temperature":0,"ignore_eos":true,"skip_special_tokens":false,)"
-      R"("stream":true,"return_token_ids":true,)"  // where it is known: a chunk for each token, with text or without
+      R"("stream":true,"return_token_ids":true,)"  // servers that know it send a chunk for each token, with or without
+                                                   // text
       R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
       Json(target.model).dump(), fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
 }
@@ -61,7 +62,7 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
   } else {
     for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
   }
-  // Warm-ups have the even numbers, so that no run shares their prompts.
+  // Warm-ups have the even numbers, so no run shares their prompts.
   const auto warmups = std::min(static_cast<std::size_t>(options.warmup), load.requests.size());
   const std::vector<double> at_once(warmups, 0.0);
   PromptSource source{.seed = options.seed, .run = 2 * options.number, .vocab_size = target.vocab_size};

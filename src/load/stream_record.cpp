@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// "usage": {key: …}; -1 where it is not there.
+// Returns the value of "usage": {key: …}; -1 if it is absent.
 std::int64_t usage_of(const Json& event, std::string_view key) {
   const Json* usage = event.find("usage");
   const Json* count = usage == nullptr ? nullptr : usage->find(key);
@@ -63,7 +63,7 @@ void StreamRecord::event(std::string_view data, double now_s) {
   const std::int64_t told = usage_of(*event, "completion_tokens");
   const Json* choice = first_choice(*event);
   if (choice == nullptr) {
-    // The end's usage: tokens that had no text are counted, though nobody knows when they came.
+    // The final usage counts tokens that had no text, though their arrival times are unknown.
     record_.output_tokens = std::max(record_.output_tokens, told);
     return;
   }

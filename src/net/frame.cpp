@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3165646f6e727374;  // "tsrnode1"
-constexpr std::size_t kStep = std::size_t{16} << 20;  // bytes that memory is taken for ahead of what came
+constexpr std::size_t kStep = std::size_t{16} << 20;  // bytes of memory allocated ahead of the received ones
 
 }  // namespace
 
@@ -48,10 +48,10 @@ Result<FrameReader::Progress> FrameReader::advance(Socket& socket, std::chrono::
   if (got_ < sizeof(Header)) {
     come = TRY(socket.receive(std::as_writable_bytes(std::span(&header_, 1)).subspan(got_), limit));
     got_ += come;
-    if (got_ >= sizeof(header_.magic)) TRY(check_magic());  // a stranger may say less than a header
+    if (got_ >= sizeof(header_.magic)) TRY(check_magic());  // a foreign client may send less than a header
     if (got_ < sizeof(Header)) return come > 0 ? Progress::kSome : Progress::kNothing;
     TRY(check_header());
-    limit = std::chrono::milliseconds(0);  // what follows mostly came with it
+    limit = std::chrono::milliseconds(0);  // the rest of a frame mostly arrives with its beginning
   }
   for (std::size_t at = got_ - sizeof(Header); at < header_.bytes; at = got_ - sizeof(Header)) {
     if (at == payload_.size()) payload_.resize(std::min<std::size_t>(header_.bytes, at + kStep));

@@ -15,7 +15,7 @@ struct Header {
   std::uint32_t version;
   std::uint32_t kind;
   std::uint64_t number;
-  std::uint64_t bytes;  // of the whole message
+  std::uint64_t bytes;  // bytes of the whole message
 };
 static_assert(sizeof(Header) == kMessageHeaderBytes);
 

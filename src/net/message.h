@@ -1,6 +1,20 @@
 // Messages between the ranks of a group: flat byte buffers that may go through memory or over a network.
 //
 // Layout, in the machine's byte order (all ranks of a group have the same):
+//   header   magic, version and kind, number, bytes of all       4 words of 8 bytes
+//   body     words of 8 bytes, and lists: a word with the count, then the elements, padded with zeros to a whole word
+//
+//   MessageWriter writer(buffer, kind, number);
+//   writer.word(7);
+//   writer.list(std::span(batch.positions));
+//   writer.finish();
+//
+//   MessageReader reader = TRY(MessageReader::open(buffer));
+//   const std::int64_t size = TRY(reader.word("size"));
+//   TRY(reader.list("positions", batch.positions));
+//   TRY(reader.finish());
+//
+// A reader trusts nothing: a message that is truncated, too long or malformed is kDataLoss with the field's name.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,8 @@ Result<std::optional<NodeArrivals::Arrival>> NodeArrivals::next(NetClock::time_p
     if (std::optional<Arrival> come = hear_all()) return come;
     if (NetClock::now() >= deadline) return std::optional<Arrival>();
     wait(deadline);
-    // One at a time: what it says may have come with it, and is heard before the next one takes its place.
+    // Accepts one connection at a time. Its hello may have arrived with it, and is read before the next connection
+    // takes its place.
     if (std::optional<Socket> come = TRY(listener_.accept(NetClock::now()))) add(*std::move(come));
   }
 }
@@ -60,7 +61,7 @@ void NodeArrivals::add(Socket socket) {
       {.socket = std::move(socket), .limit = NetClock::now() + limits_.hello, .reader = FrameReader(kMostHelloBytes)});
 }
 
-// Until somebody comes or says something, or the first of them has had its time.
+// Waits until a connection or data arrives, or the time of the oldest connection is over.
 void NodeArrivals::wait(NetClock::time_point deadline) {
   std::vector<int> descriptors{listener_.descriptor()};
   for (const Unheard& unheard : unheard_) descriptors.push_back(unheard.socket.descriptor());

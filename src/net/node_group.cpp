@@ -15,11 +15,11 @@ void tell(const NodeGroup::TakeEnd& take_end, int node, const Status& why) {
   try {
     take_end(node, why);
     return;
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): handled below, where all that it held is free
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): handled below, after this memory is freed
   }
   try {
     take_end(node, device_lost("a node is gone"));
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it did what it could; others are to be told
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the other takers must be told too
   }
 }
 
@@ -81,7 +81,7 @@ void NodeGroup::leave(const Status& why) {
 }
 
 void NodeGroup::end() {
-  leave();  // all, before one of them answers: its end is no loss then
+  leave();  // all links leave before the first of them is waited for, so that the other ends see an orderly end
   for (const std::unique_ptr<NodeLink>& link : links_)
     if (link != nullptr) link->end();
 }

@@ -13,12 +13,13 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
-constexpr std::chrono::seconds kAnswerLimit(5);  // for an answer of node 0 to be on its way
+constexpr std::chrono::seconds kAnswerLimit(5);  // for an answer of node 0 to arrive
 
 void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
-  (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1), kAnswerLimit);  // the connection is closed anyway
-  // Closed with unread bytes it would be reset, and the reason might not arrive.
+  (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1),
+                   kAnswerLimit);  // the connection is closed in any case
+  // Closing a connection with unread bytes would reset it, and the reason might not arrive.
   socket.end_sending();
 }
 
@@ -27,14 +28,15 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
     if (socket.descriptor() >= 0) refuse(socket, why);
 }
 
-// A process that joined says nothing more until it is welcome; one that was ended and started anew takes its place.
+// Whether a process that has joined is still connected. It sends nothing more until it is welcome. A process that was
+// ended and restarted takes its place.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));
   return come.ok() && *come == 0;
 }
 
-// Closes the connections of those that were ended meanwhile.
+// Closes the connections of processes that have ended meanwhile. Returns the nodes that are missing.
 std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   std::vector<int> missing;
   for (std::size_t node = 1; node < sockets.size(); ++node) {
@@ -44,7 +46,7 @@ std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   return missing;
 }
 
-// Takes `come` for the node that it says it is, or says why not.
+// Gives the connection the place of the node that it claims to be, or returns why not.
 Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector<Socket>& sockets) {
   TRY(check_hello(own, come.hello));
   Socket& place = sockets[static_cast<std::size_t>(come.hello.node)];
@@ -54,11 +56,12 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
   return ok_status();
 }
 
-// Into `sockets`, by node. Whoever cannot take part is told so, and the others are waited for: it may be anybody.
+// Fills `sockets` by node. A process that cannot take part is told so, and waiting continues: anybody may have
+// connected.
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
   NodeArrivals arrivals(TRY(Listener::open(options.address, deadline)));
-  std::string refused;  // the last one, for who asks why a node did not come
+  std::string refused;  // the last refusal, for the error about a node that did not come
   for (std::vector<int> missing = missing_nodes(sockets); !missing.empty(); missing = missing_nodes(sockets)) {
     std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
     if (!come)
@@ -80,7 +83,7 @@ Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector
 Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options) {
   std::vector<Socket> sockets(static_cast<std::size_t>(own.nodes));
   if (Status gathered = gather(own, options, sockets); !gathered.ok()) {
-    refuse_all(sockets, gathered);  // those that wait are told why they need not
+    refuse_all(sockets, gathered);  // tells the waiting nodes that they need not wait
     return gathered;
   }
   for (std::size_t node = 1; node < sockets.size(); ++node)
@@ -101,7 +104,7 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // It answers once the last node has come, or when its own time is up, which began before this connection.
+  // Node 0 answers once the last node has come, or when its own time is over, which began before this connection.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(100);    // how often a thread looks up
-constexpr std::chrono::milliseconds kAlive(1000);  // how often it says that it is there
-constexpr std::chrono::milliseconds kLast(2000);   // that the other end may take to read the last frames
+constexpr std::chrono::milliseconds kLook(100);    // how often a thread checks the time
+constexpr std::chrono::milliseconds kAlive(1000);  // how often a sign of life is sent
+constexpr std::chrono::milliseconds kLast(2000);   // how long the other end may take to read the last frames
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Status NodeLink::send(FrameKind kind, FrameParts parts) {
   Status sent = send_frame(socket_, kind, parts, silence_);
   last_sent_ = NetClock::now();
   if (sent.code() == StatusCode::kDeviceLost) {
-    socket_.shut_down();  // part of a frame may be out; the thread tells of it
+    socket_.shut_down();  // part of a frame may have been sent; the link's thread reports the end
     return std::move(sent).with_context(fmt::format("{} is gone", name_));
   }
   return sent;
@@ -36,9 +36,10 @@ Status NodeLink::send(FrameKind kind, FrameParts parts) {
 void NodeLink::leave(const Status& why) {
   const std::lock_guard lock(sending_);
   if (ended_) return;
-  ended_ = true;  // before the other end can answer it by its own end
+  ended_ = true;  // set before the other end can answer with its own end
   const std::span<const std::byte> reason = std::as_bytes(std::span(why.message()));
-  (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);  // who is gone already needs no word
+  (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);  // a node that has already gone needs no
+                                                                             // message
   socket_.end_sending();
 }
 
@@ -47,11 +48,11 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Only where nobody sends at the moment, which is a sign of life itself.
+// Sends a sign of life, unless another thread is sending, which is a sign of life itself.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;
-  // An error shows at the next receive as well.
+  // The next receive reports the error too.
   if (!send_frame(socket_, FrameKind::kAlive, {}, silence_).ok()) socket_.shut_down();
   last_sent_ = now;
 }
@@ -60,7 +61,7 @@ Status NodeLink::receive_all() {
   FrameReader reader;
   NetClock::time_point last_heard = NetClock::now();
   NetClock::time_point end_by = NetClock::time_point::max();
-  // Takes no lock that a send may hold for long: where both ends send much at once, both have to read.
+  // Takes no lock that a send may hold for long. If both ends send much at once, both must keep reading.
   for (;;) {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
@@ -83,14 +84,14 @@ void NodeLink::run() {
   Status why;
   try {
     why = receive_all();
-  } catch (const std::exception& e) {  // out of memory, for the most part
+  } catch (const std::exception& e) {  // mostly out of memory
     why = device_lost(fmt::format("the thread of its connection ended by an exception: {}", e.what()));
   }
   socket_.shut_down();  // the other end need not wait for more
   tell_end(ended_ ? ok_status() : std::move(why));
 }
 
-// Who waits for the other end is told in any case, also where there is no memory for more than a few words.
+// Tells the end to all who wait for the other node, even if there is no memory for more than a short message.
 void NodeLink::tell_end(const Status& why) {
   Status told;
   try {

@@ -23,7 +23,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-constexpr std::chrono::milliseconds kPause(100);  // between two tries
+constexpr std::chrono::milliseconds kPause(100);  // between two attempts
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -40,13 +40,13 @@ Socket open_socket(const addrinfo& at) {
   return Socket(::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
 }
 
-// Messages are small and waited for.
+// Disables Nagle's algorithm, because messages are small and awaited.
 void send_at_once(const Socket& socket) {
   const int on = 1;
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// Whether one is ready for its events, or has an error, before `deadline`.
+// Waits until one descriptor is ready for its events or has an error. Returns false at `deadline`.
 bool any_ready(std::span<pollfd> waited, NetClock::time_point deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
@@ -56,7 +56,7 @@ bool any_ready(std::span<pollfd> waited, NetClock::time_point deadline) {
   }
 }
 
-// Whether it is ready for `events`, or has an error, within `limit`.
+// Waits until the descriptor is ready for `events` or has an error. Returns false after `limit`.
 bool ready(int descriptor, short events, std::chrono::milliseconds limit) {
   pollfd waited{.fd = descriptor, .events = events, .revents = 0};
   return any_ready(std::span(&waited, 1), NetClock::now() + limit);
@@ -177,7 +177,7 @@ void Socket::shut_down() { ::shutdown(descriptor_, SHUT_RDWR); }
 
 Result<Listener> Listener::open(const NodeAddress& address, NetClock::time_point deadline) {
   Result<Addresses> found = resolve(address);
-  // A cluster may tell a process's own name some seconds after its start.
+  // A cluster may publish a process's own name some seconds after its start.
   while (!found.ok() && NetClock::now() < deadline) {
     std::this_thread::sleep_for(kPause);
     found = resolve(address);
@@ -203,7 +203,7 @@ Result<std::optional<Socket>> Listener::accept(NetClock::time_point deadline) {
       send_at_once(socket);
       return std::optional<Socket>(std::move(socket));
     }
-    // A connection that broke before it was taken is an error of that one alone.
+    // A connection that broke before it was accepted is an error of that connection only.
     if (!would_block(errno) && errno != EINTR && errno != ECONNABORTED && errno != EPROTO)
       return internal_error(fmt::format("accepting connections: {}", error_text(errno)));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
@@ -215,11 +215,11 @@ void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadlin
   std::vector<pollfd> waited;
   waited.reserve(descriptors.size());
   for (const int descriptor : descriptors) waited.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-  (void)any_ready(waited, deadline);  // whoever is ready says so when it is read
+  (void)any_ready(waited, deadline);  // the caller's read finds out which one is ready
 }
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {
-  constexpr std::chrono::seconds kOneTry(5);  // of one of a name's addresses
+  constexpr std::chrono::seconds kOneTry(5);  // for one of a name's addresses
   std::string reason = "there was no time";
   while (NetClock::now() < deadline) {
     const Result<Addresses> found = resolve(address);

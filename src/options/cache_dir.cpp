@@ -8,7 +8,7 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
     const char* text = get(name);
     std::string value = text == nullptr ? "" : text;
-    // Variables set by a file rather than a shell hold a "~" that nobody has replaced.
+    // In variables that a file sets, no shell has replaced "~".
     const char* home = get("HOME");
     if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
     return value;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
-// Lines of an object's keys, in order. `text` was parsed already.
+// Returns the lines of an object's keys, in order. `text` was parsed before.
 std::vector<int> key_lines(std::string_view text) {
   std::vector<int> lines;
   int line = 1;
@@ -88,7 +88,7 @@ bool fits(const Json& value, std::string_view type) {
 
 std::string text_of(const Json& scalar) { return scalar.is_string() ? scalar.as_string() : scalar.dump(); }
 
-// The text as JSON: a number where it is one and the type allows that.
+// Returns the text as JSON: a number if it is one and the type allows numbers.
 Json scalar_of(const std::string& text, std::string_view type) {
   if (!holds_numbers(type)) return text;
   if (const Result<std::int64_t> whole = parse_integer("", text, {INT64_MIN}); whole.ok()) return *whole;

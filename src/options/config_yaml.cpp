@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// A document's events, which show what a tree of nodes hides: aliases, and keys that are there twice.
+// Reads the events of a document. Unlike a tree of nodes they show aliases and duplicate keys.
 class Reader final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -24,7 +24,7 @@ class Reader final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail(mark, "aliases are not accepted"); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    // "?" is a plain scalar, "!" a quoted one.
+    // The tag "?" means a plain scalar, "!" a quoted one.
     if (tag != "?" && tag != "!" && !tag.empty()) return fail(mark, fmt::format("the tag {} is not accepted", tag));
     scalar(mark, anchor, tag == "?" && !open_key() ? plain(value) : Json(value));
   }
@@ -76,7 +76,7 @@ class Reader final : public YAML::EventHandler {
     ++depth_;
   }
 
-  // A value of the open key, or an item of the list that is it; what lies deeper only shows in the item's type.
+  // Adds a value of the open key, or an item of its list. A deeper value only sets the item's type.
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
     if (anchor != 0) fail(mark, "anchors are not accepted");
     if (!is_map_ || !error_.ok()) return;
@@ -110,7 +110,7 @@ class Reader final : public YAML::EventHandler {
 
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path) {
   try {
-    // The mark of a document's end is refused inside quotes: the library lets those be that nobody closes.
+    // A document's end mark inside quotes is refused. Without it the library would accept quotes that are never closed.
     std::istringstream stream(text + "\n...\n");
     YAML::Parser parser(stream);
     Reader reader;

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
-// The names behind "auto" are in the order of CaptureMode.
+// The names after "auto" are in the order of CaptureMode.
 constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
 Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
@@ -31,7 +31,7 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
   return ok_status();
 }
 
-// Takes the name of a registered compiler. The one that SGLang calls inductor is our fused one.
+// Takes the name of a registered compiler. SGLang's name "inductor" selects our fused compiler.
 CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
   return [&known, &name](const std::string& flag, const std::string& text) {
     name = text == "inductor" ? kFusedCompiler : text;
@@ -49,7 +49,7 @@ CommandFlags::Take only(const std::string& accepted) {
 
 void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   add.group("Model");
-  // Flags are taken in this order: what a plugin brings can be named by those below.
+  // Flags are taken in this order, so that the flags below can name a plugin's additions.
   add.values("--plugin", "FILE", "library with operators, compilers, devices … of its own; repeatable",
              [&common](const std::string& flag, const std::string& text) {
                if (!common.load_plugin) return unimplemented(fmt::format("{}: this program loads no plugins", flag));

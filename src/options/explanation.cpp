@@ -38,7 +38,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 
-// None for more than an image may have.
+// Returns the example for an image; nothing if `tokens` is more than an image may have.
 std::optional<ImageExample> image_example(const EnginePlan& plan, std::int64_t tokens) {
   if (!plan.graphs.vision) return std::nullopt;
   const VisionOptions& options = plan.runner.vision;

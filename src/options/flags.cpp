@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 7> kListFlags = {"--piecewise-cuda-graph-
                                                         "--num-tokens",
                                                         "--batch-size"};
 
-// vLLM's flags with one dash and two letters, which the parser would take for two flags.
+// vLLM's flags with one dash and two letters, which the parser would read as two flags.
 constexpr std::array<std::string_view, 3> kTwoLetterFlags = {"-tp", "-pp", "-dp"};
 
 bool is_two_letter_flag(std::string_view argument) {
@@ -31,7 +31,7 @@ bool is_two_letter_flag(std::string_view argument) {
 }
 
 // Repeats a list flag before each of its values, writes vLLM's two-letter flags with two dashes, and splits "--flag="
-// from its empty value: the parser would take the next word for it.
+// from its empty value, because the parser would take the next word as the value.
 std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   const std::string* list = nullptr;
@@ -55,7 +55,7 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   return words;
 }
 
-// The one of `hidden` that has no value behind it, or that is given twice.
+// Returns the flag of `hidden` that has no value after it or is given twice.
 std::string miscounted(const std::vector<std::string>& arguments, const std::vector<std::string>& hidden) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string flag = arguments[i].substr(0, arguments[i].find('='));
@@ -68,8 +68,8 @@ std::string miscounted(const std::vector<std::string>& arguments, const std::vec
   return "";
 }
 
-// The error of a flag with too few or too many values. The library's own words are about its internals, and leave out
-// the names of flags that the help leaves out.
+// Returns the error for a flag with too few or too many values. The library's own message is about its internals and
+// omits the flags that the help omits.
 Status wrong_count(const std::string& message, const std::vector<std::string>& arguments,
                    const std::vector<std::string>& hidden) {
   std::string flag = message.substr(0, message.find_first_of(": "));
@@ -80,7 +80,7 @@ Status wrong_count(const std::string& message, const std::vector<std::string>& a
   return invalid_argument(fmt::format("{}: the value is missing", flag));
 }
 
-// A help text with its groups one line apart.
+// Returns a help text with one empty line between its groups.
 std::string spaced(std::string text) {
   for (std::size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at)) text.erase(at, 1);
   return text;

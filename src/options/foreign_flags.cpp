@@ -25,7 +25,7 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
   };
 }
 
-// Takes "none": weights are as the checkpoint has them.
+// Takes only "none": weights keep the checkpoint's format.
 Status take_quantization(const std::string& flag, const std::string& text) {
   if (text == "none") return ok_status();
   return unimplemented(
@@ -34,7 +34,7 @@ Status take_quantization(const std::string& flag, const std::string& text) {
                   flag, text));
 }
 
-// Whether the flag that turns chunks off was given, in either spelling.
+// Whether a flag that turns off chunked prefill was given, in either spelling.
 bool asks_for_whole_prompts(const ForeignFlags& foreign) {
   return foreign.no_chunked_prefill || !foreign.chunked_prefill;
 }
@@ -54,7 +54,7 @@ bool has_exchange(const ForeignFlags& foreign) {
   return !foreign.moe_a2a_backend.empty() && foreign.moe_a2a_backend != "none";
 }
 
-// The flag that asks for whole experts on each rank, as it was given; "" where none does.
+// Returns the given flag that asks for whole experts on each rank; "" if there is none.
 std::string whole_experts_flag(const ForeignFlags& foreign) {
   if (foreign.expert_parallel) return "--enable-expert-parallel";
   if (foreign.ep_moe) return "--enable-ep-moe";

@@ -9,9 +9,9 @@ namespace {
 
 struct IneffectiveFlag {
   const char* name;
-  const char* type;              // "" of a switch
-  std::string_view done = {};    // what is done instead; "": a switch that asks for what is done anyway
-  std::string_view anyway = {};  // values that ask for what is done anyway, separated by spaces
+  const char* type;              // "" for a switch
+  std::string_view done = {};    // what happens instead; "": a switch that asks for what happens anyway
+  std::string_view anyway = {};  // values that ask for what happens anyway, separated by spaces
 };
 
 constexpr std::string_view kEngineHasIt = "the engine chooses kernels and exchanges by device and shape";
@@ -19,7 +19,7 @@ constexpr std::string_view kRanks = "ranks are threads of one process on each ma
 constexpr std::string_view kOneStep = "each step is scheduled by itself, while the one before it runs";
 constexpr std::string_view kNoPaths = "answers name no paths, and a proxy takes off the prefix that it adds";
 constexpr IneffectiveFlag kIneffective[] = {
-    // What is done anyway.
+    // These ask for what happens anyway.
     {"--disable-log-stats", ""},
     {"--disable-uvicorn-access-log", ""},
     {"--disable-frontend-multiprocessing", ""},
@@ -30,7 +30,7 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--enable-mixed-chunk", ""},
     {"--enable-reasoning", ""},
     {"--async-scheduling", ""},
-    // What is decided otherwise.
+    // These ask for something that Tessera decides differently.
     {"--swap-space", "X", "the KV cache stays on the device, and a preempted request computes it again", "0"},
     {"--cpu-offload-gb", "X", "weights stay on the device", "0"},
     {"--max-prefill-tokens", "N", "--chunked-prefill-size is the most tokens of a forward"},

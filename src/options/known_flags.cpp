@@ -14,9 +14,9 @@ namespace {
 
 struct Missing {
   std::string_view flags;        // separated by spaces; "--lora-*" stands for every flag that begins with "--lora-"
-  std::string_view feature;      // what they ask for
-  std::string_view instead;      // what there is
-  std::string_view but_of = {};  // the command that has them
+  std::string_view feature;      // the feature that the flags ask for
+  std::string_view instead;      // what is available instead
+  std::string_view but_of = {};  // the command that has these flags
 };
 
 constexpr std::string_view kDivided =
@@ -116,7 +116,7 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
         fmt::format("{} is not supported yet: it asks for {}; {}", name, missing->feature, missing->instead));
   }
   std::vector<std::string_view> candidates(flags.begin(), flags.end());
-  std::erase(candidates, name);  // a file cannot ask for help
+  std::erase(candidates, name);  // a configuration file cannot ask for help
   const std::vector<std::string> near = nearest_names(name, candidates);
   if (near.empty()) {
     return invalid_argument(

@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// The length of the rule's message that `text` begins with; 0: it begins with none. Rules' words are fixed.
+// Returns the length of the rule's message that `text` begins with; 0 if it begins with none. Rules' messages are
+// fixed.
 std::size_t rule_message_length(std::string_view text) {
   for (const Rule& rule : piecewise_rules())
     if (text.starts_with(rule.message)) return rule.message.size();

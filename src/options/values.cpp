@@ -25,14 +25,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// "from 1 to 20" or "of 1 or more".
+// Returns "from 1 to 20" or "of 1 or more".
 std::string range_text(IntegerRange range) {
   const bool bounded = range.max != std::numeric_limits<std::int64_t>::max();
   return bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min);
 }
 
-// Reads a text without sign or exponent. Empty where it comes to no whole number, or to one too large for a double to
-// count.
+// Reads a number without sign or exponent. Returns nothing if it is no whole number, or too large for a double to
+// represent exactly.
 std::optional<std::int64_t> whole_count(std::string_view text) {
   constexpr std::string_view kPowers = "kmgt";
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));
@@ -47,7 +47,7 @@ std::optional<std::int64_t> whole_count(std::string_view text) {
   const double exact = given.value_or(-1) * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   const double whole = std::round(exact);
   constexpr double kMost = 0x1p53;
-  constexpr double kRounding = 1e-12;  // of the product, relative: 25.6 is no binary fraction
+  constexpr double kRounding = 1e-12;  // relative error of the product: 25.6 is no binary fraction
   if (whole < 0 || whole > kMost || std::abs(exact - whole) > kRounding * whole) return std::nullopt;
   return static_cast<std::int64_t>(whole);
 }
@@ -87,7 +87,7 @@ Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text) {
     factor = std::pow(unit.ends_with('B') && !unit.ends_with("iB") ? 1000.0 : 1024.0, static_cast<double>(power + 1));
   }
   const std::optional<double> count = number<double>(text.substr(0, digits));
-  constexpr double kMost = 0x1p53;  // above, a double does not count bytes
+  constexpr double kMost = 0x1p53;  // above this, a double cannot represent every byte count
   if (known && count && *count * factor >= 1 && *count * factor <= kMost)
     return static_cast<std::int64_t>(*count * factor);
   return invalid_argument(

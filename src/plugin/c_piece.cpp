@@ -19,7 +19,7 @@ Result<CPiece> CPiece::create(const ir::Graph& piece, const std::string& device,
                             .is_result = value.kind == ir::ValueKind::kResult ? 1 : 0,
                             .is_output = is_output ? 1 : 0});
   }
-  data->of_nodes.reserve(piece.nodes.size());  // so that their lists stay where they are
+  data->of_nodes.reserve(piece.nodes.size());  // reserved, so that the addresses of the lists stay valid
   for (const ir::Node& node : piece.nodes) {
     Node& of = data->of_nodes.emplace_back();
     of.attributes = to_c(node.attributes);

@@ -18,7 +18,7 @@ namespace tessera::plugin {
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 
-// the macro makes a declaration
+// NOLINTBEGIN(bugprone-macro-parentheses): the macro makes a declaration
 #define TESSERA_FIRST_SIZE(Table, last) \
   template <>                           \
   inline constexpr std::size_t kFirstSize<Table> = offsetof(Table, last) + sizeof(Table::last)

@@ -11,7 +11,8 @@
 namespace tessera::plugin {
 namespace {
 
-// A byte of text becomes at most six of JSON ("\u001f"), names of members come on top. More is no text of the model.
+// Limits of a parser's output: a byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members.
+// More output cannot come from the model's text.
 constexpr std::size_t kBytesPerByte = 16;
 constexpr std::size_t kFreeBytes = 64 * 1024;
 
@@ -45,7 +46,8 @@ PluginChatParser::PluginChatParser(const tessera_plugin_chat_format& format, con
 Result<std::unique_ptr<PluginChatParser>> PluginChatParser::begin(const tessera_plugin_chat_format& format,
                                                                   const ChatFormat::Request& request) {
   std::unique_ptr<PluginChatParser> made(new PluginChatParser(format, request));
-  void* parser = nullptr;  // not the host's, to be released, where begin() fails after it has written it
+  void* parser = nullptr;  // not stored before begin() has succeeded, so that a failed begin() does not lead to a
+                           // release
   TRY(call([&](tessera_plugin_error* error) {
         return made->format_.begin(made->format_.self, &made->chat_, &parser, error);
       }).with_context(made->context()));
@@ -64,7 +66,7 @@ std::int32_t PluginChatParser::has_function(const tessera_plugin_chat* chat, con
   const auto& self = *static_cast<const PluginChatParser*>(chat->host);
   if (name == nullptr || bytes == 0) return 0;
   if (chat->tools == nullptr) return 1;
-  // No longer than a name that is known: a wrong length is not followed.
+  // Reads at most as many bytes as a known name has, so a wrong length is harmless.
   return std::ranges::any_of(self.functions_,
                              [&](const std::string& known) {
                                return known.size() == bytes && known.compare(0, bytes, name, bytes) == 0;
@@ -114,7 +116,7 @@ Result<std::vector<ChatPiece>> PluginChatParser::collect(const F& function, bool
   given_.clear();
   if (!held_.text.empty()) given_.push_back(std::exchange(held_, {}));
   const Status called = call(function);
-  TRY(Status(refused_).with_context(context()));  // it says more than what the plugin made of it
+  TRY(Status(refused_).with_context(context()));  // this error says more than what the plugin made of it
   TRY(Status(called).with_context(context()));
   return settle(ended);
 }
@@ -130,7 +132,8 @@ Result<std::vector<ChatPiece>> PluginChatParser::finish() {
   return collect([&](tessera_plugin_error* error) { return format_.finish(parser_, &pieces_, error); }, /*ended=*/true);
 }
 
-// What is certain of given_: whole characters. The beginning of one at the end stays for the next call.
+// Returns the pieces that are certain: whole characters. The beginning of a character at the end stays for the next
+// call.
 Result<std::vector<ChatPiece>> PluginChatParser::settle(bool ended) {
   if (!ended && !given_.empty() && given_.back().kind != ChatPiece::Kind::kCall) {
     ChatPiece& last = given_.back();

@@ -57,7 +57,7 @@ Status PluginGraph::launch(Stream& stream) {
 
 namespace {
 
-// A piece that is run operator by operator at every launch.
+// A piece that runs operator by operator at every launch.
 class EagerPiece final : public RecordedGraph {
  public:
   explicit EagerPiece(const BoundProgram& program) : program_(program) {}
@@ -67,10 +67,10 @@ class EagerPiece final : public RecordedGraph {
   }
 
  private:
-  const BoundProgram& program_;  // of the piece's entry, which outlives it
+  const BoundProgram& program_;  // program of the piece's entry, which outlives this
 };
 
-// What a plugin's capture gets of a piece.
+// The part of a piece that a plugin's capture receives.
 struct Steps {
   std::vector<std::pair<const BoundProgram*, std::size_t>> at;  // program and instruction
   PluginStream& stream;
@@ -83,7 +83,8 @@ std::int32_t enqueue_step(const tessera_plugin_steps* steps, std::size_t i, tess
   return to_c(of.at[i].first->enqueue_instruction(of.at[i].second, of.stream), error);
 }
 
-// The device's own capture, or the recording of its stream, or, on a device that records no graphs, neither.
+// Captures by the device's own function or by recording its stream. On a device that records no graphs, pieces run
+// operator by operator.
 class PluginBackend final : public PiecewiseBackend {
  public:
   explicit PluginBackend(std::shared_ptr<const DeviceTable> table) : table_(std::move(table)) {}

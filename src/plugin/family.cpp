@@ -31,13 +31,13 @@ std::string name_of(const tessera_plugin_family& table, const std::string& tenso
   return name.empty() ? tensor : name;
 }
 
-// Which layers attend to what is written in the family's graph: `layer_types` and the like are its own business.
+// Leaves it to the family's graph which layers attend to what. `layer_types` and similar fields are not read.
 Status leave_layers_to_graph(const Fields& /*fields*/, ModelConfig& config) {
   config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
   return ok_status();
 }
 
-// What the family goes on from: its base, or what is common to all.
+// Returns the family's starting point: its base, or what all families have in common.
 Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
   if ((table.base == nullptr) == (table.graph == nullptr))
     return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,

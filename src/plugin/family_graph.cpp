@@ -15,9 +15,9 @@
 namespace tessera::plugin {
 namespace {
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;  // of a tensor; the largest published has 2^33
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;  // limit for a tensor; the largest published one has 2^33
 
-// Takes what a plugin says of the weights.
+// Collects the weights that a plugin declares.
 class WeightList {
  public:
   WeightList() : table_{.size = sizeof(table_), .add_part = add_part, .add_constant = add_constant, .host = this} {}
@@ -25,7 +25,7 @@ class WeightList {
   WeightList& operator=(const WeightList&) = delete;
 
   const tessera_plugin_weights* table() const { return &table_; }
-  const Status& status() const { return status_; }  // the first call that was refused
+  const Status& status() const { return status_; }  // the error of the first refused call
   std::vector<WeightSpec> take() { return std::move(specs_); }
 
  private:
@@ -129,7 +129,7 @@ Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const M
   const Status called = call([&](tessera_plugin_error* error) {
     return family.graph(family.self, &model, text.get(), weights.table(), error);
   });
-  TRY(Status(weights.status()));  // it says more than what the plugin made of it
+  TRY(Status(weights.status()));  // this error says more than what the plugin made of it
   TRY(Status(called));
   return read_text_body(text.take(), weights.take(), config, options, ops);
 }

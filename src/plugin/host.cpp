@@ -71,14 +71,14 @@ Status Host::note(Status status) {
 }
 
 Status Host::add(const tessera_plugin_operator* given) {
-  // Native forms are made of the engine's operators and of this plugin's, which stay loaded together.
+  // Native forms may use the engine's operators and this plugin's, which stay loaded together.
   ir::OpTable ops = built_in_ops();
   for (const auto& op : contents_.operators) TRY(ops.add(op->decl()));
   std::shared_ptr<const Operator> op = TRY(Operator::create(given, ops));
   TRY(registry_.ops.add(op->decl()));
   contents_.operators.push_back(op);
   if (!op->fuses()) return ok_status();
-  // Ahead of the engine's own fusion, which takes the simple operators away that native forms are made of.
+  // The pass must run before the engine's own fusion, which replaces the simple operators that native forms consist of.
   return add_pass(TRY(op->fusing_pass(op)), "fuse_native_forms");
 }
 
@@ -97,7 +97,7 @@ Status Host::add(const tessera_plugin_device* given) {
   backend->create_device = [table](const DeviceChoice& choice) -> Result<std::unique_ptr<Device>> {
     return TRY(PluginDevice::open(table, choice.ordinal));
   };
-  backend->kernels = &no_kernels;  // those that are added
+  backend->kernels = &no_kernels;  // only the kernels that plugins add
   if (table->get()->versions != nullptr)
     backend->versions = [table] {
       TextSink text;

@@ -37,7 +37,7 @@ Result<std::shared_ptr<const Kernel>> get(const BindArgs& args) {
 Result<std::unique_ptr<BoundOp>> bind_by_name(const BindArgs& args) { return TRY(get(args))->bind(args); }
 Result<std::size_t> workspace_by_name(const BindArgs& args) { return TRY(get(args))->workspace_bytes(args); }
 
-// BindArgs for a plugin. Borrows them.
+// BindArgs in the form for a plugin. Borrows them.
 class CCall {
  public:
   CCall(const BindArgs& args, tessera_plugin_address plan)
@@ -117,11 +117,12 @@ class PluginOp final : public BoundOp {
 
   std::shared_ptr<const Kernel> kernel_;
   bool on_plugin_device_;
-  const Backend* backend_;  // of a device with native handles of streams; null for others
+  const Backend* backend_;  // for a device whose streams have native handles; null for others
   void* bound_;
 };
 
-// Devices without an adapter of ours whose streams have handles. The backend is valid to the end of the process.
+// Returns the backend of a device that is not a plugin's and whose streams have handles. It is valid until the process
+// ends.
 Result<const Backend*> backend_with_handles(const Device& device) {
   if (dynamic_cast<const PluginDevice*>(&device) != nullptr || device.properties().on_host) return nullptr;
   const DeviceRegistry devices = built_in_devices();
@@ -131,7 +132,7 @@ Result<const Backend*> backend_with_handles(const Device& device) {
   return backend;
 }
 
-// The shape rule, given the numbers of this bucket, must say what it said of the symbols.
+// Checks that the shape rule gives the same types for this bucket's numbers as it gave for the symbols.
 Status check_shapes(const BindArgs& args) {
   const std::shared_ptr<const Operator> op = Operator::find(args.node.op);
   if (op == nullptr) return ok_status();

@@ -73,7 +73,7 @@ Status check_table(const tessera_plugin_operator& table) {
   return ok_status();
 }
 
-// As the text of a graph has it.
+// Returns the attribute as graph text writes it.
 std::string text_of(const ir::Attribute& value) {
   ir::Graph graph{.name = "g"};
   const std::string node = ir::to_text(graph, ir::Node{.op = "o", .attributes = {{"a", value}}});
@@ -81,7 +81,7 @@ std::string text_of(const ir::Attribute& value) {
   return node.substr(begin + 4, node.rfind('}') - begin - 4);
 }
 
-// The native form with "$name" replaced.
+// Returns the native form with each "$name" replaced by the attribute.
 Result<std::string> with_attributes(std::string_view form, const ir::Node& node) {
   std::string text;
   while (true) {
@@ -160,7 +160,7 @@ Result<std::vector<ir::ValueId>> Operator::decompose(ir::GraphBuilder& builder, 
                         builder.type(operands[i]).to_string());
   const std::string body = TRY(with_attributes(table_.native_form, node));
   const ir::Graph form = TRY(ir::parse_graph(text + body + "\n}\n", &ops_).with_context("its native form"));
-  std::map<ir::ValueId, ir::ValueId> made;  // values of the form, and what they are in the builder's graph
+  std::map<ir::ValueId, ir::ValueId> made;  // from values of the form to values of the builder's graph
   for (std::size_t i = 0; i < operands.size(); ++i)
     made[ir::ValueId(static_cast<std::int32_t>(i))] = operands[i];  // ids follow the order of the text
   for (const ir::Node& simple : form.nodes) {

@@ -97,7 +97,7 @@ Status PluginPlan::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t 
     for (const SlotId slot : group.slots) slots_.push_back(static_cast<std::int32_t>(slot.value()));
     std::size_t entries = 0;
     for (const PageTable& table : group.page_tables) entries += table.pages.size();
-    pages_.reserve(entries);  // so that the tables' pointers stay
+    pages_.reserve(entries);  // reserved, so that the tables' pointers stay valid
     for (const PageTable& table : group.page_tables) {
       const std::int32_t* first = pages_.data() + pages_.size();
       for (const PageId page : table.pages) pages_.push_back(static_cast<std::int32_t>(page.value()));

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A pipe's two ends.
+// The two ends of a pipe.
 struct Pipe {
   int ends[2] = {-1, -1};
   ~Pipe() {
@@ -40,19 +40,20 @@ void write_all(int to, std::string_view bytes) {
   }
 }
 
-// The first byte is the code; what follows is the message.
+// Runs the work in the child. Writes one byte with the code, then the message.
 [[noreturn]] void run_child(const std::function<Status()>& work, int to) {
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(crash, SIG_DFL);
-  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // writing one can take longer than the limit
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // writing a core file can take longer than the limit
   (void)setrlimit(RLIMIT_CORE, &no_core);
   const Status status = work();
   write_all(to, std::string(1, static_cast<char>(status.code())) + status.message());
-  _exit(0);  // nothing of the parent's is flushed or destroyed here
+  _exit(0);  // the child must not flush or destroy anything of the parent's
 }
 
-// Appends what comes within `wait_ms`. Closes the read end when every writer has closed its own. False: nothing came.
+// Appends what arrives within `wait_ms`. Closes the read end once every writer has closed its own. Returns false if
+// nothing came.
 bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
-  pollfd ready{.fd = pipe.ends[0], .events = POLLIN, .revents = 0};  // poll() only waits for a descriptor of -1
+  pollfd ready{.fd = pipe.ends[0], .events = POLLIN, .revents = 0};  // poll() ignores a descriptor of -1 and only waits
   if (poll(&ready, 1, wait_ms) <= 0) return false;
   char bytes[4096];
   const ssize_t got = read(pipe.ends[0], bytes, sizeof(bytes));
@@ -62,7 +63,8 @@ bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   return got > 0;
 }
 
-// The state in which the child ended; waitpid() takes `options`. Nothing: WNOHANG is among them, and it still runs.
+// Returns the state in which the child ended. `options` are those of waitpid(). Returns nothing if they include WNOHANG
+// and the child still runs.
 std::optional<int> wait_for(pid_t child, int options) {
   int state = 0;
   pid_t ended = 0;
@@ -71,18 +73,18 @@ std::optional<int> wait_for(pid_t child, int options) {
   return ended == 0 ? std::nullopt : std::optional(state);
 }
 
-// The child's answer and the state in which it ended; nothing when the time is over first. The pipe's end alone does
-// not tell: a child that another thread forks meanwhile holds the pipe too.
+// Reads the child's answer and returns the state in which it ended; nothing if the time is over before. The pipe's end
+// is not enough: a child that another thread forks meanwhile also holds the pipe.
 std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {
-  constexpr int kLookMs = 5;  // between looks at whether it has ended
+  constexpr int kLookMs = 5;  // time between checks whether the child has ended
   while (Clock::now() < end) {
     const std::optional<int> state = wait_for(child, WNOHANG);
     if (state) {
-      while (read_some(pipe, 0, answer)) {  // all that it wrote is in the pipe
+      while (read_some(pipe, 0, answer)) {  // the child has ended, so all its output is in the pipe
       }
       return state;
     }
-    (void)read_some(pipe, kLookMs, answer);  // nothing yet is no error
+    (void)read_some(pipe, kLookMs, answer);  // no output yet is no error
   }
   return std::nullopt;
 }
@@ -101,7 +103,7 @@ Status run_in_child(const std::function<Status()>& work, std::chrono::millisecon
   const std::optional<int> state = read_until_end(child, pipe, answer, Clock::now() + limit);
   if (!state) {
     kill(child, SIGKILL);
-    (void)wait_for(child, 0);  // it was killed: how it ended says nothing
+    (void)wait_for(child, 0);  // the child was killed, so its state has no meaning
     return internal_error(
         fmt::format("it had not registered after {:.3g} seconds", std::chrono::duration<double>(limit).count()));
   }

@@ -18,7 +18,7 @@ Status PluginStream::run(DeviceCall what, const F& function) const {
 
 PluginStream::~PluginStream() {
   PluginStream::abandon_recording();
-  // free_stream() is promised a stream whose work has ended. Nobody is left to tell of an error.
+  // The contract says that free_stream() gets a stream whose work has ended. An error cannot be reported here.
   (void)PluginStream::synchronize();
   call_and_forget([this] { device_.table()->free_stream(handle_); });
 }
@@ -96,7 +96,7 @@ Status PluginStream::begin_recording(std::string what) {
     return device_.table()->begin_recording(handle_, what.c_str(), error);
   });
   if (!begun.ok()) {
-    (void)device_.recording().close(*this);  // nothing was recorded that could be void
+    (void)device_.recording().close(*this);  // nothing was recorded, so it cannot be void
     return begun;
   }
   recording_ = true;
@@ -125,7 +125,7 @@ Result<std::unique_ptr<RecordedGraph>> PluginStream::end_recording() {
 void PluginStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
-  (void)device_.recording().close(*this);  // the recording is dropped, so why it was void does not matter
+  (void)device_.recording().close(*this);  // the recording is dropped, so the reason why it is void does not matter
   call_and_forget([this] { device_.table()->abandon_recording(handle_); });
 }
 

@@ -20,7 +20,7 @@ struct FieldRow {
   std::string_view remark;
 };
 
-using namespace request_object;  // the rows name its constants
+using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name its constants
 constexpr FieldRow kRows[] = {
 #include "request_fields.inc"  // made of request_fields.json by request_fields.cmake
 };
