@@ -1,4 +1,4 @@
-// Catches: bytes that do not come back, padding, and damaged text that is taken for bytes.
+// Catches: bytes that change in a round trip, wrong padding, and damaged text that is accepted.
 #include "tessera/base/base64.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-TEST(Base64, ExamplesOfRfc4648) {
+TEST(Base64, MatchesTheExamplesOfRfc4648) {
   const std::pair<const char*, const char*> examples[] = {{"", ""},
                                                           {"f", "Zg=="},
                                                           {"fo", "Zm8="},
@@ -20,7 +20,7 @@ TEST(Base64, ExamplesOfRfc4648) {
   }
 }
 
-TEST(Base64, AllBytesComeBack) {
+TEST(Base64, AllBytesSurviveARoundTrip) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) bytes += static_cast<char>(i * 7);
   for (std::size_t n = 0; n < bytes.size(); n += 37)

@@ -1,4 +1,4 @@
-// Catches: a key that changes between runs or machines, or that confuses neighbouring fields.
+// Catches: a key that changes between runs or machines, or that confuses adjacent fields.
 #include "tessera/base/hash.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ Hash128 of(std::initializer_list<std::string_view> parts) {
   return h.finish();
 }
 
-TEST(Hash, FieldBoundariesCount) {
+TEST(Hash, FieldBoundariesChangeTheHash) {
   EXPECT_EQ(of({"ab", "c"}), of({"ab", "c"}));
   EXPECT_NE(of({"ab", "c"}), of({"a", "bc"}));
   EXPECT_NE(of({"", "a"}), of({"a", ""}));

@@ -1,5 +1,5 @@
-// Catches: input that a lenient parser would let through, numbers or text changed by a round trip, and a file without
-// end that is read until there is no memory.
+// Catches: invalid input that a lenient parser would accept, numbers or text changed by a round trip, and an endless
+// file that is read until memory runs out.
 #include "tessera/base/json.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ TEST(Json, RoundTripKeepsOrderTypesAndPrecision) {
   EXPECT_EQ(value.find("none"), nullptr);
 }
 
-TEST(Json, RefusesWhatIsNotStrictJson) {
+TEST(Json, RefusesTextThatIsNotStrictJson) {
   for (const char* bad :
        {"", "{", "[1,]", "{\"a\":1,}", "1 2", "nul", "\"\xff\"", "{\"a\":1,\"a\":2}", "01", "[1e999]"}) {
     const auto r = Json::parse(bad, "input.json");
@@ -53,7 +53,7 @@ TEST(ReadTextFile, StopsAtTheSizeLimit) {
   EXPECT_EQ(read_text_file(::testing::TempDir()).status().code(), StatusCode::kDataLoss);
 }
 
-TEST(Json, ErrorNamesAMissingFile) {
+TEST(Json, NamesAMissingFile) {
   EXPECT_THAT(Json::read_file("/nonexistent/a.json").status().message(), HasSubstr("/nonexistent/a.json"));
 }
 

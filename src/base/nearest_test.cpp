@@ -1,4 +1,4 @@
-// Catches: a suggestion that is not the closest name, or a suggestion where nothing is close.
+// Catches: a suggestion that is not the closest name, or a suggestion although nothing is close.
 #include "tessera/base/nearest.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: an error lost or misworded on its way up; a value copied where it can only be moved.
+// Catches: an error that is lost or changed on its way up, and a copy of a value that can only be moved.
 #include "tessera/base/status.h"
 
 #include <gtest/gtest.h>

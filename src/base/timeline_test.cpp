@@ -1,4 +1,4 @@
-// Catches: phases that are lost, repeated or out of order, and time that no phase covers and nobody tells.
+// Catches: phases that are lost, repeated or out of order, and uncovered time that is not reported.
 #include "tessera/base/timeline.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ class Phases : public ::testing::Test {
   Timeline timeline_{origin_};
 };
 
-TEST_F(Phases, AreInTheOrderOfTheirBeginnings) {
+TEST_F(Phases, AreOrderedByTheirBeginnings) {
   record("plan", 10, 20);
   record("load", 20, 80);
   record("process", 0, 8);
@@ -36,7 +36,7 @@ TEST_F(Phases, AreInTheOrderOfTheirBeginnings) {
   EXPECT_THAT(names(), ElementsAre("plan", "load", "compile", "process"));
 }
 
-TEST_F(Phases, LeaveUncoveredWhatLiesBetweenThem) {
+TEST_F(Phases, TimeBetweenThemIsUncovered) {
   EXPECT_EQ(timeline_.end_s(), 0);
   EXPECT_EQ(timeline_.uncovered_s(), 0);
   record("a", 2, 10);

@@ -1,5 +1,5 @@
-// Catches: a file that keeps old content, a failed write that is reported as done, a replacement that readers see half
-// of or that leaves files behind.
+// Catches: a file that keeps old content, a failed write that is reported as success, and a replacement that readers
+// see half done or that leaves files behind.
 #include "tessera/base/write_file.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A folder of its own, empty at the start.
+// Creates an empty folder for the test.
 std::filesystem::path empty_folder(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
   std::filesystem::remove_all(folder);
@@ -32,7 +32,7 @@ std::ptrdiff_t entries_of(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
-TEST(WriteFile, ReplacesWhatWasThere) {
+TEST(WriteFile, ReplacesTheOldContent) {
   const std::string path = ::testing::TempDir() + "/write_file_test.txt";
   ASSERT_TRUE(write_file(path, "a longer text").ok());
   const std::string text("short\0\n", 7);

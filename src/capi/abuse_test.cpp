@@ -1,4 +1,5 @@
-// Pointers that are NULL, sizes that are too small, bodies that are no JSON: an error each, and nothing written.
+// Catches: NULL pointers, sizes that are too small, and bodies that are not JSON, if they cause anything but an error
+// or write anything.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -63,7 +64,7 @@ TEST(Abuse, NullIsAnErrorThatNamesThePointer) {
   EXPECT_EQ(tessera_open(nullptr, nullptr, nullptr), TESSERA_INVALID_ARGUMENT) << "an error is never required";
 }
 
-TEST(Abuse, NothingToFreeIsFine) {
+TEST(Abuse, FreeingNothingIsFine) {
   tessera_free(nullptr);
   tessera_error_free(nullptr);
   tessera_request_free(nullptr);
@@ -91,7 +92,7 @@ TEST(Abuse, StructsOfAnotherSizeAreRefused) {
   EXPECT_EQ(tessera_request_next(under_way.get(), -1, &event, error.out()), TESSERA_INVALID_ARGUMENT);
   EXPECT_EQ(event.kind, 77) << "nothing is written";
 
-  // A caller of a later version: more fields than the library knows.
+  // A caller of a later version passes more fields than the library knows.
   struct Larger {
     tessera_event event;
     std::uint64_t later = std::numeric_limits<std::uint64_t>::max();
@@ -100,7 +101,7 @@ TEST(Abuse, StructsOfAnotherSizeAreRefused) {
   EXPECT_EQ(larger.later, std::numeric_limits<std::uint64_t>::max());
 }
 
-TEST(Abuse, BodiesThatAreWrongNameTheirField) {
+TEST(Abuse, WrongBodiesNameTheirField) {
   Error error;
   char* text = nullptr;
   for (const char* body : {"", "{", "[]", "null", "\xff", "{\"text\": 5}", "{\"nothing\": 1}"}) {

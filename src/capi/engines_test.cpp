@@ -1,4 +1,4 @@
-// Engines that disturb each other, or that are closed while others use what belongs to them.
+// Catches: engines that disturb each other, or that are closed while others use their objects.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ std::string generated(tessera_engine* engine, const std::string& text) {
 }
 
 TEST(Engines, SeveralServeManyThreadsAtOnce) {
-  // Both engines give the same bits whatever else is in a batch.
+  // Both engines give the same bits for any other contents of a batch.
   const EnginePtr one = open_demo(R"(, "enable-deterministic-inference": true)");
   const EnginePtr other = open_demo(R"(, "enable-deterministic-inference": true, "disable-cuda-graph": true)");
   const std::string once = generated(one.get(), "Once upon a time");
@@ -40,7 +40,7 @@ TEST(Engines, SeveralServeManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Engines, ClosingEndsWhatIsUnderWay) {
+TEST(Engines, ClosingEndsRunningRequests) {
   EnginePtr engine = open_demo();
   std::atomic<int> ends = 0;
   const auto count_end = [](void* user, const tessera_event* event) {
@@ -51,7 +51,8 @@ TEST(Engines, ClosingEndsWhatIsUnderWay) {
   for (int i = 0; i < 3; ++i) requests.push_back(submit(engine.get(), kLongStream, count_end, &ends));
   requests.push_back(submit(engine.get(), kLongStream));
   EXPECT_EQ(next(requests.back().get()).kind, TESSERA_EVENT_CHUNK);
-  std::thread canceller([&] { tessera_request_cancel(requests[0].get()); });  // from another thread, while it closes
+  std::thread canceller([&] { tessera_request_cancel(requests[0].get()); });  // from another thread, while the engine
+                                                                              // closes
   engine.reset();
   canceller.join();
   EXPECT_EQ(ends, 3);
@@ -59,10 +60,10 @@ TEST(Engines, ClosingEndsWhatIsUnderWay) {
   while (event.kind == TESSERA_EVENT_CHUNK) event = next(requests.back().get());
   EXPECT_EQ(event.code, TESSERA_CANCELLED);
   EXPECT_THAT(event.json, HasSubstr("clos"));
-  for (const RequestPtr& request : requests) tessera_request_cancel(request.get());  // after the end: nothing
+  for (const RequestPtr& request : requests) tessera_request_cancel(request.get());  // no effect after the end
 }
 
-TEST(Engines, TellWhatTheyAreAndDid) {
+TEST(Engines, ReportTheirModelAndCounters) {
   generated(demo(), "Once upon a time");
   Error error;
   char* text = nullptr;
@@ -78,7 +79,7 @@ TEST(Engines, TellWhatTheyAreAndDid) {
   EXPECT_THAT(taken(text), HasSubstr("\"prefill\""));
 }
 
-TEST(Engines, OpeningSaysWhatIsWrong) {
+TEST(Engines, OpeningNamesTheWrongOption) {
   Error error;
   tessera_engine* engine = nullptr;
   EXPECT_EQ(tessera_open(R"({"model-path": "/nowhere/at-all"})", &engine, error.out()), TESSERA_NOT_FOUND);

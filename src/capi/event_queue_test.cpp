@@ -1,4 +1,5 @@
-// Events that are lost, doubled, reordered or delivered after their request was freed; waits that never end.
+// Catches: events that are lost, doubled, reordered or delivered after their request was freed, and waits that never
+// end.
 #include "tessera/capi/event_queue.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ TEST(EventQueue, CallsBackAndReportsARefusal) {
   EXPECT_TRUE(queue.wait(0));
 }
 
-TEST(EventQueue, DetachWaitsForTheCallbackThatRuns) {
+TEST(EventQueue, DetachWaitsForTheRunningCallback) {
   struct Slow {
     std::atomic<bool> entered = false;
     std::atomic<bool> left = false;
@@ -84,7 +85,7 @@ TEST(EventQueue, DetachWaitsForTheCallbackThatRuns) {
   EXPECT_FALSE(slow.left) << "nobody is called after detach()";
 }
 
-TEST(EventQueue, MayBeDetachedWithinItsOwnCallback) {
+TEST(EventQueue, MayBeDetachedInsideItsCallback) {
   EventQueue* self = nullptr;
   EventQueue queue(
       [](void* user, const tessera_event*) {

@@ -1,4 +1,4 @@
-// Options in JSON that mean something else than in a configuration file, or that are ignored in silence.
+// Catches: options in JSON that mean something else than in a configuration file, or that are silently ignored.
 #include "tessera/capi/open_options.h"
 
 #include "tessera/capi/capi_test_util.h"
@@ -17,7 +17,7 @@ std::string refused(const std::string& text) {
   return options.ok() ? "" : options.status().message();
 }
 
-TEST(OpenOptions, AreThoseOfAConfigurationFile) {
+TEST(OpenOptions, EqualThoseOfAConfigurationFile) {
   const Result<OpenOptions> options = read(R"({"model-path": "m", "page_size": 8, "context-length": "4K",
       "cuda-graph-bs": [1, 2, 4], "disable-radix-cache": true, "served-model-name": "mine", "log-level": ["warn"]})");
   ASSERT_TRUE(options.ok()) << options.status().message();
@@ -37,7 +37,7 @@ TEST(OpenOptions, MayBeYaml) {
   EXPECT_EQ(options->server.served_model_name, "m");
 }
 
-TEST(OpenOptions, SayWhatIsWrong) {
+TEST(OpenOptions, ErrorsNameTheFault) {
   EXPECT_THAT(refused("{}"), HasSubstr("empty"));
   EXPECT_THAT(refused("{\"page-size\": 8}"), HasSubstr("--model-path is missing"));
   EXPECT_THAT(refused("{\"model-path\": \"m\",\n\"page-size\": \"8x\"}"), HasSubstr("options:2"));

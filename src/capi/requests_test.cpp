@@ -1,4 +1,5 @@
-// Answers that differ from the server's, streams that lose events, cancellations that do not end a request.
+// Catches: answers that differ from the server's, streams that lose events, and cancellations that do not end a
+// request.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -23,7 +24,7 @@ Json ask(const char* path, const std::string& body) {
   return parsed(taken(answer));
 }
 
-TEST(Requests, AskedAndStreamedAreTheSameText) {
+TEST(Requests, StreamedAndWholeAnswersHaveTheSameText) {
   const std::string whole = ask("/generate", kShort).find("text")->as_string();
   EXPECT_GT(whole.size(), 12u);
 
@@ -63,7 +64,7 @@ TEST(Requests, EveryPathAnswers) {
   EXPECT_THAT(error.message(), HasSubstr("/generate"));
 }
 
-TEST(Requests, EmbeddingsAreOfUnitLength) {
+TEST(Requests, EmbeddingsHaveUnitLength) {
   const EnginePtr engine = open_demo(R"(, "is-embedding": true)");
   Error error;
   char* answer = nullptr;
@@ -79,7 +80,7 @@ TEST(Requests, EmbeddingsAreOfUnitLength) {
   EXPECT_EQ(tessera_ask(engine.get(), "/generate", kShort, &answer, error.out()), TESSERA_INVALID_ARGUMENT);
 }
 
-TEST(Requests, ACancelledOneEndsWithItsError) {
+TEST(Requests, ACancelledRequestEndsWithItsError) {
   const RequestPtr request = submit(demo(), kLongStream);
   EXPECT_EQ(next(request.get()).kind, TESSERA_EVENT_CHUNK);
   tessera_request_cancel(request.get());
@@ -92,7 +93,7 @@ TEST(Requests, ACancelledOneEndsWithItsError) {
   EXPECT_EQ(tessera_request_wait(request.get(), 0, nullptr), TESSERA_OK);
 }
 
-TEST(Requests, TimeOutsAreNoEnds) {
+TEST(Requests, ATimeoutDoesNotEndTheRequest) {
   const RequestPtr request = submit(demo(), kLongStream);
   Error error;
   EXPECT_EQ(tessera_request_wait(request.get(), 10, error.out()), TESSERA_TIMEOUT);
@@ -103,7 +104,7 @@ TEST(Requests, TimeOutsAreNoEnds) {
 struct Seen {
   std::mutex mutex;
   std::vector<int> kinds;
-  int most = 1 << 30;  // chunks until the callback cancels
+  int most = 1 << 30;  // number of chunks before the callback cancels
   std::thread::id thread;
 };
 
@@ -139,7 +140,8 @@ TEST(Requests, ACallbackCancelsByItsResult) {
             (std::vector<int>{TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_ERROR}));
 }
 
-// Within a callback: what waits is refused, what does not wait works; another request of the engine may be freed.
+// Calls the library inside a callback. Functions that wait are refused, others work, and another request of the engine
+// may be freed.
 int call_back_in(void* user, const tessera_event* event) {
   if (event->kind != TESSERA_EVENT_CHUNK) return 0;
   auto& refused = *static_cast<std::atomic<int>*>(user);
@@ -155,7 +157,7 @@ int call_back_in(void* user, const tessera_event* event) {
   return 1;
 }
 
-TEST(Requests, CallbacksMayCallBackInButNotWait) {
+TEST(Requests, CallbacksMayCallFunctionsThatDoNotWait) {
   std::atomic<int> refused = 0;
   const RequestPtr request = submit(demo(), kLongStream, call_back_in, &refused);
   ASSERT_EQ(tessera_request_wait(request.get(), -1, nullptr), TESSERA_OK);

@@ -1,4 +1,4 @@
-// Tokens and texts that change on their way through C: lengths, NUL bytes, special tokens, ids of no token.
+// Catches: tokens and texts that change on their way through C: lengths, NUL bytes, special tokens, and invalid ids.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ std::string text_of(const std::vector<std::int32_t>& ids) {
   return whole;
 }
 
-TEST(Texts, ComeBackFromTheirTokens) {
+TEST(Texts, SurviveARoundTripThroughTokens) {
   const std::string text = "Once upon a time";
   const std::vector<std::int32_t> ids = ids_of(text, 0);
   EXPECT_FALSE(ids.empty());
@@ -47,7 +47,7 @@ TEST(Texts, ComeBackFromTheirTokens) {
   tessera_free(up_to_nul);
 }
 
-TEST(Texts, IdsOfNoTokenAreRefused) {
+TEST(Texts, InvalidIdsAreRefused) {
   Error error;
   char* text = nullptr;
   for (const std::int32_t id : {-1, INT32_MAX}) {
@@ -57,7 +57,7 @@ TEST(Texts, IdsOfNoTokenAreRefused) {
   }
 }
 
-TEST(Texts, ChatsAreRenderedAsTheServerDoes) {
+TEST(Texts, ChatsAreRenderedLikeTheServers) {
   const EnginePtr engine = open_demo(
       R"(, "chat-template": "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")");
   Error error;

@@ -1,5 +1,5 @@
-// Catches: pixels other than Pillow's, memory taken for what a header merely claims, and damaged or foreign files that
-// are taken, crash, or are refused without the reason and the limit.
+// Catches: pixels that differ from Pillow's, memory allocated for a mere claim of a header, and damaged or foreign
+// files that are accepted, crash, or are refused without the reason and the limit.
 #include "tessera/image/decode.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ std::string png_chunk(const std::string& name, const std::string& data) {
   return big_endian(static_cast<std::uint32_t>(data.size())) + checked + big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// A PNG of RGB with a valid header and no pixels.
+// Returns an RGB PNG with a valid header and no pixels.
 std::string png_claiming(std::uint32_t width, std::uint32_t height) {
   const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\0\0\0", 5);
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");
@@ -58,20 +58,20 @@ TEST(Decoding, EqualsPillow) {
   }
 }
 
-// Pillow clips it to white.
+// Pillow clips such an image to white.
 TEST(Decoding, TakesTheHighBitsOfDeepGrey) {
   const Image image = *decode_image(as_file(read_data("deep_grey.png")));
   const Image source = make_test_image(21, 13, 2);
   for (std::size_t i = 0; i < image.rgb.size(); ++i) ASSERT_EQ(image.rgb[i], source.rgb[i / 3 * 3]) << i;
 }
 
-TEST(Decoding, RefusesEveryFileThatIsCutOff) {
+TEST(Decoding, RefusesEveryTruncatedFile) {
   const Json files = *Json::read_file(test::data_path("files.json"));
   for (const auto& [name, expected] : files.as_object()) {
     const std::string whole = read_data(name);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
-      // An end marker, padding and what follows the pixels may be missing; the pixels may not.
+      // An end marker, padding and data after the pixels may be missing; the pixels may not.
       if (!image.ok()) continue;
       EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())
           << name << ", " << size << " of " << whole.size();
@@ -79,7 +79,7 @@ TEST(Decoding, RefusesEveryFileThatIsCutOff) {
   }
 }
 
-TEST(Decoding, ChecksWhatAHeaderClaimsBeforeItTakesMemory) {
+TEST(Decoding, ChecksTheHeadersClaimsBeforeTakingMemory) {
   EXPECT_THAT(refusal(png_claiming(60000, 60000)),
               AllOf(HasSubstr("PNG"), HasSubstr("60000 × 60000"), HasSubstr("sides of 1 to 32768")));
   EXPECT_THAT(refusal(png_claiming(30000, 30000)),
@@ -107,13 +107,13 @@ TEST(Decoding, ChecksWhatAHeaderClaimsBeforeItTakesMemory) {
   EXPECT_THAT(refusal(std::string(101, 'x'), limits), HasSubstr("101 bytes; accepted are at most 100"));
 }
 
-// Pixels that a file of a few bytes expands to, all within the limits, and none of them there.
+// The files have a few bytes and claim pixels within the limits, but have none of them.
 TEST(Decoding, RefusesAnImageWithoutItsPixels) {
   EXPECT_THAT(refusal(png_claiming(4000, 4000)), HasSubstr("the PNG image cannot be read: "));
   EXPECT_THAT(refusal("P6 40 40 255\n123"), HasSubstr("it is cut off: 3 bytes of pixels of 4800"));
 }
 
-TEST(Decoding, RefusesWhatIsNoStillImageOfItsFormats) {
+TEST(Decoding, RefusesFilesOfOtherKinds) {
   EXPECT_THAT(
       refusal(""),
       HasSubstr("these 0 bytes are no image; accepted are PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6)"));
@@ -133,7 +133,7 @@ std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::str
   return file + std::string(3, '\0') + rest;
 }
 
-// The frame of these GIFs, and the strips of this TIFF, are not there: what is claimed is refused before they are read.
+// The frame of these GIFs and the strips of this TIFF are missing: the claimed size is refused before they are read.
 TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
   EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));
@@ -160,7 +160,7 @@ TEST(Decoding, RefusesGifBmpAndTiffThatItCannotRead) {
   bmp[28] = 7;
   EXPECT_THAT(refusal(bmp), HasSubstr("its pixels have 7 bits"));
   bmp = read_data("palette.bmp");
-  bmp[46] = 1;  // colours
+  bmp[46] = 1;  // number of colours
   EXPECT_THAT(refusal(bmp), HasSubstr("a colour that its palette lacks"));
   bmp = read_data("rgb.bmp");
   bmp[14] = 9;
@@ -168,7 +168,7 @@ TEST(Decoding, RefusesGifBmpAndTiffThatItCannotRead) {
   EXPECT_THAT(refusal(std::string("II*\0\x08\0\0\0\0\0", 10)), HasSubstr("the TIFF image"));
 }
 
-TEST(Decoding, NamesWhatALibraryFoundWrong) {
+TEST(Decoding, NamesTheLibrarysReason) {
   std::string png = read_data("rgb.png");
   png[png.find("IDAT") + 10] ^= 1;
   EXPECT_THAT(refusal(png), HasSubstr("the PNG image cannot be read: "));
@@ -182,7 +182,7 @@ TEST(Decoding, NamesWhatALibraryFoundWrong) {
   EXPECT_NE(refusal(webp), "");
 }
 
-// A JPEG whose second scan repeats: each walks over the whole image.
+// Repeats a JPEG's second scan. Each scan processes the whole image.
 TEST(Decoding, RefusesManyScans) {
   const std::string jpeg = read_data("progressive.jpg");
   const std::size_t last = jpeg.rfind("\xff\xda");
@@ -198,7 +198,7 @@ TEST(Decoding, ReadsCommentsOfAPpm) {
   EXPECT_EQ(image, (Image{1, 1, {'a', 'b', 'c'}}));
 }
 
-TEST(Orientation, OfADamagedBlockIsUpright) {
+TEST(Orientation, ADamagedBlockMeansUpright) {
   const std::string exif("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 22);
   EXPECT_EQ(exif_orientation(as_file(exif)), 6);
   for (std::size_t size = 0; size < 20; ++size) EXPECT_EQ(exif_orientation(as_file(exif.substr(0, size))), 1) << size;
@@ -206,7 +206,7 @@ TEST(Orientation, OfADamagedBlockIsUpright) {
   other[18] = 9;
   EXPECT_EQ(exif_orientation(as_file(other)), 1);
   other = exif;
-  other[12] = 4;  // of another type
+  other[12] = 4;  // a value of another type
   EXPECT_EQ(exif_orientation(as_file(other)), 1);
   other = exif;
   other[4] = other[5] = other[6] = other[7] = '\xff';

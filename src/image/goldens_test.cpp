@@ -1,4 +1,4 @@
-// Catches: pixel values other than those that the goldens' towers were given.
+// Catches: pixel values that differ from those that the goldens' towers received.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The float32 values of one tensor of a safetensors file, which is a layer above.
+// Reads the float32 values of one tensor from a safetensors file. The proper reader belongs to a higher layer.
 std::vector<float> read_tensor(const std::string& file, const std::string& name) {
   std::uint64_t header_size = 0;
   std::memcpy(&header_size, file.data(), sizeof header_size);

@@ -1,5 +1,5 @@
-// Catches: values, grids or orders of patches other than Hugging Face's, caches' keys that take two images for one, and
-// sizes that no tower takes.
+// Catches: values, grids or orders of patches that differ from Hugging Face's, cache keys that confuse two images, and
+// sizes that no tower accepts.
 #include "tessera/image/patches.h"
 
 #include <fmt/format.h>
@@ -48,8 +48,9 @@ TEST(Patches, EqualHuggingFacesOnRandomImages) {
   }
 }
 
-// 8 × 4 pixels, 2 × 4 patches of 2 × 2: two blocks side by side. Each pixel's red is its number.
-TEST(Patches, ComeInBlocksOfATokenWithColoursOutermost) {
+// The image has 8 × 4 pixels, so 2 × 4 patches of 2 × 2 pixels: two blocks side by side. Each pixel's red is its
+// number.
+TEST(Patches, AreBlocksOfATokenWithColoursOutermost) {
   Image image{8, 4};
   for (std::uint8_t i = 0; i < 32; ++i) image.rgb.insert(image.rgb.end(), {i, 100, 200});
   const Patches patches = *make_patches(image, small_patches());
@@ -70,7 +71,7 @@ TEST(Patches, ComeInBlocksOfATokenWithColoursOutermost) {
                           200, 200));
 }
 
-TEST(Patches, ContentTellsApartWhatATowerWouldSeeOtherwise) {
+TEST(Patches, ContentDiffersIfTheTowersInputDiffers) {
   const Image image = make_test_image(64, 32, 1);
   const ImageProcessorConfig config;
   const Hash128 content = make_patches(image, config)->content;
@@ -86,7 +87,7 @@ TEST(Patches, ContentTellsApartWhatATowerWouldSeeOtherwise) {
   other.merge_size = 1;
   EXPECT_NE(make_patches(image, other)->content, content);
 
-  // Both images have the same bytes, in different shapes.
+  // Both images have the same bytes in different shapes.
   Image wide{56, 28};
   wide.rgb.assign(56 * 28 * 3, 7);
   Image high{28, 56};
@@ -96,12 +97,12 @@ TEST(Patches, ContentTellsApartWhatATowerWouldSeeOtherwise) {
   EXPECT_NE(make_patches(wide, any)->content, make_patches(high, any)->content);
 }
 
-TEST(Patches, GridsRoundHalvesToEvenAndStayWithinPixels) {
+TEST(Patches, GridsRoundHalvesToEvenWithinThePixelLimits) {
   ImageProcessorConfig config;
   config.min_pixels = 1;
-  // 42 / 28 = 1.5 and 70 / 28 = 2.5 both become 2.
+  // 42 / 28 = 1.5 and 70 / 28 = 2.5 are both rounded to 2.
   EXPECT_EQ(*patch_grid(42, 70, config), (PatchGrid{1, 4, 4}));
-  // No side becomes 0.
+  // No side is rounded to 0.
   EXPECT_EQ(*patch_grid(5, 1, config), (PatchGrid{1, 2, 2}));
   config = default_processor_config("qwen3_vl");
   const PatchGrid large = *patch_grid(32768, 32768, config);
@@ -109,7 +110,7 @@ TEST(Patches, GridsRoundHalvesToEvenAndStayWithinPixels) {
   EXPECT_EQ(*patch_grid(200, 1, config), (PatchGrid{1, 2, 228}));
 }
 
-TEST(Patches, RefuseSizesThatCannotBe) {
+TEST(Patches, RefuseImpossibleSizes) {
   const ImageProcessorConfig config;
   for (const auto& [width, height] : {std::pair{0, 0}, {0, 5}, {-1, 5}, {201, 1}, {1, 100000}}) {
     const Status status = patch_grid(width, height, config).status();
@@ -121,7 +122,7 @@ TEST(Patches, RefuseSizesThatCannotBe) {
   EXPECT_THAT(status.message(), HasSubstr("has 47 values; expected are 48"));
 }
 
-TEST(Resampling, KeepsAnEvenColourAndItsWeightsAddUp) {
+TEST(Resampling, KeepsAnEvenColourBecauseWeightsSumToOne) {
   Image image{97, 41};
   image.rgb.assign(97 * 41 * 3, 255);
   for (const std::uint8_t value : resize_bicubic(image, 30, 90).values) ASSERT_EQ(value, 255);

@@ -1,4 +1,5 @@
-// Catches: a published file read otherwise than transformers reads it, and one taken that asks for what is not done.
+// Catches: a published file that is read differently than transformers reads it, and an accepted file that asks for
+// unsupported processing.
 #include "tessera/image/processor_config.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ TEST(ProcessorConfig, ReadsOldAndNewNames) {
   EXPECT_EQ(newer.min_pixels, 65536);
   EXPECT_EQ(newer.max_pixels, 16777216);
   EXPECT_EQ(newer.std_deviation[2], 0.5);
-  // The older names win over the newer ones, as in transformers.
+  // The older names override the newer ones, as in transformers.
   EXPECT_EQ(parse(R"({"size": {"shortest_edge": 100, "longest_edge": 1000}, "max_pixels": 2000})")->max_pixels, 2000);
 }
 
@@ -46,7 +47,7 @@ TEST(ProcessorConfig, DefaultsAreThePublishedOnes) {
   }
 }
 
-TEST(ProcessorConfig, RefusesWhatItDoesNotDo) {
+TEST(ProcessorConfig, RefusesUnsupportedProcessing) {
   EXPECT_THAT(why_refused(R"({"patch_size": 0})"),
               HasSubstr("preprocessor_config.json: patch_size is 0; accepted: integers from 1 to 256"));
   EXPECT_THAT(why_refused(R"({"merge_size": "2"})"), HasSubstr("merge_size is \"2\""));

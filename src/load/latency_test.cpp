@@ -1,5 +1,5 @@
-// Catches: percentiles other than numpy's, failed requests that count, a time per token that counts the first token,
-// and throughput over a wrong span.
+// Catches: percentiles that differ from numpy's, failed requests that count, a time per token that includes the first
+// token, and throughput over a wrong span.
 #include "tessera/load/latency.h"
 
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-TEST(Latency, PercentilesAreNumpys) {
-  // numpy.percentile([4, 1, 3, 2, 10], [50, 90, 99])
+TEST(Latency, PercentilesEqualNumpys) {
+  // The expected values are numpy.percentile([4, 1, 3, 2, 10], [50, 90, 99]).
   const Distribution values = distribution({4, 1, 3, 2, 10});
   EXPECT_DOUBLE_EQ(values.mean, 4);
   EXPECT_DOUBLE_EQ(values.p50, 3);
@@ -18,7 +18,7 @@ TEST(Latency, PercentilesAreNumpys) {
   EXPECT_DOUBLE_EQ(distribution({}).p50, 0);
 }
 
-TEST(Latency, Metrics) {
+TEST(Latency, ComputesEveryMetric) {
   const std::vector<RequestRecord> records = {
       {.sent_s = 1, .first_token_s = 1.5, .end_s = 3.5, .gaps_s = {1, 1}, .input_tokens = 7, .output_tokens = 3},
       {.sent_s = 2, .first_token_s = 2.25, .end_s = 2.25, .input_tokens = 3, .output_tokens = 1},
@@ -42,7 +42,7 @@ TEST(Latency, Metrics) {
   EXPECT_DOUBLE_EQ(json.find("e2e_ms")->find("mean")->as_double(), 1375);
 }
 
-TEST(Latency, NothingSucceeded) {
+TEST(Latency, IsZeroIfNothingSucceeded) {
   const std::vector<RequestRecord> records = {{.failure = "refused"}};
   const LoadResult result = load_result(records);
   EXPECT_EQ(result.completed, 0);

@@ -1,6 +1,5 @@
-// Catches: traces that are read wrongly (a unit of time, a block, a line ending), a rate that is not the one asked for,
-// prompts that begin alike by accident or differ where a trace says that they are one, ids that the model does not
-// have.
+// Catches: traces that are read wrongly (a unit of time, a block, a line ending), a wrong rate, prompts that share a
+// beginning by accident or differ although the trace says that they are equal, and ids that the model does not have.
 #include "tessera/load/load.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +35,7 @@ class Trace : public ::testing::Test {
       ::testing::TempDir() + "/bench_load_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
-TEST_F(Trace, Azure) {
+TEST_F(Trace, ReadsAzuresFormat) {
   const Result<std::vector<LoadRequest>> requests =
       read_trace(with("TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 23:59:59.7500000,4808,10\r\n"
                       "2023-11-17 00:00:00.2500000,3180,0\n2024-05-10 00:00:01.5+00:00,1,2"),
@@ -49,7 +48,7 @@ TEST_F(Trace, Azure) {
   EXPECT_EQ((*requests)[1].output_tokens, 1);
 }
 
-TEST_F(Trace, Mooncake) {
+TEST_F(Trace, ReadsMooncakesFormat) {
   const Result<std::vector<LoadRequest>> requests =
       read_trace(with("{\"timestamp\": 500, \"input_length\": 600, \"output_length\": 7, \"hash_ids\": [0, 4]}\n\n"
                       "{\"timestamp\": 2000, \"input_length\": 3, \"output_length\": 1}\n"),
@@ -61,7 +60,7 @@ TEST_F(Trace, Mooncake) {
   EXPECT_EQ(read_trace(path_, 1)->size(), 1U);
 }
 
-TEST_F(Trace, WrongLinesAreNamed) {
+TEST_F(Trace, NamesWrongLines) {
   EXPECT_THAT(error(""), HasSubstr("no lines"));
   EXPECT_THAT(error("time,tokens\n"), HasSubstr("accepted are"));
   EXPECT_THAT(error("TIMESTAMP,ContextTokens,GeneratedTokens\n"), HasSubstr("no requests"));
@@ -88,7 +87,7 @@ TEST(Load, PoissonHasItsRateAndSpread) {
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
   double squares = 0;
   for (std::size_t i = 1; i < times.size(); ++i) squares += (times[i] - times[i - 1]) * (times[i] - times[i - 1]);
-  EXPECT_NEAR(squares / 19999, 2 * 0.25 * 0.25, 0.01);  // of an exponential: twice the square of its mean
+  EXPECT_NEAR(squares / 19999, 2 * 0.25 * 0.25, 0.01);  // for an exponential distribution: twice the square of its mean
   const std::vector<double> at_once = *arrivals_at(load, INFINITY);
   EXPECT_THAT(at_once, ::testing::Each(0));
   EXPECT_THAT(*arrivals_at(*make_load({.num_prompts = 3, .arrivals = Arrivals::kUniform}), 2), ElementsAre(0, 0.5, 1));
@@ -105,7 +104,7 @@ TEST(Load, LengthsKeepTheirRange) {
   EXPECT_EQ(most->input_tokens, 9);
 }
 
-TEST(Load, ATraceIsStretchedAsAWhole) {
+TEST(Load, ATraceIsScaledAsAWhole) {
   const Load load{.requests = {{.arrival_s = 0}, {.arrival_s = 1}, {.arrival_s = 4}}, .recorded = true};
   EXPECT_THAT(*arrivals_at(load, 1), ElementsAre(0, 0.5, 2));
   const Load moment{.requests = {{.arrival_s = 0}, {.arrival_s = 0}}, .recorded = true};
@@ -113,7 +112,7 @@ TEST(Load, ATraceIsStretchedAsAWhole) {
   EXPECT_TRUE(arrivals_at(moment, INFINITY).ok());
 }
 
-TEST(Load, Clipping) {
+TEST(Load, ClipsRequestsToTheContext) {
   Load load{.requests = {{.input_tokens = 60, .output_tokens = 40},
                          {.input_tokens = 61, .output_tokens = 40},
                          {.input_tokens = 1, .output_tokens = 500}}};
@@ -124,7 +123,7 @@ TEST(Load, Clipping) {
   EXPECT_EQ(load.requests[2].input_tokens, 1);
 }
 
-TEST(Load, PromptsShareBlocksAndNothingElse) {
+TEST(Load, PromptsShareOnlyTheirBlocks) {
   const auto ids = [](const LoadRequest& request, std::size_t index, std::uint64_t seed = 1, std::uint64_t run = 1) {
     return prompt_ids(request, index, {.seed = seed, .run = run, .vocab_size = 2048});
   };
@@ -149,7 +148,7 @@ TEST(Load, PromptsShareBlocksAndNothingElse) {
   EXPECT_GT(*most, 1800);
 }
 
-TEST(Load, PublishedTraces) {
+TEST(Load, ReadsPublishedTraces) {
   for (const char* name : {"azure/AzureLLMInferenceTrace_conv.csv", "azure/AzureLLMInferenceTrace_code.csv",
                            "mooncake_conversation.jsonl"}) {
     const std::string path = test::shared_data(std::string("traces/") + name);

@@ -1,5 +1,5 @@
-// Catches: events that are cut anywhere and read wrongly, tokens that come together and count once, a stream that ends
-// early and counts as a success.
+// Catches: events that are read wrongly if they are cut anywhere, tokens that come together but count as one, and a
+// stream that ends early but counts as a success.
 #include "tessera/load/stream_record.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(StreamRecord, TokensThatComeTogetherShareTheirGap) {
   EXPECT_THAT(record.gaps_s, ElementsAre(0.5F, 0.5F, 0.25F));
 }
 
-TEST(StreamRecord, TextsCountAsTokensWithoutTheServersNumbers) {
+TEST(StreamRecord, WithoutUsageEachTextCountsAsAToken) {
   RequestRecord record;
   StreamRecord stream(record);
   for (const char* text : {"", "a", "b", ""}) stream.push(chunk(text), 1);
@@ -45,7 +45,7 @@ TEST(StreamRecord, TextsCountAsTokensWithoutTheServersNumbers) {
   EXPECT_THAT(record.gaps_s, ElementsAre(0.0F));
 }
 
-TEST(StreamRecord, CutAnywhere) {
+TEST(StreamRecord, EventsMayBeCutAnywhere) {
   std::string bytes = ": comment\r\n" + chunk("a", usage(2, 1)) + "event: x\r\n" + chunk("b", usage(2, 2));
   bytes += "data:[DONE]\r\n\r\n";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
@@ -59,7 +59,7 @@ TEST(StreamRecord, CutAnywhere) {
   }
 }
 
-TEST(StreamRecord, Failures) {
+TEST(StreamRecord, RecordsWhyARequestFailed) {
   const auto failure = [](const std::string& bytes) {
     RequestRecord record;
     StreamRecord stream(record);
@@ -74,7 +74,7 @@ TEST(StreamRecord, Failures) {
             "engine lost");
 }
 
-TEST(StreamRecord, ErrorMessages) {
+TEST(StreamRecord, FindsTheMessageOfAnError) {
   EXPECT_EQ(error_message(R"({"error":{"message":"too long"}})"), "too long");
   EXPECT_EQ(error_message(R"({"error":"gone"})"), "gone");
   EXPECT_EQ(error_message(R"({"object":"error","message":"bad"})"), "bad");

@@ -1,5 +1,5 @@
-// Catches: bytes of a stranger that are taken for a message, a length that memory is taken for before it came, and a
-// frame that is put together wrongly from pieces.
+// Catches: bytes of a foreign client that are taken for a message, memory allocated for a length before the data
+// arrived, and a frame that is assembled wrongly from pieces.
 #include "tessera/net/frame.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ std::string frame_bytes(FrameKind kind, std::string_view content) {
   return raw;
 }
 
-TEST(Frame, ComesAsItWasSent) {
+TEST(Frame, ArrivesAsItWasSent) {
   Pair pair = connected();
   const std::array parts = {bytes("ab"), bytes(""), bytes("cde")};
   ASSERT_TRUE(send_frame(pair.a, FrameKind::kOrder, parts, milliseconds(1000)).ok());
@@ -61,7 +61,7 @@ TEST(Frame, ComesAsItWasSent) {
   EXPECT_TRUE(reader.payload().empty());
 }
 
-TEST(Frame, OneByteAtATime) {
+TEST(Frame, MayArriveOneByteAtATime) {
   Pair pair = connected();
   const std::string raw = frame_bytes(FrameKind::kAnswer, "hello there");
   FrameReader reader;
@@ -75,7 +75,7 @@ TEST(Frame, OneByteAtATime) {
   EXPECT_EQ(*reader.advance(pair.b, milliseconds(20)), FrameReader::Progress::kNothing);
 }
 
-TEST(Frame, AStrangerIsNotUnderstood) {
+TEST(Frame, AForeignProtocolIsRefused) {
   Pair pair = connected();
   send_raw(pair.a, bytes("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   FrameReader reader;
@@ -86,7 +86,7 @@ TEST(Frame, AStrangerIsNotUnderstood) {
 
 TEST(Frame, EveryWrongHeaderIsRefused) {
   const std::string right = frame_bytes(FrameKind::kAlive, "");
-  for (std::size_t at = 0; at < 16; ++at) {  // magic and kind
+  for (std::size_t at = 0; at < 16; ++at) {  // the bytes of magic and kind
     std::string wrong = right;
     wrong[at] = static_cast<char>(wrong[at] ^ 0x40);
     Pair pair = connected();
@@ -96,7 +96,7 @@ TEST(Frame, EveryWrongHeaderIsRefused) {
   }
 }
 
-TEST(Frame, ALengthCostsNoMemory) {
+TEST(Frame, ALengthAloneTakesNoMemory) {
   std::string lies = frame_bytes(FrameKind::kOrder, "");
   const std::uint64_t length = kMostFrameBytes;
   std::memcpy(lies.data() + 16, &length, sizeof(length));
@@ -114,7 +114,7 @@ TEST(Frame, ALengthCostsNoMemory) {
   EXPECT_THAT(strict.advance(other.b, milliseconds(100)).status().message(), HasSubstr("at most 4294967296"));
 }
 
-TEST(Frame, WhoSaysNothingIsGivenUp) {
+TEST(Frame, ASilentSenderTimesOut) {
   Pair pair = connected();
   FrameReader reader;
   EXPECT_EQ(receive_frame(pair.b, reader, NetClock::now() + milliseconds(50)).code(), StatusCode::kDeviceLost);

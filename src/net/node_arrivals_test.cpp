@@ -1,4 +1,5 @@
-// Catches: a stranger who keeps the nodes waiting, one who holds a connection for ever, and a log that strangers fill.
+// Catches: a foreign client that delays the nodes, one that holds a connection forever, and a log that foreign clients
+// fill.
 #include "tessera/net/node_arrivals.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ class Arrivals : public ::testing::Test {
     EXPECT_TRUE(
         send_frame(socket, FrameKind::kHello, std::array{std::span<const std::byte>(said)}, milliseconds(1'000)).ok());
   }
-  // Whether this end is told within `ms` that the other one closed the connection.
+  // Whether this end learns within `ms` that the other end closed the connection.
   static bool is_closed(Socket& socket, int ms) {
     std::byte any{};
     return !socket.receive(std::span(&any, 1), milliseconds(ms)).ok();
@@ -41,7 +42,7 @@ class Arrivals : public ::testing::Test {
   const NodeAddress address_{"127.0.0.1", testing::free_port()};
 };
 
-TEST_F(Arrivals, ANodeIsHeardBesideStrangersWhoSayNothing) {
+TEST_F(Arrivals, SilentStrangersDoNotDelayANode) {
   NodeArrivals arrivals = listen({.hello = milliseconds(60'000), .unheard = 8});
   std::vector<Socket> silent;
   for (int i = 0; i < 5; ++i) silent.push_back(connect());
@@ -52,7 +53,7 @@ TEST_F(Arrivals, ANodeIsHeardBesideStrangersWhoSayNothing) {
   EXPECT_EQ((**come).hello.node, 1);
 }
 
-// Ten times as many as are heard at once, from before the node comes to after it.
+// The connections are ten times as many as are read at once, from before the node comes to after it.
 TEST_F(Arrivals, AFloodOfConnectionsKeepsNoNodeOut) {
   NodeArrivals arrivals = listen({.hello = milliseconds(60'000), .unheard = 4});
   std::future<Result<std::optional<NodeArrivals::Arrival>>> next =

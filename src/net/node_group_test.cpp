@@ -1,5 +1,5 @@
-// Catches: nodes that differ and go on, an error that does not say in what, a wait without an end, a node that is lost
-// and not missed, and a stranger that disturbs a start.
+// Catches: nodes that differ but continue, an error that does not name the difference, an endless wait, the loss of a
+// node that is not noticed, and a foreign client that disturbs a start.
 #include "tessera/net/node_group.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ NodeGroupOptions options(std::uint16_t port, int join_ms = 10'000, int silence_m
   return {.address = {"127.0.0.1", port}, .join_limit = milliseconds(join_ms), .silence = milliseconds(silence_ms)};
 }
 
-// All nodes at once, each with its hello.
+// Joins all nodes at the same time, each with its hello.
 std::vector<Joined> join(const std::vector<NodeHello>& hellos, const NodeGroupOptions& how) {
   std::vector<std::future<Joined>> joining;
   for (const NodeHello& own : hellos)
@@ -67,8 +67,8 @@ TEST(NodeGroup, FramesGoBothWays) {
   EXPECT_EQ(got[2].get_future().get(), "answer of 2");
 }
 
-// The other node ends at once; node 0 waits for one that does not differ as long as it would for any.
-TEST(NodeGroup, BothSidesNameWhatDiffers) {
+// The other node ends at once. Node 0 waits for a matching node as long as for any node.
+TEST(NodeGroup, BothSidesNameTheDifference) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";
   NodeHello protocol = hello(2, 1);
@@ -98,7 +98,7 @@ TEST(NodeGroup, BothSidesNameWhatDiffers) {
   }
 }
 
-TEST(NodeGroup, OneThatIsMissingIsNamed) {
+TEST(NodeGroup, AMissingNodeIsNamed) {
   const std::uint16_t port = testing::free_port();
   const std::vector<Joined> joined = join({hello(3, 0), hello(3, 2)}, options(port, 300));
   EXPECT_EQ(joined[0].status().code(), StatusCode::kNotFound);
@@ -111,7 +111,7 @@ TEST(NodeGroup, OneThatIsMissingIsNamed) {
               AllOf(HasSubstr("node 1 of 2 found no node 0 within 0.3 s"), HasSubstr("Connection refused")));
 }
 
-// A connection to node 0 that has said who it is, and does nothing more.
+// Returns a connection to node 0 that has sent its hello and does nothing more.
 Socket hello_to(std::uint16_t port, const NodeHello& own) {
   Socket socket = connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(5000)).value();
   const std::vector<std::byte> said = pack_hello(own);
@@ -120,8 +120,8 @@ Socket hello_to(std::uint16_t port, const NodeHello& own) {
   return socket;
 }
 
-// Connections are taken in the order in which they were made.
-TEST(NodeGroup, TheSamePlaceTwiceIsRefused) {
+// Connections are accepted in the order in which they were made.
+TEST(NodeGroup, ASecondNodeForOnePlaceIsRefused) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
@@ -131,11 +131,11 @@ TEST(NodeGroup, TheSamePlaceTwiceIsRefused) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-TEST(NodeGroup, OneThatWasStartedAnewTakesItsPlace) {
+TEST(NodeGroup, ARestartedNodeTakesItsPlace) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
-  hello_to(port, hello(3, 1));  // and is closed
+  hello_to(port, hello(3, 1));  // and closes the connection
   std::future<Joined> again =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 1), options(port)); });
   EXPECT_TRUE(NodeGroup::join(hello(3, 2), options(port)).ok());
@@ -143,7 +143,7 @@ TEST(NodeGroup, OneThatWasStartedAnewTakesItsPlace) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// Both ends have more on the way than a connection holds.
+// Both ends send more than a connection buffers.
 TEST(NodeGroup, BothEndsSendMuchAtOnce) {
   std::vector<Joined> joined = join({hello(2, 0), hello(2, 1)}, options(testing::free_port(), 10'000, 3'000));
   std::array<std::promise<std::size_t>, 2> got;
@@ -164,7 +164,7 @@ TEST(NodeGroup, BothEndsSendMuchAtOnce) {
   joined.clear();
 }
 
-TEST(NodeGroup, AStrangerIsLeftOut) {
+TEST(NodeGroup, AForeignClientIsIgnored) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), options(port)); });
@@ -175,7 +175,7 @@ TEST(NodeGroup, AStrangerIsLeftOut) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// It may be anybody, and node 0 waits for its own.
+// The hello may be from anybody, so node 0 keeps waiting for its own nodes.
 TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -192,8 +192,8 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// More than would be heard one after another before the node gives up.
-TEST(NodeGroup, StrangersWhoSayNothingDoNotHoldUpTheStart) {
+// The connections are more than could be read one after another before the node gives up.
+TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), options(port)); });
@@ -204,7 +204,7 @@ TEST(NodeGroup, StrangersWhoSayNothingDoNotHoldUpTheStart) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// Both ends of a group of two, each with the promise of how it saw the other end.
+// The two ends of a group of two. Each has the promise of the other end's fate as this end saw it.
 struct Two {
   std::array<std::promise<Status>, 2> ends;
   std::vector<Joined> joined;
@@ -217,7 +217,7 @@ struct Two {
   NodeGroup& group(std::size_t n) { return **joined[n]; }
 };
 
-TEST(NodeGroup, AnEndInOrderIsNoLoss) {
+TEST(NodeGroup, AnOrderlyEndIsNoLoss) {
   Two two(5'000);
   two.group(0).start();
   two.group(1).start();
@@ -225,7 +225,7 @@ TEST(NodeGroup, AnEndInOrderIsNoLoss) {
   EXPECT_TRUE(two.ends[1].get_future().get().ok());
 }
 
-TEST(NodeGroup, WhoLeavesBecauseOfALossTellsIt) {
+TEST(NodeGroup, LeavingWithAnErrorTellsTheLoss) {
   const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
   NodeGroup& leader = **joined[0];
   leader.when_ended([&leader](int node, const Status&) { leader.leave(device_lost("node " + std::to_string(node))); });
@@ -238,7 +238,7 @@ TEST(NodeGroup, WhoLeavesBecauseOfALossTellsIt) {
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 0 of 3 (127.0.0.1:"), HasSubstr("is gone: node 1")));
 }
 
-// Each end of a node makes the others leave; where node 0 ends by itself, none of them is a loss.
+// Each end of a node makes the others leave. If node 0 ends by itself, no other node counts as lost.
 TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
@@ -253,7 +253,7 @@ TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   }
 }
 
-TEST(NodeGroup, AnEndIsRepeatedToNodesOutOfMemory) {
+TEST(NodeGroup, AnEndIsReportedAgainIfMemoryRunsOut) {
   Two two(5'000);
   std::promise<Status> told;
   two.group(1).when_ended([&told](int, const Status& why) {
@@ -269,9 +269,9 @@ TEST(NodeGroup, AnEndIsRepeatedToNodesOutOfMemory) {
   next.get_future().get();
 }
 
-TEST(NodeGroup, OneThatSaysNothingIsLost) {
+TEST(NodeGroup, ASilentNodeIsLost) {
   Two two(400);
-  two.group(0).start();  // the other one's thread, which would say that it is there, does not run
+  two.group(0).start();  // the other node's thread, which would send signs of life, does not run
   const Status why = two.ends[0].get_future().get();
   EXPECT_EQ(why.code(), StatusCode::kDeviceLost);
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 1 of 2 (127.0.0.1:"), HasSubstr("it said nothing for 0.4 s")));
@@ -282,8 +282,8 @@ TEST(NodeGroup, OneThatSaysNothingIsLost) {
   EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
 }
 
-// Signs of life come four times in the silence that is allowed, which leaves a busy machine the time of three.
-TEST(NodeGroup, SilenceIsBrokenByItself) {
+// Signs of life come four times in the allowed silence, so a busy machine may miss three of them.
+TEST(NodeGroup, SignsOfLifePreventALoss) {
   Two two(2'000);
   two.group(0).start();
   two.group(1).start();
@@ -291,7 +291,7 @@ TEST(NodeGroup, SilenceIsBrokenByItself) {
   EXPECT_EQ(end.wait_for(milliseconds(3000)), std::future_status::timeout) << end.get().message();
 }
 
-TEST(NodeGroup, AMessageThatNobodyTakesEndsTheConnection) {
+TEST(NodeGroup, AnUnhandledMessageEndsTheConnection) {
   Two two(5'000);
   two.group(0).start();
   two.group(1).start();

@@ -1,5 +1,5 @@
-// Catches: an address that is taken for another, a wait without an end, and a socket that is open to more than was
-// named.
+// Catches: an address that is parsed as another, an endless wait, and a socket that listens on more than the named
+// address.
 #include "tessera/net/socket.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-TEST(NodeAddress, HasHostAndPort) {
+TEST(NodeAddress, ParsesHostAndPort) {
   EXPECT_EQ(parse_node_address("10.0.0.1:5000").value(), (NodeAddress{"10.0.0.1", 5000}));
   EXPECT_EQ(parse_node_address("head.cluster:1").value(), (NodeAddress{"head.cluster", 1}));
   EXPECT_EQ(parse_node_address("[::1]:65535").value(), (NodeAddress{"::1", 65535}));
@@ -27,7 +27,7 @@ TEST(NodeAddress, HasHostAndPort) {
     EXPECT_EQ(parse_node_address(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
 }
 
-TEST(Listener, ANameMayBeKnownLater) {
+TEST(Listener, WaitsForANameThatIsKnownLater) {
   const NetClock::time_point began = NetClock::now();
   const Status unknown =
       Listener::open({"no-such-host.invalid", 4711}, began + std::chrono::milliseconds(300)).status();
@@ -36,7 +36,7 @@ TEST(Listener, ANameMayBeKnownLater) {
   EXPECT_THAT(unknown.message(), HasSubstr("no-such-host.invalid:4711: the name is not known"));
 }
 
-TEST(Listener, APortThatIsTakenIsNamed) {
+TEST(Listener, NamesAPortThatIsTaken) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
   const Result<Listener> first = Listener::open(address, NetClock::now());
   ASSERT_TRUE(first.ok()) << first.status().to_string();
@@ -45,7 +45,7 @@ TEST(Listener, APortThatIsTakenIsNamed) {
   EXPECT_THAT(second.message(), HasSubstr(address.text() + ": Address already in use"));
 }
 
-TEST(Listener, OnlyOnTheAddressThatIsNamed) {
+TEST(Listener, ListensOnlyOnTheNamedAddress) {
   const std::uint16_t port = testing::free_port();
   Listener listener = Listener::open({"127.0.0.1", port}, NetClock::now()).value();
   const auto soon = NetClock::now() + milliseconds(300);
@@ -53,12 +53,12 @@ TEST(Listener, OnlyOnTheAddressThatIsNamed) {
   EXPECT_TRUE(connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(2000)).ok());
 }
 
-TEST(Listener, WaitsNoLongerThanItMay) {
+TEST(Listener, AcceptEndsAtTheDeadline) {
   Listener listener = Listener::open({"127.0.0.1", testing::free_port()}, NetClock::now()).value();
   EXPECT_FALSE(listener.accept(NetClock::now() + milliseconds(50)).value().has_value());
 }
 
-TEST(Socket, ManyBytesInManyParts) {
+TEST(Socket, TransfersManyBytesInManyParts) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
   Listener listener = Listener::open(address, NetClock::now()).value();
   std::vector<std::byte> sent(5'000'000);
@@ -83,7 +83,7 @@ TEST(Socket, ManyBytesInManyParts) {
   EXPECT_EQ(socket.receive(got, milliseconds(5000)).status().code(), StatusCode::kDeviceLost) << "it was closed";
 }
 
-TEST(Socket, WhoTakesNothingIsGivenUp) {
+TEST(Socket, SendGivesUpIfNothingIsRead) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
   Listener listener = Listener::open(address, NetClock::now()).value();
   Socket socket = connect_until(address, NetClock::now() + milliseconds(5000)).value();

@@ -1,4 +1,5 @@
-// Catches: a variable that is not honoured or in the wrong order, an empty one that counts, and a "~" left as it is.
+// Catches: a variable that is ignored or read in the wrong order, an empty one that counts, and a "~" that is not
+// replaced.
 #include "tessera/options/cache_dir.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Catches: a value of a file that comes to another word than on a command line, a wrong file that is half taken, an
+// Catches: a value of a file that differs from the same word on a command line, a wrong file that is half accepted, an
 // error without file, line or key, and input that crashes the reader.
 #include "tessera/options/config_file.h"
 
@@ -47,7 +47,7 @@ std::vector<std::string> texts(Json value, std::string_view type, bool repeatabl
   return words.ok() ? *words : std::vector<std::string>{};
 }
 
-TEST_F(ConfigFile, YamlAndJsonSayTheSame) {
+TEST_F(ConfigFile, YamlAndJsonMeanTheSame) {
   const auto yaml = read(
       "# a comment\n"
       "model-path: models/demo\n"
@@ -90,7 +90,7 @@ TEST_F(ConfigFile, YamlAndJsonSayTheSame) {
   }
 }
 
-TEST_F(ConfigFile, LinesOfKeysAreNotLedAstray) {
+TEST_F(ConfigFile, LinesOfKeysIgnoreLineBreaksInValues) {
   const auto json = read("{\"a\": \"{\\\"x\\\": [1,\\n2], \\\\\",\n \"b\": [1,\n \"c:\"],\n\"d\": 1}");
   ASSERT_TRUE(json.ok()) << json.status().message();
   EXPECT_EQ((*json)[0].line, 1);
@@ -135,8 +135,8 @@ TEST_F(ConfigFile, ErrorsNameFileLineAndKey) {
   EXPECT_FALSE(read_config_file(::testing::TempDir()).ok());
 }
 
-// Any byte in the place of another: an answer or an error, never a crash.
-TEST_F(ConfigFile, ChangedBytes) {
+// Replacing any byte must give an answer or an error, never a crash.
+TEST_F(ConfigFile, ChangedBytesNeverCrash) {
   const std::string yaml = "a: 1\nb: [x, 'y', \"z\\n\"]\nc: |\n  text\n---\nd: &e {f: *e}\n? g\n: !h 2\n";
   const std::string json = R"({"a": 1, "b": [true, "x\u00e4\\"], "c": null})";
   for (const std::string& good : {yaml, json}) {
@@ -170,7 +170,7 @@ TEST(ConfigValues, BecomeTheWordsOfACommandLine) {
   EXPECT_THAT(texts(Json(), "N"), IsEmpty());
 }
 
-TEST(ConfigValues, OfAnotherTypeAreRefused) {
+TEST(ConfigValues, ValuesOfAnotherTypeAreRefused) {
   const struct {
     Json value;
     const char* type;
@@ -200,7 +200,7 @@ TEST(ConfigValues, OfAnotherTypeAreRefused) {
   }
 }
 
-TEST(ConfigValues, ComeBackAsTheyWere) {
+TEST(ConfigValues, SurviveARoundTrip) {
   const struct {
     Json value;
     const char* type;

@@ -1,4 +1,4 @@
-// Catches: an option that an error names as nobody can write it on the command line, and words of a sentence or of
+// Catches: an error that names an option in a form that the command line does not accept, and words of a sentence or of
 // another program that are taken for options.
 #include "tessera/options/option_words.h"
 

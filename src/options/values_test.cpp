@@ -1,5 +1,5 @@
-// Catches: a value that is accepted though it is none (a number with a tail, an id list with a hole),
-// and an error that does not name flag, value and what is accepted.
+// Catches: an invalid value that is accepted (a number with trailing text, an id list with a gap), and an error that
+// does not name flag, value and what is accepted.
 #include "tessera/options/values.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Values, IntegersInRange) {
+TEST(Values, ParsesIntegersInRange) {
   EXPECT_EQ(*parse_integer("--n", "12", {1, 20}), 12);
   EXPECT_EQ(*parse_integer("--n", "0", {0}), 0);
   for (const char* text : {"", "x", "1x", "1.5", "0", "21", "-3", "99999999999999999999", " 4"}) {
@@ -23,7 +23,7 @@ TEST(Values, IntegersInRange) {
   EXPECT_THAT(parse_integer("--n", "0", {}).status().message(), HasSubstr("of 1 or more"));
 }
 
-TEST(Values, CountsWithSuffixes) {
+TEST(Values, ParsesCountsWithSuffixes) {
   EXPECT_EQ(*parse_count("--n", "12", {1, 20}), 12);
   EXPECT_EQ(*parse_count("--n", "32k", {}), 32'000);
   EXPECT_EQ(*parse_count("--n", "32K", {}), 32'768);
@@ -48,14 +48,14 @@ TEST(Values, CountsWithSuffixes) {
   EXPECT_THAT(parse_count("--n", "1k", {1, 999}).status().message(), HasSubstr("a whole number from 1 to 999 is"));
 }
 
-TEST(Values, FiniteNumbers) {
+TEST(Values, ParsesFiniteNumbers) {
   EXPECT_EQ(*parse_number("--x", "0.5"), 0.5);
   EXPECT_EQ(*parse_number("--x", "-1"), -1);
   for (const char* text : {"", "a", "1,5", "nan", "inf", "1e999"})
     EXPECT_EQ(parse_number("--x", text).status().message(), "--x: \"" + std::string(text) + "\" is not a number");
 }
 
-TEST(Values, Bytes) {
+TEST(Values, ParsesBytes) {
   constexpr std::int64_t kMiB = 1 << 20;
   EXPECT_EQ(*parse_bytes("--b", "4096"), 4096);
   EXPECT_EQ(*parse_bytes("--b", "64M"), 64 * kMiB);
@@ -74,14 +74,14 @@ TEST(Values, Bytes) {
   }
 }
 
-TEST(Values, Names) {
+TEST(Values, ParsesNames) {
   EXPECT_THAT(*parse_names("--n", "a"), ElementsAre("a"));
   EXPECT_THAT(*parse_names("--n", "a,b c"), ElementsAre("a", "b c"));
   for (const char* text : {"", ",", "a,", ",a", "a,,b"})
     EXPECT_EQ(parse_names("--n", text).status().message(), "--n: \"" + std::string(text) + "\" has an empty name");
 }
 
-TEST(Values, TokenIds) {
+TEST(Values, ParsesTokenIds) {
   EXPECT_THAT(*parse_token_ids("--input-ids", "1,2,3"), ElementsAre(TokenId(1), TokenId(2), TokenId(3)));
   EXPECT_THAT(*parse_token_ids("--input-ids", "[ 7, 8 ]\n"), ElementsAre(TokenId(7), TokenId(8)));
   for (const char* text : {"", "[]", "1,,2", "1,2,", "a", "-1", "1 2", "2147483648", "1.0", "[1,2"}) {
@@ -92,7 +92,7 @@ TEST(Values, TokenIds) {
   }
 }
 
-TEST(Values, Choices) {
+TEST(Values, ParsesChoices) {
   constexpr std::string_view kChoices[] = {"one", "two"};
   EXPECT_EQ(*parse_choice("--c", "two", kChoices), 1U);
   EXPECT_EQ(parse_choice("--c", "three", kChoices).status().message(), "--c: \"three\" is not accepted; one, two is");

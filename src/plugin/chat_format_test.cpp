@@ -1,5 +1,5 @@
-// Catches: a chat format that is added although its own example shows it to be broken, pieces that lose a character
-// which a fragment has cut, and a wrong table. What formats do in a server: tests/plugin/chat_formats_test.py.
+// Catches: a chat format that is added although its own example fails, pieces that lose a character which a fragment
+// has cut, and a wrong table. tests/plugin/chat_formats_test.py tests formats in a server.
 #include "tessera/plugin/chat_format.h"
 
 #include <gmock/gmock.h>
@@ -17,11 +17,11 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
-// What the parsers below do with a text: one at a time, set by each test.
+// What the parsers below do with a text. Each test sets it; only one parser exists at a time.
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;
-  std::int32_t reasoning = -1, reasoned = -1;  // of the last chat
+  std::int32_t reasoning = -1, reasoned = -1;  // from the last chat
 };
 Behaviour behaviour;
 
@@ -58,12 +58,12 @@ std::string why_refused(const tessera_plugin_chat_format& table) {
   return made.ok() ? "it was not" : made.status().message();
 }
 
-// Every byte is reasoning.
+// Returns every byte as reasoning.
 std::int32_t push_reasoning(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error) {
   return give(pieces, TESSERA_PLUGIN_REASONING, text, error);
 }
 
-TEST(PluginChatFormat, WholeCharactersComeOfAnyFragments) {
+TEST(PluginChatFormat, AnyFragmentsGiveWholeCharacters) {
   behaviour.push = push_reasoning;
   const tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "ü€");
   const auto format = make_plugin_chat_format(&table);
@@ -80,9 +80,9 @@ TEST(PluginChatFormat, WholeCharactersComeOfAnyFragments) {
   EXPECT_EQ(behaviour.live, 0);
 }
 
-TEST(PluginChatFormat, ItsExampleMustBeReadTheSameHoweverItIsCut) {
+TEST(PluginChatFormat, RefusesAFormatThatDependsOnTheCuts) {
   behaviour.push = [](std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error) {
-    const bool marked = text.starts_with("<<");  // looks for its mark within a fragment alone
+    const bool marked = text.starts_with("<<");  // looks for its mark only within a fragment
     return give(pieces, marked ? TESSERA_PLUGIN_REASONING : TESSERA_PLUGIN_CONTENT, text, error);
   };
   EXPECT_EQ(
@@ -93,7 +93,7 @@ TEST(PluginChatFormat, ItsExampleMustBeReadTheSameHoweverItIsCut) {
               HasSubstr("it finds no reasoning in its example, but content \"x\""));
 }
 
-TEST(PluginChatFormat, ItsExamplesCallsMustHaveAnObject) {
+TEST(PluginChatFormat, RefusesExampleCallsWithoutAnObject) {
   behaviour.push = [](std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error) {
     for (const char c : text) {
       const std::int32_t code = c == 'f' ? give(pieces, TESSERA_PLUGIN_CALL, "f", error)
@@ -131,8 +131,8 @@ TEST(PluginChatFormat, AWrongTableIsNamed) {
   EXPECT_THAT(why_refused(table), HasSubstr("the chat format's size is 8"));
 }
 
-// A parser that begin() wrote before it failed is the plugin's to free, and may be freed already.
-TEST(PluginChatFormat, AParserThatDidNotBeginIsNotReleased) {
+// If begin() fails after it has made a parser, the plugin must free it, and may have freed it already.
+TEST(PluginChatFormat, AFailedBeginIsNotReleased) {
   tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error* error) -> std::int32_t {
     *parser = &behaviour;
@@ -141,7 +141,7 @@ TEST(PluginChatFormat, AParserThatDidNotBeginIsNotReleased) {
   EXPECT_THAT(why_refused(table), HasSubstr("chat format a_format: no begin"));
 }
 
-TEST(PluginChatFormat, ItIsToldWhereTheTextBegins) {
+TEST(PluginChatFormat, ReceivesWhereTheTextBegins) {
   behaviour.push = push_reasoning;
   tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   EXPECT_EQ((*make_plugin_chat_format(&table))->reasoning_marks().opening, "") << "null: none";

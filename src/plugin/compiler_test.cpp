@@ -1,5 +1,5 @@
-// Catches: a compiler from outside whose mistake becomes a program, whose own instructions are bound to the wrong
-// values, and whose handle is not what its load() gets back.
+// Catches: a plugin's compiler whose mistake becomes a program, whose instructions are bound to the wrong values, or
+// whose load() gets the wrong handle.
 #include "tessera/plugin/compiler.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ int32_t compile(void* /*self*/, const tessera_plugin_piece* piece, const tessera
     node.results = piece->nodes[1].results;
     node.num_results = 1;
     (void)program->add_instruction(program, &node, &kernel(), "y = silu(x) + x", error);
-    return TESSERA_PLUGIN_OK;  // ignores what it was told
+    return TESSERA_PLUGIN_OK;  // ignores the error that it got
   }
   if (does != Does::kForgetsANode) (void)program->keep_node(program, 0, error);
   return program->keep_node(program, 1, error);
@@ -118,7 +118,7 @@ TEST_F(PluginCompilers, RunsAGroupByItsOwnKernel) {
   EXPECT_EQ(piece.program.value(piece.program.instructions[0].call.results[0]).name, "y");
 }
 
-TEST_F(PluginCompilers, AMistakeIsAnErrorByTheCompilersName) {
+TEST_F(PluginCompilers, AMistakeIsAnErrorWithTheCompilersName) {
   const std::pair<Does, const char*> mistakes[] = {{Does::kNamesNoValue, "operands 0 is value 99; there are 3"},
                                                    {Does::kForgetsANode, "a"},
                                                    {Does::kFails, "not this piece"}};

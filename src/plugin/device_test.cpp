@@ -1,6 +1,6 @@
-// Catches: a device from outside that does not keep the device's contract through the adapter, one that runs out of
-// memory and leaves something behind, one that reports success and makes nothing, and one without recorded graphs whose
-// pieces are not run or not told of.
+// Catches: a plugin's device that breaks the device contract through the adapter, that leaks something when memory runs
+// out, or that reports success and makes nothing; and a device without recorded graphs whose pieces do not run or are
+// not reported.
 #include "tessera/plugin/device.h"
 
 #include <dlfcn.h>
@@ -48,11 +48,11 @@ F* function_of(const char* name) {
   (void)registry();
   void* library = dlopen(kFile.c_str(), RTLD_NOW | RTLD_NOLOAD);
   auto* function = reinterpret_cast<F*>(dlsym(library, name));
-  dlclose(library);  // the registry still has it
+  dlclose(library);  // the registry still holds it
   return function;
 }
 
-TEST(PluginDevice, SaysWhatItIs) {
+TEST(PluginDevice, ReportsItsProperties) {
   const std::unique_ptr<Device> device = open("host_test").value();
   EXPECT_EQ(device->properties().type, "host_test");
   EXPECT_EQ(device->properties().name, "host memory");
@@ -94,7 +94,7 @@ std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
   return bytes;
 }
 
-// Whatever allocation fails: an error with the name, and nothing stays.
+// If any allocation fails, the error has its name and nothing is leaked.
 TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
   const auto allow = function_of<void(int)>("device_allow");
   const auto live = function_of<int()>("device_live");
@@ -122,7 +122,7 @@ TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
   EXPECT_EQ(live(), before);
 }
 
-// Success without an object is the plugin's defect: an error here, and no free function ever gets null.
+// Success without an object is the plugin's defect. It must be an error here, and no free function may get null.
 TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
   const auto make_nothing = function_of<void(int)>("device_make_nothing");
   const auto live = function_of<int()>("device_live");
@@ -155,7 +155,7 @@ TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
   EXPECT_EQ(live(), before);
 }
 
-TEST(PluginDevice, AStreamIsFreedWhenItsWorkHasEnded) {
+TEST(PluginDevice, AStreamIsFreedAfterItsWorkHasEnded) {
   const auto freed_busy = function_of<int()>("device_streams_freed_busy");
   const std::unique_ptr<Device> device = open("host_test").value();
   const std::unique_ptr<Allocation> memory = device->allocate(kBytes, "test").value();
@@ -167,7 +167,7 @@ TEST(PluginDevice, AStreamIsFreedWhenItsWorkHasEnded) {
   EXPECT_EQ(freed_busy(), before);
 }
 
-TEST(PluginDevice, OneWithoutRecordedGraphsRunsPiecesAndSaysSo) {
+TEST(PluginDevice, RunsPiecesAndSaysSoWithoutRecordedGraphs) {
   const PiecewiseBackend& backend = registry()->piecewise_backends.of("host_test");
   {
     const std::unique_ptr<Device> recording = open("host_test").value();
@@ -190,7 +190,7 @@ TEST(PluginDevice, OneWithoutRecordedGraphsRunsPiecesAndSaysSo) {
   }
 }
 
-TEST(PluginDevice, ItsOwnCaptureTakesThePlaceOfTheRecording) {
+TEST(PluginDevice, ItsOwnCaptureReplacesTheRecording) {
   const PiecewiseBackend& backend = registry()->piecewise_backends.of("host_capture");
   const std::unique_ptr<Device> device = open("host_capture").value();
   const std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -204,7 +204,7 @@ TEST(PluginDevice, ItsOwnCaptureTakesThePlaceOfTheRecording) {
   ASSERT_TRUE(piece->launch(*stream).ok());
   EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
 
-  // A step that fails ends the capture alone.
+  // A failing step ends only the capture.
   const BoundProgram broken(program, {}, fills({}, {7, 9}));
   const Status status = backend.capture(broken, *stream, "broken piece").status();
   EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));

@@ -1,4 +1,4 @@
-// Catches: a pass from outside that takes something from a graph that others rely on, or whose text is taken unread.
+// Catches: a plugin's pass that removes parts of a graph that others rely on, or whose text is accepted without checks.
 #include "tessera/plugin/graph_text.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ Result<std::optional<ir::Graph>> rewritten_as(const std::string& text) {
                        });
 }
 
-TEST(RewriteGraph, TakesWhatKeepsTheOutside) {
+TEST(RewriteGraph, AcceptsAGraphWithTheSameInterface) {
   EXPECT_FALSE(rewritten_as("")->has_value());
   EXPECT_FALSE(rewritten_as(kGraph)->has_value());
   const auto changed =
@@ -34,7 +34,7 @@ TEST(RewriteGraph, TakesWhatKeepsTheOutside) {
   EXPECT_EQ(changed->nodes.size(), 2u);
 }
 
-TEST(RewriteGraph, RefusesWhatDoesNot) {
+TEST(RewriteGraph, RefusesAGraphWithAnotherInterface) {
   for (const char* text : {"graph @g { input %x: f32[T, 8]  %z = silu(%x)  return %z }",
                            "graph @g { input %u: f32[T, 8]  %y = silu(%u)  return %y }",
                            "graph @g { input %x: f32[T, 4]  %y = silu(%x)  return %y }",
@@ -43,8 +43,8 @@ TEST(RewriteGraph, RefusesWhatDoesNot) {
   EXPECT_THAT(rewritten_as("graph @g { %y = sillu(%x) return %y }").status().message(), HasSubstr("line 1"));
 }
 
-// Every form of dimension goes to C and comes back.
-TEST(CValues, TypesComeBack) {
+// Every form of dimension survives the conversion to C and back.
+TEST(CValues, TypesSurviveARoundTrip) {
   for (const char* dim : {"T", "64", "0", "2*T + 8", "(T + 4)/2", "-3*T + P1 - 7", "(2*T - B + 5*P3)/6", "9/2"}) {
     const ir::Type type{ir::DType::kBFloat16, {ir::Dim::parse(dim).value(), 3}};
     EXPECT_EQ(from_c(to_c(type).value()).value(), type) << dim;

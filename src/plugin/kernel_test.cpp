@@ -1,5 +1,5 @@
-// Catches: a kernel of a plugin that is bound to the wrong thing, whose error is lost or ends more than its launch,
-// that is not released, and a shape rule whose word about sizes does not hold.
+// Catches: a plugin's kernel that is bound to the wrong values, whose error is lost or affects more than its launch, or
+// that is not released; and a shape rule whose result for sizes contradicts that for symbols.
 #include "tessera/plugin/kernel.h"
 
 #include <dlfcn.h>
@@ -18,13 +18,13 @@ using ::testing::HasSubstr;
 
 std::string file_of(const std::string& fault) { return std::string(TESSERA_TEST_PLUGINS) + "/fault_" + fault + ".so"; }
 
-// A function of the loaded library.
+// Returns a function of the loaded library.
 template <class F>
 F* function_of(const std::string& fault, const char* name) {
   void* library = dlopen(file_of(fault).c_str(), RTLD_NOW | RTLD_NOLOAD);
   EXPECT_NE(library, nullptr);
   auto* function = reinterpret_cast<F*>(dlsym(library, name));
-  dlclose(library);  // the registry still has it
+  dlclose(library);  // the registry still holds it
   return function;
 }
 
@@ -72,7 +72,7 @@ TEST_F(PluginKernel, RunsEagerlyAndFromAGraphAndIsReleased) {
   EXPECT_EQ(live(), 0);
 }
 
-TEST_F(PluginKernel, AnErrorIsThatLaunchsAlone) {
+TEST_F(PluginKernel, AnErrorAffectsOnlyItsLaunch) {
   load("NONE");
   const auto fail_launch = function_of<void(int)>("NONE", "fault_fail_launch");
   const std::unique_ptr<BoundOp> op = bind().value();
@@ -90,7 +90,7 @@ TEST_F(PluginKernel, AnErrorIsThatLaunchsAlone) {
   EXPECT_TRUE(graph->launch(*stream_).ok());
 }
 
-TEST_F(PluginKernel, AShapeRuleThatLiesIsFoundWhenItIsBound) {
+TEST_F(PluginKernel, BindingFindsAShapeRuleThatContradictsItself) {
   load("LYING_RULE");
   const Status status = bind().status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
@@ -108,7 +108,7 @@ TEST_F(PluginKernel, ARuleThatRefusesOrThrowsRefusesTheGraph) {
   }
 }
 
-TEST_F(PluginKernel, ItsOperatorReadsAndPrintsAsAnyOther) {
+TEST_F(PluginKernel, ItsOperatorIsReadAndPrintedLikeOthers) {
   load("NONE");
   const std::string text = "graph @g {\n  input %x: f32[2*T + 8, 64]\n  %y = fault_op(%x)\n  return %y\n}\n";
   const Result<ir::Graph> graph = ir::parse_graph(text, &registry_->ops);

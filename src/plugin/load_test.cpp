@@ -1,5 +1,5 @@
-// Catches: a faulty plugin that is loaded, that takes the program down with it, or whose error does not say what is
-// wrong; a registry that a plugin did not really change; and a table of the first version that does not load any more.
+// Catches: a faulty plugin that is loaded, that crashes the program, or whose error does not say what is wrong; a
+// registry that a plugin did not change; and a table of the first version that no longer loads.
 #include "tessera/plugin/load.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 namespace tessera::plugin {
 namespace {
 
-// A table whose second version appended a member.
+// A table whose second version has one more member.
 struct Grown {
   std::size_t size;
   std::int64_t first;
@@ -47,7 +47,7 @@ std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << 
 
 class LoadPlugin : public ::testing::TestWithParam<Fault> {};
 
-TEST_P(LoadPlugin, RefusesByFileAndReason) {
+TEST_P(LoadPlugin, RefusesAFaultyPluginWithFileAndReason) {
   const auto start = std::chrono::steady_clock::now();
   Registry registry = built_in_registry();
   const Status status = add_plugin(plugin_file(GetParam().name), registry, GetParam().limit);
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"DOUBLE_KERNEL", StatusCode::kInvalidArgument, "was added already"}),
     [](const auto& fault) { return fault.param.name; });
 
-TEST(CopyTable, OneOfTheFirstVersionLacksWhatWasAppended) {
+TEST(CopyTable, ATableOfTheFirstVersionHasNullMembers) {
   Grown given{.size = offsetof(Grown, appended), .first = 7, .appended = &given};
   const Result<Grown> older = copy_table(&given, "table");
   ASSERT_TRUE(older.ok()) << older.status().to_string();
@@ -103,7 +103,8 @@ TEST(CopyTable, OneOfTheFirstVersionLacksWhatWasAppended) {
   EXPECT_THAT(copy_table(&given, "table").status().message(), HasSubstr("the table's size is 15; 16 or more"));
 }
 
-// Numbers, not offsets: they must not move with the header. Only a new TESSERA_PLUGIN_ABI may change them.
+// These are numbers, not offsets, because they must not change with the header. Only a new TESSERA_PLUGIN_ABI may
+// change them.
 TEST(CopyTable, FirstVersionsAreFrozen) {
   static_assert(TESSERA_PLUGIN_ABI == 1 && sizeof(void*) == 8);
   EXPECT_EQ(kFirstSize<tessera_plugin_info>, 32u);
@@ -118,8 +119,8 @@ TEST(CopyTable, FirstVersionsAreFrozen) {
   EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 88u);
 }
 
-// What another thread forks at the same moment holds the pipe too, and must not be waited for.
-TEST(RunInChild, EndsWithTheChildAndNotWithThePipe) {
+// A process that another thread forks at the same moment also holds the pipe, and must not be waited for.
+TEST(RunInChild, EndsWithTheChildDespiteAnOpenPipe) {
   const auto start = std::chrono::steady_clock::now();
   const auto leave_one_behind = [] {
     if (fork() == 0) {
@@ -134,7 +135,7 @@ TEST(RunInChild, EndsWithTheChildAndNotWithThePipe) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));
 }
 
-TEST(LoadPlugins, NoFile) {
+TEST(LoadPlugins, ReportsAMissingFile) {
   Registry registry = built_in_registry();
   for (const char* file : {"", "/nowhere/x.so", "libtessera_nothing.so", TESSERA_TEST_PLUGINS}) {
     const Status status = add_plugin(file, registry);
@@ -145,7 +146,7 @@ TEST(LoadPlugins, NoFile) {
   EXPECT_THAT(status.message(), HasSubstr("it cannot be loaded"));
 }
 
-TEST(LoadPlugins, AWholeOneAddsAndIsNamed) {
+TEST(LoadPlugins, AValidPluginAddsItsParts) {
   const auto loaded = load_plugins({plugin_file("NONE")});
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
   const Registry& registry = **loaded;
@@ -158,13 +159,13 @@ TEST(LoadPlugins, AWholeOneAddsAndIsNamed) {
   EXPECT_EQ(shared_built_ins()->ops.find("fault_op"), nullptr) << "the program's own registry is as it was";
 }
 
-TEST(LoadPlugins, OneCannotBeLoadedTwice) {
+TEST(LoadPlugins, APluginCannotBeLoadedTwice) {
   EXPECT_THAT(load_plugins({plugin_file("NONE"), plugin_file("NONE")}).status().message(),
               HasSubstr("a plugin named fault is loaded already"));
 }
 
-// Two engines of one process, each with its own registry; and another library that claims the same names.
-TEST(LoadPlugins, RegistriesShareALibraryAndNamesBelongToOne) {
+// Two engines of one process, each with its own registry, share a library. Another library claims the same names.
+TEST(LoadPlugins, RegistriesShareALibraryWhoseNamesAreItsOwn) {
   auto first = load_plugins({plugin_file("NONE")});
   ASSERT_TRUE(first.ok());
   {
