@@ -1,4 +1,5 @@
-// The folder that make-checkpoint writes: what may lie there before, how much fits, and what is copied into it.
+// The folder that make-checkpoint writes: what it may contain before, how much space it has, and what is copied into
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,18 @@ namespace tessera::cli {
 
 class CheckpointFolder {
  public:
-  // Checks `folder`, which need not exist: invalid_argument where it is no folder, where it is the one that `config`
-  // lies in, and where it holds anything, unless `overwrite`. Changes nothing.
+  // Checks `folder`, which need not exist, and changes nothing. invalid_argument if it is no folder, if `config` lies
+  // in it, or if it is not empty and `overwrite` is false.
   static Result<CheckpointFolder> check(const std::string& folder, const std::filesystem::path& config, bool overwrite);
 
-  // resource_exhausted where `bytes` are more than the file system gives, with what begin() frees.
+  // resource_exhausted if `bytes` exceed the file system's free space plus what begin() frees.
   Status check_space(std::int64_t bytes) const;
   std::int64_t free_bytes() const { return free_bytes_; }
 
-  // Makes the folder and removes from it the config.json and the weights of an earlier checkpoint, those of an
-  // interrupted write among them; other files stay. A folder without config.json is a model to no program, so the new
-  // one is written last.
+  // Creates the folder. Removes the config.json and weights of an earlier checkpoint, including those of an interrupted
+  // write; other files stay. No program takes a folder without config.json for a model, so the new one is written last.
   Status begin() const;
-  // After a failed write: removes the folder if begin() made it and it is empty.
+  // Called after a failed write: removes the folder if begin() created it and it is empty.
   void undo() const;
 
   std::filesystem::path path() const { return folder_; }
@@ -33,11 +33,11 @@ class CheckpointFolder {
   std::filesystem::path folder_;
   bool exists_ = false;
   std::vector<std::filesystem::path> old_files_;
-  std::int64_t free_bytes_ = 0;  // old_files_' own among them
+  std::int64_t free_bytes_ = 0;  // including the size of old_files_
 };
 
-// The files of the tokenizer and of its chat template that exist in `folder`, under the names that this program and
-// Hugging Face's tools read.
+// Returns the files of the tokenizer and of its chat template that exist in `folder`, under the names that this program
+// and Hugging Face's tools read.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 
 }  // namespace tessera::cli

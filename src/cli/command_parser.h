@@ -1,4 +1,4 @@
-// One command's flags, and the options that they come to. Each command's parser stands in a file of its own.
+// The flags of one command and the options that they set. Each command's parser is in a file of its own.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace tessera::cli {
 class CommandParser {
  public:
   virtual ~CommandParser() = default;
-  // The engine's options of a command that loads a model; else null.
+  // Returns the engine's options of a command that loads a model; null for others.
   virtual EngineOptions* engine() = 0;
-  // Once the flags are parsed: checks what no single flag can tell.
+  // Called after the flags are parsed: checks what depends on several flags.
   virtual Result<Command> finish() = 0;
-  // After finish(): what was asked for and has no effect, beside what warnings_about() finds.
+  // Called after finish(): returns warnings about requests without effect, beside those of warnings_about().
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 

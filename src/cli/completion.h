@@ -1,4 +1,4 @@
-// Completion of the command line in shells, from the commands and flags that --help shows.
+// Completion of command lines in shells, made from the commands and flags that --help shows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera::cli {
 
 enum class Shell : std::uint8_t { kBash, kZsh, kFish };
 
-// The shell's program: commands, flags, the values that are listed, and files where a file is named.
+// Returns the shell's script. It completes commands, flags, listed values, and files where a file is expected.
 std::string completion(Shell shell, std::span<const ShownCommand> commands);
 
 }  // namespace tessera::cli

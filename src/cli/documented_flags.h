@@ -1,4 +1,4 @@
-// Every flag of serve that SGLang or vLLM has, with what becomes of it.
+// All flags of serve that SGLang or vLLM has, with their treatment. For tests.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace tessera::cli {
 
 enum class Treatment {
-  kTaken,    // does what SGLang's does, as far as the test below the table goes
-  kNothing,  // accepted: what it asks for is always so
-  kWarned,   // accepted, and said to have no effect or another name
+  kTaken,    // does what SGLang's flag does, as far as the test below the table checks
+  kNothing,  // accepted, because what it asks for always happens
+  kWarned,   // accepted with a warning: it has no effect or another name
 };
 
 struct Documented {
@@ -18,7 +18,7 @@ struct Documented {
   std::vector<std::string> refused;  // words for the same flag that are not accepted
 };
 
-// Every flag of the requirements, in their order, ours behind SGLang's.
+// The flags of the requirements in their order; ours come after SGLang's.
 inline const std::vector<Documented>& documented() {
   using enum Treatment;
   static const std::vector<Documented> flags = {

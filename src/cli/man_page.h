@@ -1,4 +1,4 @@
-// The manual page tessera(1), from the commands and flags that --help shows.
+// The manual page tessera(1), made from the commands and flags that --help shows.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// Writes the page in man(7)'s form of troff.
+// Returns the page in troff with the macros of man(7).
 std::string man_page(std::string_view version, std::span<const ShownCommand> commands);
 
 }  // namespace tessera::cli

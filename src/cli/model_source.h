@@ -1,4 +1,4 @@
-// What commands take from this process's environment: where models of the hub are, and the cache folder.
+// What commands read from this process's environment: where the hub's models are, and the cache folder.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace tessera::cli {
 
-// The hub's settings in this process's environment.
+// Returns the hub's settings in this process's environment.
 HubSettings hub_settings();
 
-// Puts the folder to read in the place of an id of the hub, fetching the model first if that is asked for. Other
-// commands are left as they are.
+// Replaces an id of the hub by the folder to read, and downloads the model first if asked for. Commands without a model
+// are unchanged.
 Status find_model(Command& command, const ModelSource& source);
 
-// The cache folder, which keeps measurements from run to run (options/cache_dir.h).
+// Returns the cache folder, which keeps measurements between runs (options/cache_dir.h).
 std::string cache_dir();
-// Gives the cache folder to a command that runs an engine.
+// Sets the cache folder of a command that runs an engine.
 void use_cache_dir(Command& command);
 
 }  // namespace tessera::cli

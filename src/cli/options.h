@@ -1,4 +1,4 @@
-// What each command was asked to do: plain structs, filled from the command line by parse.h.
+// The options of each command: plain structs, filled from the command line by parse.h.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@
 
 namespace tessera::cli {
 
-// Exactly one of the first three is given.
+// Exactly one of the first three members is given.
 struct PromptOptions {
   std::vector<std::string> texts;
-  std::string file;  // one text
+  std::string file;  // a file with one text
   std::vector<std::vector<TokenId>> ids;
-  std::vector<std::string> images{};  // files, of a single prompt, in the order of its placeholders
+  std::vector<std::string> images{};  // image files for a single prompt, in the order of its placeholders
 };
 
-// What the flags of sampling_flags.h said; unset: the command's default.
+// The values of the flags in sampling_flags.h; unset: the command's default.
 struct GivenSampling {
   std::optional<double> temperature{};
   std::optional<std::int64_t> top_k{};
@@ -47,8 +47,8 @@ struct GivenSampling {
 
 struct GenerateOptions {
   EngineOptions engine;
-  PromptOptions prompt;  // one
-  bool chat = false;     // the prompt is a user's message, written by the model's chat template
+  PromptOptions prompt;  // exactly one prompt
+  bool chat = false;     // the prompt is a user's message, rendered by the model's chat template
   SamplingParams sampling;
   StopConditions stop;
   bool json = false;
@@ -60,14 +60,14 @@ struct BatchOptions {
   EngineOptions engine;
   std::string input_file;
   std::string output_file;
-  std::string served_model_name;  // what the requests call the model
+  std::string served_model_name;  // the model's name in requests
   bool json = false;
 };
 
 struct ChatOptions {
   EngineOptions engine;
-  std::string system;       // empty: none
-  bool no_history = false;  // lines that are typed are not kept
+  std::string system;       // "": no system message
+  bool no_history = false;  // typed lines are not stored
   GivenSampling sampling;
 };
 
@@ -75,14 +75,14 @@ struct ServeOptions {
   EngineOptions engine;
   ServerOptions server;
   std::int64_t replicas = 1;  // engines that share the requests
-  std::string api_key_file;   // further keys, see api_keys.h; empty: none
-  double drain_s = 30;        // that requests under way have to end
-  double notice_s = 0;        // that connections are accepted for at least, once the server is told to stop
+  std::string api_key_file;   // file with further keys, see api_keys.h; "": none
+  double drain_s = 30;        // seconds that running requests have to end
+  double notice_s = 0;        // minimum seconds that connections are accepted after the server is told to stop
 };
 
 struct ScoreOptions {
   EngineOptions engine;
-  PromptOptions prompts;  // one batch
+  PromptOptions prompts;  // all in one batch
   std::string output;     // a .safetensors file
   bool json = false;
 };
@@ -91,20 +91,20 @@ enum class ExplainFormat : std::uint8_t { kText, kJson, kDot, kSvg };
 
 struct ExplainOptions {
   EngineOptions engine;
-  std::optional<std::int64_t> num_tokens;  // also says what dispatch does with as many
+  std::optional<std::int64_t> num_tokens;  // also shows how dispatch runs this many tokens
   ExplainFormat format = ExplainFormat::kText;
-  std::string graph;          // by name, instead of the plan; engine/report/graph_export.h
-  std::string export_folder;  // also writes all graphs there; empty: nowhere
-  std::string output;         // a file; empty: standard output
-  // A trace or metrics: instead, the prefill sizes that would fit it. Empty: none.
+  std::string graph;          // shows the graph of this name instead of the plan; engine/report/graph_export.h
+  std::string export_folder;  // also writes all graphs to this folder; "": no export
+  std::string output;         // a file; "": standard output
+  // A trace or saved metrics: suggests the prefill sizes that fit it, instead of explaining. "": none.
   std::string suggest_tokens;
 };
 
 struct VerifyOptions {
   EngineOptions engine;
-  bool modes = false;      // every way to run, not only the one that the flags say
-  std::int64_t soak = 0;   // random batches instead of every size; 0: none
-  std::uint64_t seed = 1;  // of those
+  bool modes = false;      // checks every way to run, not only the one that the flags select
+  std::int64_t soak = 0;   // number of random batches instead of every size; 0: none
+  std::uint64_t seed = 1;  // for the random batches
   bool json = false;
 };
 
@@ -118,34 +118,35 @@ struct ImageSize {
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
-  std::vector<std::int64_t> num_tokens;   // of prefill; empty: a few up to the chunk size; of a profile none
-  std::vector<std::int64_t> batch_sizes;  // of decode; empty: a few up to the largest; of a profile none
-  std::vector<ImageSize> image_sizes;     // of vision; empty: six, from small to large
-  std::vector<std::int64_t> images;       // of vision, encoded together; empty: 1, 4 and 16
-  std::vector<std::string> compilers;     // of graphs: an engine each; empty: the engine's
+  std::vector<std::int64_t> num_tokens;   // for prefill; empty: a few up to the chunk size; for profile: none
+  std::vector<std::int64_t> batch_sizes;  // for decode; empty: a few up to the largest; for profile: none
+  std::vector<ImageSize> image_sizes;     // for vision; empty: six, from small to large
+  std::vector<std::int64_t> images;       // for vision: images encoded together; empty: 1, 4 and 16
+  std::vector<std::string> compilers;     // for graphs: one engine for each; empty: the engine's compiler
   std::int64_t context = 128;             // tokens in the cache of each decoding request
   std::int64_t repeat = 10;
-  std::string output;  // of a profile: the trace's file
+  std::string output;  // for profile: the trace's file
   bool json = false;
 };
 
-// A load of requests on a server: one elsewhere, or of this process.
+// A load of requests on a server: another process, or a server of this process.
 struct BenchServeOptions {
-  EngineOptions engine;  // of a server of this process
-  std::string url;       // of a server elsewhere; then there is no model
+  EngineOptions engine;  // for a server of this process
+  std::string url;       // URL of another server; there is no model then
   std::string api_key;
-  std::string served_model_name;    // empty: what the server says
-  std::int64_t vocab_size = 32000;  // of a server elsewhere
+  std::string served_model_name;    // "": the name that the server reports
+  std::int64_t vocab_size = 32000;  // for another server
   LoadOptions load;
-  std::vector<double> request_rates;  // a run each; empty: as recorded, or all at once
-  std::int64_t max_concurrency = 0;   // 0: any number
+  std::vector<double> request_rates;  // one run for each; empty: as recorded, or all at once
+  std::int64_t max_concurrency = 0;   // 0: no limit
   std::int64_t warmup = 4;            // requests before each run that do not count
-  std::vector<bool> graphs;           // an engine each, with or without; empty: one, as its options say
-  std::string profile;                // file for a timeline of the engine's steps; empty: they are not profiled
+  std::vector<bool> graphs;           // one engine for each, with or without graphs; empty: one engine, as its options
+                                      // say
+  std::string profile;                // file for a timeline of the engine's steps; "": no profile
   bool json = false;
 };
 
-// To do what a server does in idle moments.
+// Does the measurements that a server does when it is idle.
 struct TuneOptions {
   EngineOptions engine;
   bool json = false;
@@ -153,7 +154,7 @@ struct TuneOptions {
 
 enum class CacheAction : std::uint8_t { kInfo, kClear };
 
-// What earlier runs left in the cache folder.
+// Shows or clears what earlier runs left in the cache folder.
 struct CacheOptions {
   CacheAction action = CacheAction::kInfo;
   bool json = false;
@@ -161,22 +162,22 @@ struct CacheOptions {
 
 struct PullCommandOptions {
   HubModel model;
-  std::string endpoint;   // empty: the environment's
-  std::string cache_dir;  // empty: the environment's
+  std::string endpoint;   // "": from the environment
+  std::string cache_dir;  // "": from the environment
 };
 
-// A checkpoint of random weights.
+// Writes a checkpoint of random weights.
 struct MakeCheckpointOptions {
   std::shared_ptr<const Registry> registry;  // families and operators
   std::string config;                        // a config.json, or a folder that has one
   std::string folder;
-  std::string tokenizer_path;        // empty: the one beside the config, if there is one
-  std::optional<StoredDtype> dtype;  // none: the config's
+  std::string tokenizer_path;        // "": the one beside the config, if there is one
+  std::optional<StoredDtype> dtype;  // unset: the config's
   RandomCheckpointOptions checkpoint;
   bool overwrite = false;
 };
 
-// --help and --version: a text to print.
+// --help and --version: prints a text.
 struct ShowText {
   std::string text;
 };
@@ -187,11 +188,11 @@ using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOption
 
 struct CommandLine {
   Command command;
-  std::vector<std::string> log_levels{};  // entries of set_log_level
-  std::vector<std::string> warnings{};    // about flags that are accepted and do nothing more
+  std::vector<std::string> log_levels{};  // arguments for set_log_level()
+  std::vector<std::string> warnings{};    // about flags that are accepted but have no further effect
   ModelSource model{};
-  bool print_config = false;        // instead of running the command
-  std::vector<FlagValue> values{};  // of the command's flags
+  bool print_config = false;        // prints the configuration instead of running the command
+  std::vector<FlagValue> values{};  // values of the command's flags
 };
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// Standard output and standard error of the command.
+// Writes to standard output and standard error.
 #pragma once
 
 #include <string_view>
@@ -7,15 +7,15 @@
 
 namespace tessera::cli {
 
-// Writes at once, not when a buffer is full. Fails where standard output takes no more: a full disk, a
-// closed descriptor.
+// Writes at once, without waiting for a full buffer. Fails if standard output accepts no more: a full disk, a closed
+// descriptor.
 Status write_output(std::string_view text);
 
-// Writes to standard error. A failure is ignored: there is nobody to tell.
+// Writes to standard error. A failure is ignored, because it cannot be reported.
 void write_error(std::string_view text);
 
-// "tessera: error: <message>", the error that ends the process. Of several calls, from any threads, the first one
-// writes.
+// Writes "tessera: error: <message>", the error that ends the process. Only the first of several calls, from any
+// threads, writes.
 void write_last_error(std::string_view message);
 
 }  // namespace tessera::cli

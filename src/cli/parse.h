@@ -1,4 +1,4 @@
-// From the words of a command line to what was asked.
+// Parses a command line into the options of a command.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,15 @@
 
 namespace tessera::cli {
 
-// Parses `arguments`, which are without the program's name. `registry`: devices and compilers that may be named; the
-// options share it.
-// Every error is the command line's (exit code 2) and names the flag, its value and what is accepted; of files only the
-// one that --config names is read here.
-// `load_plugin`: CommonFlags::load_plugin.
+// Parses `arguments`, which do not include the program's name. `registry`: the devices and compilers that may be named;
+// the options share it. `load_plugin`: CommonFlags::load_plugin. Every error is an error of the command line (exit code
+// 2) and names the flag, its value and what is accepted. The only file read here is the one that --config names.
 Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
                                        const std::vector<std::string>& arguments,
                                        std::function<Status(const std::string& file)> load_plugin = {});
 
-// What to print above an error where a command stands alone that says by a further word what it does (`tessera bench`):
-// its help. "" for all else.
+// Returns the help to print above an error if a command that needs a subcommand (`tessera bench`) stands alone; "" for
+// all else.
 std::string help_of_bare_command(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// The tessera command as a function: everything but main().
+// The tessera command as a function: everything except main().
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace tessera::cli {
 
-// `registry`: what the program is made of. Runs the command that `arguments` (without the program's name) give, writing
-// to standard output and error. The exit code: 0; 2 for a wrong command line; 1 for all else. An error is one line on
-// standard error: "tessera: error: <message>".
+// Runs the command in `arguments` (without the program's name) and writes to standard output and error. `registry`: the
+// program's components. Returns the exit code: 0; 2 for a wrong command line; 1 for all other errors. An error is one
+// line on standard error: "tessera: error: <message>".
 int run(const std::shared_ptr<Registry>& registry, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// `explain --suggest-tokens FILE`: the sizes of prefill graphs that fit forwards as they were, read from a trace
-// of requests, which the scheduler is run on, or from a server's metrics, which count forwards by their tokens.
+// `explain --suggest-tokens FILE`: suggests sizes of prefill graphs that fit recorded forwards. They come from a trace
+// of requests, on which the scheduler is run, or from a server's metrics, which count forwards by their tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace tessera::cli {
 
 struct SeenForwards {
-  // The forwards that do more than decode.
+  // Forwards that contain more than decode tokens.
   TokenWeights weights;
-  std::string how;  // they are known, for people
+  std::string how;  // how they are known, for people
 };
 
 struct SuggestedLadder {
@@ -28,20 +28,20 @@ struct TokenSuggestion {
   std::string file;
   std::string how;
   double forwards = 0;
-  std::int64_t p50 = 0;  // tokens
+  std::int64_t p50 = 0;  // in tokens
   std::int64_t p90 = 0;
   std::int64_t p99 = 0;
-  bool costs_measured = false;  // else waste in time is by prior_token_cost
+  bool costs_measured = false;  // false: the waste in time is estimated by prior_token_cost
   SuggestedLadder present;
   SuggestedLadder proposed;
 };
 
-// Forwards of a trace (bench_trace.h) or a saved /metrics text, told apart by what they begin with. Errors begin with
-// the flag and name file and line.
+// Reads forwards from a trace (bench_trace.h) or a saved /metrics text; the beginning of the file tells which. Errors
+// begin with the flag and name file and line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// Suggests as many sizes as there would be now, which --cuda-graph-memory-budget may have limited, but no more than
-// serve 90 % of the forwards exactly. Time is by the costs in the profile cache, where it has them.
+// Suggests as many sizes as the engine would have now, which --cuda-graph-memory-budget may have limited, but no more
+// than serve 90 % of the forwards exactly. Time uses the costs in the profile cache if it has them.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

@@ -1,4 +1,4 @@
-// A text table: a header, rows, columns as wide as their widest cell.
+// A text table: a header and rows, with columns as wide as their widest cell.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace tessera::cli {
 
 class Table {
  public:
-  // A heading that begins with '>' stands for a column aligned to the right.
+  // A heading that begins with '>' makes a right-aligned column.
   explicit Table(std::vector<std::string> headings);
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
-  // Each line indented by two, with a line break at its end.
+  // Returns the text. Each line is indented by two and ends with a line break.
   std::string text() const;
 
  private:
@@ -22,15 +22,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "12.3 MiB", "512 B"
+// Returns "12.3 MiB" or "512 B".
 std::string bytes_text(std::int64_t bytes);
-// "12,345"
+// Returns "12,345".
 std::string count_text(std::int64_t count);
-// Three significant digits or more: "0.123", "12.3", "1,234"
+// Returns three significant digits or more: "0.123", "12.3", "1,234".
 std::string number_text(double value);
-// "16, 32, 48 … 2048 (42 sizes)"; short lists in full
+// Returns "16, 32, 48 … 2048 (42 sizes)"; short lists are complete.
 std::string sizes_text(const std::vector<std::int64_t>& sizes);
-// "1 token", "2 tokens"
+// Returns "1 token" or "2 tokens".
 std::string plural(std::int64_t count, const std::string& noun);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// The benchmarks of an engine. Each prints a table, or one JSON object.
+// The benchmarks of an engine. Each prints a table or one JSON object.
 #pragma once
 
 #include <vector>
@@ -13,21 +13,21 @@ namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
-// Runs every form of every size in turn: operators one by one, pieces, one graph.
+// Measures every form of every size in turn: operators one by one, graphs of pieces, one graph.
 Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
-// Profiles forwards, and also writes a trace to options.output.
+// Profiles forwards and also writes a trace to options.output.
 Status bench_profile(const BenchOptions& options);
-// Runs a vision tower eagerly and through both kinds of graphs, and times how images are prepared for it.
+// Measures a vision tower run eagerly and through both kinds of graphs, and the preparation of its images.
 Status bench_vision(const BenchOptions& options);
 
-// The engine's options, changed to take the longest forward that is asked for.
+// Returns the engine's options, changed so that the longest requested forward fits.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// kUnimplemented where there are several ranks: `bench`, as in "bench graphs", times `what` alone.
+// kUnimplemented if there are several ranks. `bench` ("bench graphs") measures only `what`.
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
-// What was measured, on what: {"bench", "model", "dtype", "threads", …}
+// Returns what was measured on which engine: {"bench", "model", "dtype", "threads", …}.
 Json bench_header(const BenchOptions& options, const Engine& engine);
-// The header as one line of text.
+// Returns the header as one line of text.
 std::string bench_title(const BenchOptions& options, const Engine& engine);
 
 }  // namespace tessera::cli

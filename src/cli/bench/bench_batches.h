@@ -1,5 +1,5 @@
-// Batches to measure with: random ids, pages of their own. They are made for a runner that serves
-// nothing else, and take its pages from 1 on.
+// Makes batches for measurements, with random ids and their own pages. The runner must serve nothing else; the batches
+// use its pages from 1 on.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace tessera::cli {
 
-// Both kinds want the logits of each request's last token, and fail where the KV cache has too few pages.
-// A prefill has `tokens` new ones, of as few requests as the context length allows.
+// Both kinds ask for the logits of each request's last token, and fail if the KV cache has too few pages.
+// A prefill has `tokens` new tokens, in as few requests as the context length allows.
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens);
-// A decode has requests with `context` tokens each, of which the last is new.
+// A decode has requests with `context` tokens each, of which only the last is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
-// The largest prefill and the largest decode that the runner takes.
+// The largest prefill and the largest decode that the runner accepts.
 std::int64_t max_prefill_tokens(const ModelRunner& runner);
 std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context);
 

@@ -1,5 +1,5 @@
 // A timeline in Chrome's trace event format, which chrome://tracing and https://ui.perfetto.dev show: processes with
-// tracks, and spans of time on them.
+// tracks, and time spans on the tracks.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class ChromeTrace {
     std::int64_t track = 0;
     double begin_ms = 0;
     double end_ms = 0;
-    Json args = Json::object();  // what is shown of a span that is clicked at
+    Json args = Json::object();  // shown when the span is clicked
   };
   void add(Span span);
 
-  // {"traceEvents": [...], "displayTimeUnit": "ms", "otherData": about}
+  // Returns {"traceEvents": [...], "displayTimeUnit": "ms", "otherData": about}.
   Json finish(Json about) &&;
 
  private:

@@ -1,4 +1,4 @@
-// Tables of what `bench serve` measured.
+// Tables of the results of `bench serve`.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// One run among several; its label stands in its rows.
+// One run of several. Its label is shown in its rows.
 struct LabelledResult {
   std::string label;
   LoadResult result;

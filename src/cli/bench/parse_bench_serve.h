@@ -15,18 +15,18 @@ namespace tessera::cli {
 class BenchServeFlags {
  public:
   void add(CommandFlags& add);
-  // A flag of `bench serve` that was given; "": none.
+  // Returns a flag of `bench serve` that was given; "": none was.
   std::string given() const { return given_.empty() ? "" : given_[0].second; }
-  // Whether the server is elsewhere, and no model is needed.
+  // Whether the server is another process, so that no model is needed.
   bool has_url() const { return !options_.url.empty(); }
-  // Checks what no single flag can tell. `engine`: what the flags of models said.
+  // Checks what depends on several flags. `engine`: the values of the model's flags.
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
   enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithUrl, kWithModel };
-  // Notes that the flag was given, then takes its value.
+  // Wraps `take`: first records that the flag was given, then takes its value.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
-  // A flag of this kind that was given; "": none.
+  // Returns a flag of this kind that was given; "": none was.
   std::string given(Goes goes) const;
   void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
                    std::int64_t least = 1);

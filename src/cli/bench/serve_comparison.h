@@ -1,4 +1,4 @@
-// Runs of `bench serve` with graphs against runs without: differences of pairs of runs, with what they may be worth.
+// Compares runs of `bench serve` with and without graphs: differences of paired runs, with confidence intervals.
 #pragma once
 
 #include <optional>
@@ -19,25 +19,25 @@ struct GraphsRun {
   const LoadResult* result = nullptr;
 };
 
-// One number of runs, in milliseconds.
+// One metric of the runs, in milliseconds.
 struct RunDifference {
   std::string_view name;  // "ttft_p50_ms"
   double without = 0;     // mean of the runs without graphs
   double with = 0;
-  Interval difference;  // of with - without, 95 %; by Student's t over the pairs
+  Interval difference;  // of with - without, 95 % confidence, by Student's t over the pairs
 };
 
 struct RateComparison {
   std::string rate;
   std::size_t pairs = 0;
-  std::vector<RunDifference> differences;  // of p50 and p99 of the time to the first token
+  std::vector<RunDifference> differences;  // for p50 and p99 of the time to the first token
 };
 
-// The first run of a rate with graphs is paired with its first without, and so on. Rates with fewer than two pairs are
-// left out.
+// Compares the runs. The first run of a rate with graphs is paired with the rate's first run without, and so on. Rates
+// with fewer than two pairs are left out.
 std::vector<RateComparison> compare_graphs(std::span<const GraphsRun> runs);
 
-std::string to_text(std::span<const RateComparison> comparisons);  // "" of none
+std::string to_text(std::span<const RateComparison> comparisons);  // "" if there are none
 Json to_json(std::span<const RateComparison> comparisons);
 
 }  // namespace tessera::cli

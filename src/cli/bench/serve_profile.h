@@ -1,4 +1,4 @@
-// Where the time of a server under load went: summed up by kind of forward, as tables and JSON, and as a timeline.
+// Where a server under load spent its time: sums by kind of forward, as tables and JSON, and a timeline.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tessera::cli {
 
-// Milliseconds of a profile.
+// A span of a profile, in milliseconds.
 struct TimeSpan {
   double begin_ms = 0;
   double end_ms = 0;
@@ -28,26 +28,27 @@ struct PhaseTimes {
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
   double device_ms = 0;
-  double waited_ms = 0;  // of the device for the host, before them; not for requests to come
+  double waited_ms = 0;  // time that the device waited for the host before these forwards, without waits for new
+                         // requests
   std::vector<DevicePart> parts{};
-  std::array<double, kNumHostWorks> host_ms{};  // by HostWork; nothing idle
+  std::array<double, kNumHostWorks> host_ms{};  // by HostWork, without idle time
 };
 
 struct ServeTimes {
   double total_ms = 0;
   double device_ms = 0;
-  std::vector<PhaseTimes> phases{};             // those that ran: prefill, mixed, decode
+  std::vector<PhaseTimes> phases{};             // phases that ran: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // by HostWork
-  // What the engine's thread does beside every named HostWork.
+  // Returns the time of the engine's thread that belongs to no named HostWork.
   double other_ms() const;
 };
 
-// Sums up the forwards that began on the device within `during`, and the host's work within it.
+// Sums up the forwards that began on the device within `during`, and the host's work in that span.
 ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
 std::string serve_times_text(const ServeTimes& times);
 Json to_json(const ServeTimes& times);
 
-// A track of forwards and one of the engine's thread.
+// Adds a track of forwards and a track of the engine's thread.
 void add_serve_timeline(const EngineProfile& profile, const TimeSpan& during, const std::string& name,
                         std::int64_t process, ChromeTrace& trace);
 

@@ -1,4 +1,4 @@
-// What repeated measurements come to: medians and means, with intervals that hold them with 95 % confidence.
+// Statistics of repeated measurements: medians and means with 95 % confidence intervals.
 #pragma once
 
 #include <span>
@@ -12,18 +12,18 @@ struct Interval {
   bool holds(double value) const { return low <= value && value <= high; }
 };
 
-// The middle value, of an even number the larger of the two. Precondition: not empty.
+// Returns the middle value; for an even number of values the larger of the two. Precondition: not empty.
 double median(std::vector<double> values);
 
-// The interval in which the median of the sampled distribution lies with at least 95 % probability: two order
-// statistics of the values. The number of values below the median is binomial, whatever the distribution. With fewer
-// than six values the interval is from the smallest to the largest, and its probability is 1 - 2^(1 - n). Precondition:
-// not empty.
+// Returns an interval that contains the median of the sampled distribution with at least 95 % probability: two order
+// statistics of the values. For any distribution the number of values below the median is binomial. With fewer than six
+// values the interval reaches from the smallest to the largest, and its probability is 1 - 2^(1 - n). Precondition: not
+// empty.
 Interval median_interval(std::vector<double> values);
 
 double mean(std::span<const double> values);  // precondition: not empty
 
-// The interval in which the mean of the sampled distribution lies, by Student's t. Precondition: two values or more.
+// Returns the 95 % interval of the mean of the sampled distribution, by Student's t. Precondition: two values or more.
 Interval mean_interval(std::span<const double> values);
 
 }  // namespace tessera::cli

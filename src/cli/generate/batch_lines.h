@@ -1,4 +1,4 @@
-// The lines of OpenAI's batch files: requests in, answers out.
+// Reads and writes the lines of OpenAI's batch files: requests and answers.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace tessera::cli {
 
 enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding };
 
-// {"custom_id", "method", "url", "body"}, or a body alone: with "messages" a chat, with "prompt" a completion, with
-// "input" an embedding.
+// A line {"custom_id", "method", "url", "body"}, or a body alone: with "messages" it is a chat, with "prompt" a
+// completion, with "input" an embedding.
 struct BatchRequest {
   BatchRequestKind kind = BatchRequestKind::kCompletion;
-  std::string body{};  // JSON, for the server's own reader
+  std::string body{};  // JSON for the server's own reader
 };
 
-// Reads a line. `custom_id`, a string or null, is set as soon as it is known, also where an error is returned.
+// Reads a line. `custom_id`, a string or null, is set as soon as it is known, even if an error is returned.
 Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 
-// The answer to a request as one line, with its line break. `body` is JSON.
+// Returns the answer to a request as one line with its line break. `body` is JSON.
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body);
-// The answer to a request that was refused or failed: an error with an HTTP status.
+// Returns the answer to a request that was refused or failed: an error with an HTTP status.
 std::string batch_refusal(const Json& custom_id, const ApiError& error);
-// The answer to a line that is no request.
+// Returns the answer to a line that is no request.
 std::string batch_error(const Json& custom_id, const Status& error);
 
 }  // namespace tessera::cli

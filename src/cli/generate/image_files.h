@@ -1,4 +1,4 @@
-// The images of --image: files that belong to the placeholders of a prompt.
+// The images of --image: files for the placeholders of a prompt.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace tessera::cli {
 
-// Reads the files, in the order of the prompt's placeholders, and gives each image its tokens there. Without files the
-// request stays as it is. Errors: a model that reads no images, a file that is none, placeholders that do not fit.
+// Reads the files in the order of the prompt's placeholders, and gives each image its tokens there. Without files the
+// request is unchanged. Errors: a model that reads no images, a file that is no image, a wrong number of placeholders.
 Status add_image_files(const Engine& engine, const std::vector<std::string>& files, Request& request);
 
 }  // namespace tessera::cli

@@ -1,6 +1,6 @@
-// Lines that a person types on a terminal, with editing keys and a history that is kept from run to run (libedit).
+// Reads lines that a person types on a terminal, with editing keys and a history that is kept between runs (libedit).
 //
-// Threads: one. Signals are left alone: Ctrl-C is the program's.
+// Threads: one. Signals are not handled: the program handles Ctrl-C.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace tessera::cli {
 
 class LineReader {
  public:
-  // Precondition: standard input and output are a terminal. `history_file`: read now and written after every line, for
-  // the user alone; its folder is made. "": no history is kept. One that cannot be read or written is one warning, and
-  // a file that is no history is left as it is.
+  // `history_file` is read now and written after every line, readable only by the user; its folder is created. "": no
+  // history is kept. A file that cannot be read or written causes one warning, and a file that is no history is not
+  // changed. Precondition: standard input and output are a terminal.
   static Result<std::unique_ptr<LineReader>> create(std::string prompt, std::string history_file);
   ~LineReader();
 
-  // The next line without its end; none at the end of the input (Ctrl-D).
+  // Returns the next line without its line end; nothing at the end of the input (Ctrl-D).
   std::optional<std::string> read();
 
  private:
@@ -28,8 +28,8 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// TESSERA_HISTORY, which may be empty; else chat_history in tessera in XDG_STATE_HOME or ~/.local/state; "" where there
-// is no home either.
+// Returns TESSERA_HISTORY, which may be empty; else tessera/chat_history in XDG_STATE_HOME or ~/.local/state; "" if
+// there is no home either.
 std::string history_file_of_user();
 
 }  // namespace tessera::cli

@@ -1,10 +1,10 @@
-// Jobs of the server's protocols without HTTP: an engine on its own thread, and the answers here.
+// Runs jobs of the server's protocols without HTTP: an engine on its own thread, with the answers in this process.
 //
 //   LocalJobs jobs(*engine);
 //   jobs.start(job);
 //   for (LocalJobs::Update& update : jobs.wait()) …
 //
-// Threads: one thread; wake() from any.
+// Threads: one thread; any thread may call wake().
 #pragma once
 
 #include <condition_variable>
@@ -26,25 +26,25 @@ class LocalJobs {
  public:
   using Id = Ticket;
 
-  // What one event of a job came to.
+  // The result of one event of a job.
   struct Update {
     Id job = 0;
-    std::string events{};             // of a stream: whole server-sent events
-    bool ended = false;               // the last one of this job
-    std::string body{};               // of no stream, with the end
-    std::optional<ApiError> error{};  // with the end
-    std::int64_t prompt_tokens = 0;   // of requests that ended, to be added up
+    std::string events{};             // for a stream: whole server-sent events
+    bool ended = false;               // this is the job's last update
+    std::string body{};               // set at the end if the job is no stream
+    std::optional<ApiError> error{};  // set at the end
+    std::int64_t prompt_tokens = 0;   // of requests that ended in this event; to be added up
     std::int64_t output_tokens = 0;
   };
 
-  // Nobody else touches the engine meanwhile.
+  // Nobody else may use the engine meanwhile.
   explicit LocalJobs(Engine& engine);
 
-  // Submits the job's requests. What the job borrows outlives it.
+  // Submits the job's requests. What the job borrows must outlive it.
   Id start(ApiJob made);
-  // Cancels the job. No more updates of it come.
+  // Cancels the job. It gets no more updates.
   void cancel(Id id);
-  // Waits until the engine has moved a job or wake() was called. There may be no updates then.
+  // Waits until the engine has advanced a job or wake() was called. The result may be empty.
   std::vector<Update> wait();
   void wake();
 
@@ -52,21 +52,21 @@ class LocalJobs {
   struct Job {
     Id id = 0;
     ApiJob api;
-    std::size_t count = 0;      // of requests, whose tickets begin with id
-    std::size_t remaining = 0;  // that have not ended
+    std::size_t count = 0;      // number of requests; their tickets begin with id
+    std::size_t remaining = 0;  // requests that have not ended
   };
   void take(EngineThread::Event event, std::vector<Update>& updates);
   void forget(const Job& job);
 
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;
-  // Guarded by the mutex.
+  // Guarded by mutex_:
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<EngineThread::Event> inbox_;
   bool woken_ = false;
 
-  EngineThread engine_;  // last: its thread ends before what it writes to
+  EngineThread engine_;  // last member: its thread ends before what it writes to
 };
 
 }  // namespace tessera::cli

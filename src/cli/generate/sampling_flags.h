@@ -1,4 +1,4 @@
-// The flags that say how tokens are chosen and when a text ends: of `generate` and `chat`.
+// The flags of `generate` and `chat` that say how tokens are chosen and when a text ends.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace tessera::cli {
 
-// `title` heads them in the help and says what holds where none is given.
+// Adds the flags. `title` is their heading in the help and says what applies if none is given.
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given);
 
-// Greedy unless a flag says otherwise; a flag that only sampling heeds, without --temperature, samples at 1.
+// Returns greedy sampling unless a flag says otherwise. A flag that only affects sampling implies temperature 1 if
+// --temperature is not given.
 SamplingParams sampling_params(const GivenSampling& given);
 StopConditions stop_conditions(const GivenSampling& given);
 // Sets the flags' values as fields of a request to a server.

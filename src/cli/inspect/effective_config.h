@@ -1,5 +1,5 @@
-// --print-config: what a command line comes to, once defaults, configuration file and the engine's own decisions are
-// in.
+// --print-config: the effective values of a command line, after defaults, configuration file and the engine's own
+// decisions.
 #pragma once
 
 #include <string>
@@ -13,19 +13,19 @@
 
 namespace tessera::cli {
 
-// The engine that a command runs; null where it loads no model.
+// Returns the engine's options of a command; null if it loads no model.
 const EngineOptions* engine_of(const Command& command);
 
-// Flags whose values the plan decided, and those values as a configuration file has them.
+// Returns the flags whose values the plan decided, with the values in the form of a configuration file.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
-// {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null where it was not given and
-// nobody decides. A source is "command line", "file", "environment", "default" or, where `plan` has another value than
-// was given, "engine". The JSON is a configuration file that comes to the same again.
+// Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null if it was not given
+// and nothing decides it. A source is "command line", "file", "environment", "default", or "engine" if the value of
+// `plan` differs from the given one. The JSON is a configuration file with the same effect.
 Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
 
-// Writes the effective configuration to standard output. Precondition: a command with engine flags; a model's name of
-// the hub was resolved.
+// Writes the effective configuration to standard output. Precondition: the command has engine flags, and a model's name
+// in the hub was resolved.
 Status print_config(const CommandLine& line);
 
 }  // namespace tessera::cli

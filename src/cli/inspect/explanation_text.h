@@ -1,4 +1,4 @@
-// An explanation as a terminal shows it.
+// Writes an explanation for a terminal.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a start says in which compiling or capturing graphs failed: what failed, which flags help, and a report file
-// with all that whoever looks into it will ask for.
+// Reports a start that failed while compiling or capturing graphs: what failed, which flags help, and a report file
+// with the facts that an investigation needs.
 #pragma once
 
 #include <string>
@@ -12,26 +12,25 @@
 
 namespace tessera::cli {
 
-// The flags that help, with example values, a line each; those that are set already are left out, and a share of memory
-// that is set is lowered by 0.01 and 0.05.
+// Returns the flags that help, with example values, one per line. Flags that are already set are left out; a share of
+// memory that is set is suggested 0.01 and 0.05 lower.
 std::string failure_advice(const EngineOptions& options);
 
-// For a start that went on without graphs: which runners have none because every one of their sizes failed, why the
-// first one did, and the advice. Empty where each runner that wants graphs has some, or has not tried.
+// Explains a start that continued without graphs: which runners have none because all their sizes failed, the reason of
+// the first failure, and the advice. Returns "" if each runner that wants graphs has some or has not tried.
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
 
-// {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}: the plan has model, pieces,
-// sizes, rules, notes and memory, as `tessera explain --format json` shows them. What cannot be told any more has the
-// reason in its place. The value of --api-key is left out.
+// Returns {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}. The plan has model,
+// pieces, sizes, rules, notes and memory, as `tessera explain --format json` shows them. A fact that is no longer
+// available is replaced by the reason. The value of --api-key is left out.
 Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
-// Writes a new file into failure_reports in `cache_dir`, or in the system's folder for temporary files where that is
-// "". Its path; kDataLoss where it cannot be written.
+// Writes a new file to failure_reports in `cache_dir`, or in the system's temporary folder if that is "". Returns its
+// path; kDataLoss if it cannot be written.
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
-// The whole text behind an error: the memory that is free now, the advice, where the report is or why there is none,
-// and whom to tell. Empty
-// where the error came of something else, or the command runs no engine.
+// Returns the whole text after an error: the free memory, the advice, where the report is or why there is none, and
+// whom to tell. Returns "" if the error has another cause, or the command runs no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

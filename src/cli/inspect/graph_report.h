@@ -1,4 +1,4 @@
-// What the graphs of a run were and did: as JSON and as a table.
+// Reports the graphs of a run and how forwards used them, as JSON and as a table.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace tessera::cli {
 
-// Forwards of one kind, dispatched alike.
+// Forwards of one kind with the same dispatch.
 struct ForwardGroup {
   ForwardRecord each;  // tokens, padding and ms are sums
   std::int64_t count = 0;
 };
-// The kinds of forwards that ran, in the order of their first forward.
+// Returns the kinds of forwards that ran, in the order of their first forward.
 std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
 
-// {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …}, "decode",
-// "forwards": [{"phase", "runner", "size", "reason", "count", "tokens", "padding", "ms"}], "reasons", "tokens",
-// "padding", "memory"}
+// Returns {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …},
+// "decode", "forwards": [{"phase", "runner", "size", "reason", "count", "tokens", "padding", "ms"}], "reasons",
+// "tokens", "padding", "memory"}.
 Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
-// The model, its graphs and what each kind of forward used.
+// Returns a text about the model, its graphs and what each kind of forward used.
 std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
 }  // namespace tessera::cli

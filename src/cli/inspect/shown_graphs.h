@@ -1,4 +1,4 @@
-// Graphs as `explain --graph` prints them.
+// Writes graphs for `explain --graph`.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace tessera::cli {
 
-// Text and DOT: one after another. JSON: an object, of several an array. An SVG file shows one graph alone: several are
-// refused with their names. Precondition: not empty.
+// Text and DOT: the graphs one after another. JSON: an object, or an array of several. An SVG file shows only one
+// graph: several are an error that names them. Precondition: not empty.
 Result<std::string> shown_graphs(std::span<const NamedGraph* const> graphs, ExplainFormat format);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// What prefill is compiled to, as `explain --graph program:N` and `explain --graph entries` print it.
+// The compiled form of prefill, as `explain --graph program:N` and `explain --graph entries` print it.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace tessera::cli {
 // Whether the name is "program:N" or "entries".
 bool names_program(std::string_view name);
 
-// program:N: the program of part N with its values, instructions and kernels, bytes at the largest prefill size.
-// entries: each part at each prefill size, as they are before anything is bound. Compiles, and takes no memory of the
-// device. kInvalidArgument for a part that does not exist. Precondition: names_program(name).
+// Returns the text of a name. "program:N": the program of part N with its values, instructions and kernels, and its
+// bytes at the largest prefill size. "entries": each part at each prefill size, before anything is bound. Compiles, but
+// takes no device memory. kInvalidArgument for a part that does not exist. Precondition: names_program(name).
 Result<std::string> shown_program(const EnginePlan& plan, Device& device, std::string_view name);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// The ways to run that `tessera verify` compares, beside the one that its flags say.
+// The ways to run that `tessera verify` compares, beside the one that its flags select.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,11 @@ namespace tessera::cli {
 struct VerifyMode {
   std::string name;
   std::function<void(EngineOptions&)> change;
-  bool restart = false;  // a first start leaves its measurements and choices in a cache; the second one is compared
+  bool restart = false;  // compares the second start, after a first one has left its measurements and choices in a
+                         // cache
 };
 
-// Capture modes, graph modes, passes off, deterministic inference, and the start after another.
+// Returns capture modes, graph modes, passes off, deterministic inference, and a start after another one.
 std::vector<VerifyMode> verify_modes();
 
 }  // namespace tessera::cli

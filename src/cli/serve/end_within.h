@@ -1,4 +1,4 @@
-// A limit for the end of a process that has failed: what it still has to take down may hang.
+// Limits the time that a failed process takes to end, because its cleanup may hang.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace tessera::cli {
 
-// Returns at once. Unless the process has ended by itself within `limit`, it is ended then, with `error` on standard
-// error as every error of the command line, unless it was written already, and exit status 1; nothing is destroyed.
+// Returns at once. If the process has not ended within `limit`, ends it with exit status 1 and destroys nothing.
+// `error` is then written to standard error in the form of all command-line errors, unless it was written already.
 void end_within(std::chrono::milliseconds limit, const Status& error);
 
 }  // namespace tessera::cli

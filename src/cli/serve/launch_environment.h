@@ -1,5 +1,5 @@
-// What launchers say by environment variables of the processes that they start: mpirun, srun and torchrun. They start
-// the processes; the connections between those are ours, and no MPI library takes part.
+// The environment variables by which the launchers mpirun, srun and torchrun describe the processes that they start.
+// Launchers only start processes; the connections between these are ours, and no MPI library is used.
 #pragma once
 
 #include <string>
@@ -10,14 +10,15 @@
 
 namespace tessera::cli {
 
-// Takes nnodes, node_rank and dist_init_addr for a command with ranks on several nodes, where neither the command line
-// nor its file has them and there are several ranks: each process is a node. Number and place come from the first of
+// Sets nnodes, node_rank and dist_init_addr for a command with ranks on several nodes, if neither the command line nor
+// its file has them and there are several ranks. Each process is a node. Number and index come from the first of these
+// pairs that is set:
 //   WORLD_SIZE with RANK, NODE_RANK or GROUP_RANK     torchrun and what imitates it
 //   OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK        mpirun of Open MPI
 //   PMI_SIZE, PMI_RANK                                MPICH, Intel MPI
 //   SLURM_NTASKS, SLURM_PROCID                        srun
-// and the address from MASTER_ADDR and MASTER_PORT, also for nodes that flags name. Returns a line that says what
-// decided, "" where nothing was taken. kInvalidArgument names variable, value and what is accepted.
+// The address comes from MASTER_ADDR and MASTER_PORT, even if flags give number and index. Returns a line that says
+// what decided; "" if nothing was set. kInvalidArgument names variable, value and what is accepted.
 Result<std::string> take_launcher(const Environment& get, CommandLine& line);
 
 }  // namespace tessera::cli

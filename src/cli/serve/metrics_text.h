@@ -1,4 +1,4 @@
-// Histograms in a saved answer of /metrics (Prometheus' text format).
+// Reads histograms from a saved answer of /metrics (Prometheus' text format).
 #pragma once
 
 #include <limits>
@@ -10,14 +10,14 @@
 
 namespace tessera::cli {
 
-// The number of observations up to `limit` and above the limit of the bucket before.
+// The number of observations up to `limit` and above the limit of the previous bucket.
 struct HistogramBucket {
-  double limit = 0;  // infinity: of the last
+  double limit = 0;  // infinity for the last bucket
   double count = 0;
 };
 
-// The buckets of the histogram `name` in ascending order, series of other labels added up. Errors name `file` and line;
-// kNotFound where there is no such histogram.
+// Returns the buckets of the histogram `name` in ascending order; series with different labels are added up. Errors
+// name `file` and line. kNotFound if there is no such histogram.
 Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::string_view name,
                                                     std::string_view file);
 

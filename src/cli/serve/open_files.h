@@ -1,10 +1,10 @@
-// How many files and connections this process may have open.
+// The limit of open files and connections of this process.
 #pragma once
 
 namespace tessera::cli {
 
-// Raises the number of files that the process may have open to what the system allows. The default is 1024, which is
-// fewer than a server has clients.
+// Raises the limit of open files to what the system allows. The default is 1024, which is fewer than a server has
+// clients.
 void allow_open_files();
 
 }  // namespace tessera::cli

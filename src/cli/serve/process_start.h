@@ -1,4 +1,4 @@
-// When this process began.
+// Finds out when this process began.
 #pragma once
 
 #include <string_view>
@@ -9,15 +9,16 @@
 
 namespace tessera::cli {
 
-// Clock ticks from the machine's start to the process's: field 22 of /proc/<process>/stat (proc(5)), whose second field
-// may hold any character. data_loss for another text.
+// Returns the clock ticks from the machine's start to the process's start: field 22 of /proc/<process>/stat (proc(5)).
+// The second field may contain any character. data_loss for other text.
 Result<long long> start_ticks(std::string_view stat);
 
-// When the process started, which the kernel keeps to a clock tick (10 ms). Now, where the kernel does not tell.
+// Returns when the process started, with the kernel's precision of one clock tick (10 ms); the current time if the
+// kernel does not tell.
 Timeline::Clock::time_point process_start();
 
-// Tells a command that runs an engine what came before: "process" from its start to `began`, when the program had
-// control, and "options" from there to now.
+// Adds phases to a command that runs an engine: "process" from the process's start to `began`, when the program got
+// control, and "options" from then to now.
 void record_start(Command& command, Timeline::Clock::time_point began);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// What generate and score share: prompts to ids, and requests run with a record of every forward.
+// What generate and score share: converting prompts to ids, and running requests with a record of every forward.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ namespace tessera::cli {
 // Whether to show a progress bar: standard error is a terminal.
 bool progress_wanted();
 
-// The token ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
+// Returns the token ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
-// The text of the ids; null without a tokenizer.
+// Returns the text of the ids; null without a tokenizer.
 Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
-// One forward, as it was dispatched.
+// One forward and its dispatch.
 struct ForwardRecord {
-  bool decode = false;  // every request's prompt was computed before
+  bool decode = false;  // every request's prompt was already computed
   RunnerKind runner = RunnerKind::kEager;
   std::int64_t size = 0;
   Reason reason = Reason::kGraphsDisabled;
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
-  double ms = 0;  // from when the forward before it was done to when this one was
+  double ms = 0;  // from the end of the previous forward to the end of this one
 };
 
 struct RunRecord {
@@ -40,10 +40,10 @@ struct RunRecord {
   double total_ms = 0;
 };
 
-// Starts an engine, and writes what helps to standard error where it could capture no graphs.
+// Starts an engine. If it could capture no graphs, writes advice to standard error.
 Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
 
-// Submits all, runs them to their ends. `on_event(request, event)` sees events as they come; its error ends
+// Submits all requests and runs them to their ends. `on_event(request, event)` gets events as they come; its error ends
 // the run.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
                                const std::function<Status(std::size_t, const RequestEvent&)>& on_event = {});

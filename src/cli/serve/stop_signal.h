@@ -1,4 +1,4 @@
-// Signals as calls: a program that serves ends its work instead of being cut off, one that talks stops talking.
+// Turns signals into calls, so that a program that serves finishes its work, and a chat stops the current answer.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace tessera::cli {
 
 class StopSignal {
  public:
-  // Calls `on_signal(n)` on a thread of its own for the n-th of these signals, from 1, until this is destroyed; then
-  // they do what they did before. One at a time in a process.
+  // Calls `on_signal(n)` on its own thread for the n-th of these signals, from 1, until the object is destroyed. Then
+  // the signals have their previous effect again. Only one object at a time may exist in a process.
   static Result<std::unique_ptr<StopSignal>> watch(const std::vector<int>& signals,
                                                    std::function<void(int count)> on_signal);
   ~StopSignal();
