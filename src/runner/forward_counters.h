@@ -1,4 +1,4 @@
-// Forwards counted since the start: by runner, size and reason together, and how many tokens prefills had.
+// Counts forwards since the start by runner, size and reason, and the token counts of prefills.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace tessera {
 
 struct ForwardKey {
   RunnerKind runner = RunnerKind::kEager;
-  std::int64_t size = 0;  // captured size; eager forwards are counted together, as 0
+  std::int64_t size = 0;  // captured size; all eager forwards count under 0
   Reason reason = Reason::kGraphsDisabled;
   static ForwardKey of(const Decision& decision) {
     return {decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size, decision.reason};
@@ -24,15 +24,15 @@ struct ForwardKey {
 struct ForwardCount {
   std::int64_t forwards = 0;
   std::int64_t tokens = 0;
-  std::int64_t padding = 0;  // rows computed for nothing
+  std::int64_t padding = 0;  // rows of padding
 };
 
-// How many forwards had how many tokens. Exact up to 8; above, eight steps to each doubling: a step is an eighth to a
-// sixteenth of its count.
+// Histogram of the number of tokens of forwards. It is exact up to 8. Above 8 each doubling has eight steps, so a step
+// is an eighth to a sixteenth of its count.
 class TokenHistogram {
  public:
-  static constexpr int kBuckets = 8 + 8 * 17;  // to 2^20
-  // The largest count of bucket i, and the bucket that a count falls into.
+  static constexpr int kBuckets = 8 + 8 * 17;  // up to 2^20 tokens
+  // limit() returns the largest count of a bucket; bucket_of() returns the bucket of a count.
   static std::int64_t limit(int bucket);
   static int bucket_of(std::int64_t tokens);
 
@@ -42,7 +42,7 @@ class TokenHistogram {
   }
   void add(const TokenHistogram& more);
   std::int64_t count(int bucket) const { return counts_[static_cast<std::size_t>(bucket)]; }
-  std::int64_t sum() const { return sum_; }  // of all tokens
+  std::int64_t sum() const { return sum_; }  // tokens of all forwards
 
  private:
   std::array<std::int64_t, kBuckets> counts_{};
@@ -50,18 +50,18 @@ class TokenHistogram {
 };
 
 struct ForwardCounters {
-  // Ascending by key. A flat list: assigning it to a snapshot that has as many keys allocates nothing.
+  // Ascending by key. A flat list, so that assigning it to a snapshot with as many keys allocates nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
-  TokenHistogram prefill_tokens;  // of forwards that are no pure decodes, mixed ones too
+  TokenHistogram prefill_tokens;  // of forwards that are not pure decodes, mixed ones included
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 
-  // Allocates nothing once the key was seen.
+  // Allocates nothing for a key that was counted before.
   void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
   void add(const ForwardCounters& more);
-  // Null where no forward had this key.
+  // Returns null where no forward had this key.
   const ForwardCount* find(const ForwardKey& key) const;
-  // Sums.
+  // Sums over keys.
   std::int64_t forwards(Reason reason) const;
   ForwardCount of_size(RunnerKind runner, std::int64_t size) const;
 };

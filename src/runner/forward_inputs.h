@@ -1,4 +1,4 @@
-// What a forward is asked, and what it comes to.
+// The inputs of a forward and its results.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +12,40 @@
 
 namespace tessera {
 
-// Spans are borrowed for the call; empty ones are not wanted.
+// Spans are borrowed for the call. An output whose span is empty is not computed.
 struct ForwardInputs {
   const ForwardBatch& batch;
-  // By which models with positions in three dimensions rotate; others do not look at it.
+  // Positions by which models with three-dimensional positions rotate; other models ignore them.
   const RopeAxes& rope_positions = kPlainRope;
-  // Of the first so many wanted rows, at most max_requests; those after them are only for logits and logprobs.
+  // How the first wanted rows become tokens, one entry for each sampled row, at most max_requests. The wanted rows
+  // after them only give logits and log-probabilities.
   std::span<const SampleRow> sampling = {};
-  const LogitEdits* edits = nullptr;  // of the rows that are sampled; null or empty: none
-  // [wanted rows]: whose log-probability is wanted. Of a sampled row it is the sampled token's, and the entry is not
-  // looked at.
+  const LogitEdits* edits = nullptr;  // for the sampled rows; null or empty: no edits
+  // [wanted rows]: the token of each row that gets a log-probability. A sampled row gets that of its sampled token, and
+  // its entry is ignored.
   std::span<const TokenId> logprob_targets = {};
-  int top_logprobs = 0;                 // with targets: of so many most probable tokens too; 0 … kMaxTopLogprobs
-  std::span<float> logits = {};         // [wanted rows × vocab], filled: as the model made them, before edits
-  std::span<float> hidden_states = {};  // [hidden_rows, or tokens × hidden size], filled: what the body came to
-  // Of the forward's tokens, ascending: whose hidden states are filled in; empty: all.
+  int top_logprobs = 0;  // number of most probable tokens to report too, with targets only; 0 … kMaxTopLogprobs
+  std::span<float> logits = {};         // [wanted rows × vocab], output: the model's logits before edits
+  std::span<float> hidden_states = {};  // [hidden_rows, or tokens × hidden size], output: the body's results
+  // Ascending indices of the forward's tokens that get hidden states; empty: all tokens.
   std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
-  // False: the operators of the size that dispatch chose are enqueued one by one, instead of its graph's replay.
+  // False: the operators of the size that dispatch chose are enqueued one by one instead of replaying its graph.
   bool replay_graphs = true;
 
   StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }
   bool has_edits() const { return edits != nullptr && !edits->empty(); }
-  // Whether the tokens are not all that the head's own sampler gives.
+  // Returns whether the head's own sampler does not give everything that is wanted.
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
 };
 
-// What a forward came to. Valid until RunnerOptions::max_in_flight forwards were submitted after it.
+// Results of a forward. Valid until RunnerOptions::max_in_flight further forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // Where targets were given, of the model's own distribution: before edits and temperature;
-  // ops/sampling/top_logprobs.h.
+  // Log-probabilities, where targets were given, are those of the model's own distribution, before edits and
+  // temperature; see ops/sampling/top_logprobs.h.
   std::span<const float> logprobs;      // [wanted rows]
-  std::span<const TokenId> top_ids;     // [wanted rows × top_logprobs]: descending, equal ones by id; -1: no more
+  std::span<const TokenId> top_ids;     // [wanted rows × top_logprobs]: descending, ties by id; -1: no further token
   std::span<const float> top_logprobs;  // [wanted rows × top_logprobs]
 };
 
@@ -54,12 +55,12 @@ struct ForwardLimits {
   std::size_t cache_groups = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t embedding_rows = 0;        // that have memory
-  std::int64_t embedding_row_values = 0;  // of each
+  std::int64_t embedding_rows = 0;        // rows with committed memory
+  std::int64_t embedding_row_values = 0;  // values of each row
 };
 
-// Everything agrees with everything. But for too many tokens, an error here is the engine's defect. Ids of edits are
-// not looked at: the kernel leaves out those outside the vocabulary.
+// Checks that the inputs are consistent with one another and with the limits. Except for too many tokens, an error is a
+// fault of the engine. Ids of edits are not checked: the kernel skips those outside the vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);
 
 }  // namespace tessera

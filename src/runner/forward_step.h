@@ -1,7 +1,6 @@
-// One forward, once it is decided which runner takes it: plans and inputs are staged; the prefill graphs are replayed
-// piece by piece, or its operators run, and the head runs on the wanted rows; or the decode graph, which holds body,
-// head and sampler, is replayed. Where logits are edited or log-probabilities wanted, the chooser goes on from the
-// logits.
+// Runs one forward once its runner is decided. It stages plans and inputs. A prefill replays its graphs piece by piece,
+// or runs its operators, and then runs the head on the wanted rows. A decode replays the decode graph, which holds
+// body, head and sampler. Where logits are edited or log-probabilities wanted, the chooser continues from the logits.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +19,20 @@ namespace tessera {
 
 class ForwardStep {
  public:
-  // `parts` outlive this.
+  // `parts` must outlive this object.
   explicit ForwardStep(RunnerParts& parts);
 
-  // Enqueues the forward, and the downloads of what it comes to. Precondition: check() accepted the inputs, and the
-  // decision's size is captured or eager. Allocates nothing once the sizes in use have been seen.
+  // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the
+  // decision's size is captured or eager. Allocates nothing for sizes that were seen before.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
-  // Enqueues the body for other ranks' tokens, beside padding alone (ModelRunner::accompany).
+  // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::accompany).
   Status accompany(const Decision& decision);
-  // After an error of run(): it was the launch of a graph, and nothing was kept of the forward.
+  // After an error of run(): returns whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
   void forget_failure() { replay_failed_ = false; }
 
-  // Stages the inputs of a decode graph of `size` requests, rows in order. `sampling` as InputBuffers::stage_rows.
+  // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` is that of
+  // InputBuffers::stage_rows.
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:
@@ -42,16 +42,17 @@ class ForwardStep {
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  // Those that are wanted, which a head of PrefillGraphs computes.
+  // Computes hidden states of the wanted rows with the head of PrefillGraphs, which holds the last layer's rest.
   Status run_head_for_hidden(const ForwardInputs& inputs);
-  // `rows` of an output as floats; none: its first ones, as many as `to` holds.
+  // Reads the given `rows` of an output as floats; with no rows given, reads as many first rows as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
 
   RunnerParts& parts_;
   Chooser chooser_;
-  std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of decode graphs
-  std::vector<std::int32_t> hidden_rows_;  // of one run of the head
-  std::vector<std::byte> hidden_host_;     // of the forward that wanted most hidden states, in the device's type
+  std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of a decode graph
+  std::vector<std::int32_t> hidden_rows_;  // rows of one run of the head
+  std::vector<std::byte>
+      hidden_host_;  // download buffer in the device's type, as large as the most hidden states of any forward
   bool replay_failed_ = false;
 };
 

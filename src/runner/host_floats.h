@@ -1,4 +1,4 @@
-// Float32 on the host to and from the type that a device's values have.
+// Converts float32 values on the host to and from a device's floating-point type.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// `dtype` is a floating-point type; `to` and `from` have as many elements of it as there are floats. To nearest even.
+// `dtype` is a floating-point type. `to` and `from` have one element of it for each float. Rounds to nearest even.
 Status narrow_floats(std::span<const float> from, ir::DType dtype, std::byte* to);
 Status widen_floats(const std::byte* from, ir::DType dtype, std::span<float> to);
 

@@ -1,4 +1,4 @@
-// What is changed in the logits of sampled rows before a token is chosen: penalties, biases and masks of a step.
+// Changes to the logits of sampled rows before a token is chosen: a step's penalties, biases and masks.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace tessera {
 
-// Rows are the sampled ones of a forward, by number. ops/sampling/logit_edits.h has the arithmetic.
+// Rows are numbered among the sampled rows of a forward. ops/sampling/logit_edits.h defines the arithmetic.
 struct LogitEdits {
   std::vector<std::int32_t> starts;       // [sampled rows + 1]: row r has the edits starts[r] … starts[r + 1] - 1
-  std::vector<TokenId> ids;               // [starts.back()]; within a row each id at most once
+  std::vector<TokenId> ids;               // [starts.back()]; each id at most once in a row
   std::vector<float> penalties;           // [starts.back()]: logit > 0 ? logit / penalty : logit * penalty
-  std::vector<float> offsets;             // [starts.back()]: then added; may be -infinity
+  std::vector<float> offsets;             // [starts.back()]: added after the penalty; may be -infinity
   std::vector<std::int32_t> masked_rows;  // rows with a mask, ascending
-  std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i of a row: token i may be chosen
+  std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i of a row: token i is allowed
 
-  // No row has any. `starts` may be empty where no row has edits by id.
+  // Returns whether no row has edits. `starts` may be empty where no row has edits by id.
   bool empty() const { return ids.empty() && masked_rows.empty(); }
-  // Keeps the memory.
+  // Removes all edits and keeps the memory.
   void clear() {
     starts.clear();
     ids.clear();

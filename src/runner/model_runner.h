@@ -4,11 +4,11 @@
 //   TRY(runner->capture());
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
-// RunnerParts is what forwards run on; GraphCapture starts it; for each forward the Dispatcher picks runner and size
-// and ForwardStep runs it; CostMeasurement and FullMeasurement work in idle moments. This class keeps the forwards in
-// flight.
+// Forwards run on RunnerParts, which GraphCapture starts. For each forward the Dispatcher picks runner and size, and
+// ForwardStep runs it. CostMeasurement and FullMeasurement work in idle moments. This class keeps track of the forwards
+// in flight.
 //
-// Threads: one thread owns a runner. Errors of a forward leave the runner usable unless kDeviceLost.
+// Threads: one thread owns a runner. An error of a forward leaves the runner usable, unless it is kDeviceLost.
 #pragma once
 
 #include <cstdint>
@@ -42,71 +42,75 @@ struct ForwardOutputs {
 
 class ModelRunner {
  public:
-  // Takes graphs and weights; `device` outlives the runner.
+  // Takes ownership of graphs and weights; `device` must outlive the runner.
   static Result<std::unique_ptr<ModelRunner>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
   ~ModelRunner();
 
-  // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners, as
-  // options.capture says; of those that kCore puts off as many as there are while `more` says so, which is asked before
-  // each. Once, before the first forward; without it every forward is eager. An error is one that a smaller set of
-  // graphs would not avoid.
+  // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners as
+  // options.capture says. `more` is asked before each size that kCore puts off; capture continues with them while it
+  // returns true. Call it once, before the first forward; without it every forward is eager. An error is one that a
+  // smaller set of graphs would not avoid.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(results_, more); }
-  // The first part of capture() alone: on a rank that follows another.
+  // Does the first part of capture() alone, on a rank that follows another.
   Status prepare() { return capture_.prepare(results_); }
-  // Captures at once what options.capture puts off. Precondition: none in flight.
+  // Captures now what options.capture puts off. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
-  // One piece of work that may wait until there is nothing else to do: captures a pending size (of kCore, or of the
-  // tower one that images came for), or measures a forward. False where none is left. Precondition: none in flight.
+  // Does one piece of work that can wait for an idle moment: captures a pending size (one of kCore, or a tower size
+  // that images came for), or measures a forward. Returns false where nothing is left. Precondition: no forward is in
+  // flight.
   Result<bool> idle_work();
-  // Whether the next piece of idle work captures a size that kCore put off.
+  // Returns whether idle work captures a size that kCore put off.
   bool captures_when_idle() const {
     return parts_->options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();
   }
-  // What forwards cost, for dispatch; of an earlier run, for a start.
+  // Measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
   const CostTable& costs() const { return dispatcher_.costs(); }
   void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
 
-  // submit() and collect() of one forward. Precondition: none is in flight.
+  // Calls submit() and collect() for one forward. Precondition: no forward is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
 
-  // Device memory for embeddings that forwards write and name (EmbeddingRows::reserve). Precondition: none is recorded.
+  // Commits device memory for embeddings that forwards write and read (EmbeddingRows::reserve). Precondition: no
+  // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings->rows(); }
-  // For who writes rows on the device, on stream(): where row 0 lies, and what each is.
+  // For code that writes rows on the device, on stream(): the address of row 0 and the size of each row.
   DeviceAddress embeddings_base() const { return parts_->embeddings->base(); }
   std::int64_t embedding_row_values() const { return parts_->embeddings->row_values(); }
   std::int64_t embedding_row_bytes() const { return parts_->embeddings->row_bytes(); }
   ir::DType embedding_dtype() const { return parts_->embeddings->dtype(); }
 
-  // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
-  // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits or hidden
-  // states are wanted it waits for them. Precondition: fewer than max_in_flight() forwards are in flight. Allocates
-  // nothing once the sizes in use have been seen.
-  // In a pipeline on a host rank 0's part runs when the forward is collected, and fills these in then
-  // (deferred_forwards.h).
+  // Enqueues a forward and returns; where the device runs beside the host, it returns before the forward has run. The
+  // host can then stage and enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). It
+  // waits for logits and hidden states where they are wanted. In a pipeline on a host device, rank 0's part runs when
+  // the forward is collected, and fills them in then (deferred_forwards.h). Precondition: fewer than max_in_flight()
+  // forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Of ranks with tokens of their own (ModelGraphs::dp_size): every forward is made by all ranks at once, by submit()
-  // or, on a rank that has no tokens for it, by accompany(). Each call blocks until all ranks have come; they agree on
-  // runner and size. A forward that fails on one rank is the end of the group: kDeviceLost, then and from then on.
-  // accompany() enqueues too, and waits where as many forwards of others as max_in_flight() run; end_accompanied()
-  // waits for all, and idle_work() does: a fault of the last one shows there.
+  // Idle forward, for ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together: by
+  // submit(), or by accompany() on a rank that has no tokens for it. Each call blocks until all ranks have made theirs,
+  // and the ranks agree on runner and size. A forward that fails on one rank ends the group: this call and all later
+  // ones return kDeviceLost. accompany() only enqueues, but waits where max_in_flight() idle forwards run already.
+  // end_accompanied() waits for all of them, as idle_work() does; a fault of the last one shows there.
   Status accompany();
   Status end_accompanied();
-  // The same as another rank has decided it: nothing is captured, and nothing tried again.
+  // Submits a forward as another rank has decided it: captures nothing and retries nothing.
   Status follow(const ForwardInputs& inputs, const Decision& decision);
-  // Waits for the oldest forward in flight. After an error too it is in flight no more. Precondition: one is in flight.
+  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
+  // in flight.
   Result<StepOutputs> collect();
-  // Waits for the newest forward in flight and forgets it. Precondition: one is in flight.
+  // Waits for the newest forward in flight and drops its results. Precondition: a forward is in flight.
   Status discard();
-  // In a pipeline on a host: each rank collects a forward once it has run its own part of it, rank 0 in collect().
+  // Returns whether this is a pipeline on a host device: each rank collects a forward once it has run its own part,
+  // rank 0 in collect().
   bool collects_as_it_runs() const;
   int in_flight() const { return in_flight_ + deferred_.size() + static_cast<int>(ran_.size()); }
   int max_in_flight() const { return parts_->options.max_in_flight; }
-  // Of several ranks: a hash of all that the last collected forward came to, the same on every rank of its stage.
+  // Where there are several ranks: a hash of all results of the last collected forward, the same on every rank of its
+  // stage.
   std::uint64_t digest() const { return digest_; }
-  // After sizes were captured or dropped by hand.
+  // Updates dispatch after sizes were captured or dropped directly.
   void refresh_dispatch() { dispatcher_.refresh(); }
 
   const RunnerOptions& options() const { return parts_->options; }
@@ -114,27 +118,27 @@ class ModelRunner {
   std::int64_t hidden_size() const { return parts_->hidden_size; }
   const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
   const ForwardCounters& counters() const { return counters_; }
-  // What the runner takes now, and what was predicted for it.
+  // The memory that the runner takes now, and the memory that was predicted for it.
   MemoryReport memory() const;
   const MemoryReport& predicted_memory() const { return parts_->predicted; }
   // The one stream that forwards run on.
   Stream& stream() const { return *parts_->stream; }
   Device& device() const { return parts_->device; }
-  // The kernels that planned operators (attention) run on, as results name them: "fa3", "cpu", "fa3, tessera" where
+  // Returns the kernels of planned operators (attention) as results name them: "fa3", "cpu", or "fa3, tessera" where
   // layers differ.
   std::string planned_kernels(BatchKind kind) const { return parts_->plans->kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
-  // The tower of a model that sees; null: it has none. Used between two forwards.
+  // The vision tower; null where the model has none. It is used between two forwards.
   VisionRunner* vision() { return parts_->vision.get(); }
   const VisionRunner* vision() const { return parts_->vision.get(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
-  // Forwards are measured from here on; null: no longer. The profiler is taken away before it ends.
-  // Precondition: none in flight.
+  // Measures forwards from here on; null stops it. The profiler must be removed before it is destroyed. Precondition:
+  // no forward is in flight.
   void set_profiler(StepProfiler* profiler) { parts_->profiler = profiler; }
 
-  // What the oracle and debug tools look into. Precondition: none in flight.
+  // For the oracle and debug tools. Precondition: no forward is in flight.
   RunnerParts& parts() { return *parts_; }
   ForwardStep& step() { return step_; }
 
@@ -165,15 +169,15 @@ class ModelRunner {
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;
   ForwardCounters counters_;
-  StepResults results_;                              // [max_in_flight()], as are the next three
-  std::vector<std::unique_ptr<Event>> done_;         // passed when the slot's results are there
-  std::vector<std::uint64_t> digests_;               // of what submit() has filled in
-  std::vector<Decision> decisions_;                  // of several ranks: what ran it
-  std::vector<std::unique_ptr<Event>> accompanied_;  // as many, where ranks have tokens of their own: recorded behind
-                                                     // each forward for other ranks
+  StepResults results_;                       // [max_in_flight()], as are the next three members
+  std::vector<std::unique_ptr<Event>> done_;  // recorded behind the forward of each slot
+  std::vector<std::uint64_t> digests_;        // digests of what submit() has filled in
+  std::vector<Decision> decisions_;           // decisions that forwards ran with, where there are several ranks
+  std::vector<std::unique_ptr<Event>>
+      accompanied_;  // [max_in_flight()], where ranks have tokens of their own: recorded behind each idle forward
   std::size_t next_accompanied_ = 0;
   DeferredForwards deferred_;
-  std::deque<Result<StepOutputs>> ran_;  // deferred ones that ran before they were collected
+  std::deque<Result<StepOutputs>> ran_;  // deferred forwards that ran before they were collected
   bool runs_deferred_ = false;
   std::uint64_t digest_ = 0;
   int next_flight_ = 0;

@@ -15,25 +15,26 @@ namespace tessera {
 
 class OpPlans {
  public:
-  // What plans are made from. Graphs and kernels are borrowed for the call.
+  // The inputs of plans. Graphs and kernels are borrowed for the call.
   struct Source {
     std::span<const ir::Graph* const> graphs;
     const KernelTable& kernels;
     PlanLimits limits;
     std::span<const std::int64_t> num_pages;  // [cache groups], page 0 included
   };
-  // `step` outlives the plans, and is allocated before the first plan().
+  // `step` must outlive the plans, and is allocated before the first plan().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
-  // What create() will take of the device's memory.
+  // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Kernels that are bound with the context find their plans; this object or what it was moved to outlives them.
+  // Kernels that are bound with the context find their plans through this object, which must outlive them (it may be
+  // moved).
   void add_to(ForwardContext& context) const;
-  // Calls every plan; OpPlan::plan has the parameters. Allocates nothing.
+  // Calls every plan with these arguments (OpPlan::plan). Allocates nothing.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;
-  // The kernels that planned operators run on, as results name them: "fa3", "cpu", "fa3, tessera" where layers differ.
+  // Returns the kernels of planned operators as results name them: "fa3", "cpu", or "fa3, tessera" where layers differ.
   std::string kernels(BatchKind kind) const;
 
  private:

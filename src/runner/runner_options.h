@@ -1,4 +1,4 @@
-// What a runner is made with. The engine decides it (engine/engine_plan.h).
+// The options of a runner. The engine decides them (engine/engine_plan.h).
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ class RankGroup;
 
 enum class CaptureMode : std::uint8_t {
   kEager,  // every size at the start
-  kLazy,   // a size when it is first wanted
-  kCore,   // a few sizes at the start; the others in idle moments, or when first wanted
+  kLazy,   // each size when it is first used
+  kCore,   // a few sizes at the start; the others in idle moments or when first used
 };
 
 struct RunnerOptions {
@@ -30,41 +30,43 @@ struct RunnerOptions {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool measure_costs = true;  // in idle moments, for dispatch; never where deterministic
-  // Prefill sizes whose forward was measured to be faster as one graph have that graph too, beside the pieces'.
+  bool measure_costs = true;  // measured in idle moments, for dispatch; never where forwards are deterministic
+  // Captures one full graph, beside the pieces, for prefill sizes that were measured to be faster with it.
   bool choose_full = false;
-  bool debug = false;            // runner/verify/debug_mode.h; slow
-  std::int64_t halves_from = 0;  // prefill forwards of so many tokens run in halves (compile/halves.h); 0: none
+  bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
+  std::int64_t halves_from =
+      0;  // prefill forwards of at least this many tokens run in halves (compile/halves.h); 0: none do
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner
   std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
   std::shared_ptr<const Registry> registry = shared_built_ins();
-  std::string compiler = "eager";  // of the registry
-  std::string decode_compiler;     // of decode forwards of up to decode_compiler_max requests; empty: as the others
+  std::string compiler = "eager";  // a compiler of the registry
+  std::string decode_compiler;  // compiler of decode forwards of up to decode_compiler_max requests; empty: `compiler`
   std::int64_t decode_compiler_max = 0;
-  std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
-  // The cache of that folder, which all executables of one plan share: what its prediction compiled is not compiled
-  // again. Used by one thread. Null: each executable opens its own.
+  std::string cache_dir;  // folder in which the compiler keeps its programs; empty: it keeps none
+  // The cache in that folder, shared by all executables of one plan, so that programs compiled for the prediction are
+  // not compiled again. One thread uses it. Null: each executable opens its own.
   std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  Planner planner = plan_memory;         // tests plan wrongly on purpose
-  const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose
+  Planner planner = plan_memory;         // tests replace it by one that plans wrongly
+  const KernelTable* kernels = nullptr;  // null: the device's kernels; tests replace them by wrong ones
   std::int64_t max_tokens = 2048;        // of one forward
   std::int64_t max_requests = 256;       // of one forward
   std::int64_t context_length = 2048;    // of one request
   std::int64_t page_size = 16;
-  std::int64_t embedding_rows = 0;       // given embeddings that have memory from the start on
-  std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
-  VisionOptions vision;                  // of the tower, where the model has one
-  Communicator* communicator = nullptr;  // tensor-parallel ranks and stages; null: one
-  RankGroup* ranks = nullptr;            // of rank 0, whose runner leads the others'; null: none is led
-  int max_in_flight = 2;                 // forwards that are submitted and not collected
+  std::int64_t embedding_rows = 0;  // embedding rows that have memory from the start on
+  std::vector<std::int64_t>
+      num_pages;         // [cache groups]: pages, or slots of a state group, including the reserved page 0
+  VisionOptions vision;  // options of the tower, where the model has one
+  Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
+  RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none
+  int max_in_flight = 2;                 // forwards that are submitted and not yet collected
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
-  Timeline* start = nullptr;  // where making and capturing record their phases; outlives the runner; null: nowhere
+  Timeline* start = nullptr;  // records the phases of making and capturing; must outlive the runner; null: not recorded
 
-  // Pages that every cache group has, the reserved one excluded.
+  // Returns the pages that every cache group has, without the reserved one.
   std::int64_t shared_pages() const {
     return num_pages.empty() ? 0 : *std::min_element(num_pages.begin(), num_pages.end()) - 1;
   }

@@ -1,7 +1,7 @@
-// What the forwards of one model run on: stream, memory, plans, and its runners, compiled and unbound. Made once; the
-// addresses in it are fixed for its life. The step, the capture at the start, the oracle and debug mode all work on it.
+// Everything that one model's forwards run on: stream, memory, plans, and the compiled runners. It is made once, and
+// its addresses are fixed for its life. Steps, captures, the oracle and debug mode all work on it.
 //
-// Threads: one thread owns it with all it points to.
+// Threads: one thread owns it and everything that it points to.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace tessera {
 
-// How a size's forward is enqueued: its operators one by one, the replay of its graphs, or of its full graph.
+// How a size's forward is enqueued: operator by operator, as a replay of its graphs, or as a replay of its full graph.
 enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
 
 class VisionRunner;
@@ -35,42 +35,43 @@ struct RankOrder;
 
 class RunnerParts {
  public:
-  // `device` outlives the parts.
+  // `device` must outlive the parts.
   static Result<std::unique_ptr<RunnerParts>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
-  // Waits for what was enqueued: it uses the memory that goes now.
+  // Waits for all enqueued work, which uses the memory that is freed here.
   ~RunnerParts();
 
   GraphRunner& runner(RunnerRole role) { return runners[static_cast<std::size_t>(role)]; }
   const GraphRunner& runner(RunnerRole role) const { return runners[static_cast<std::size_t>(role)]; }
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
-  int ranks() const;  // that run each forward together
+  int ranks() const;  // number of ranks that run each forward together
 
-  // What executables of such batches are made with.
+  // Returns the environment in which executables of such batches are made.
   ExecutionEnvironment environment(BatchKind batches);
-  // Plans and static inputs of the tokens, into the step buffer. Padding fills rows up to `padded_tokens`.
+  // Stages plans and static inputs of the tokens in the step buffer. The rows up to `padded_tokens` are padding.
   Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
-  // Plans and inputs of a batch that no request asked for, on the reserved page, and their upload: what the captured
-  // sizes of `runner`, prefill or decode, are warmed up and measured with. As large as `size`, or as batches may be.
+  // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Captured sizes of `runner` (prefill
+  // or decode) are warmed up and measured with it. Its size is `size`, or the largest that a batch may have.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
-  // The same of a batch whose every row is defined (page_batch). Precondition: there is one of the size.
+  // Does the same with a batch that defines every row (page_batch). Precondition: such a batch of the size exists.
   Status stage_pages(std::int64_t size);
-  // GraphRunner::capture_one, with a dummy batch for kernels that have not run. Of several ranks, on all or on none.
+  // Calls GraphRunner::capture_one with a dummy batch for kernels that have not run. With several ranks, captures on
+  // all or on none.
   Status capture(GraphRunner& runner, std::int64_t size);
-  // GraphRunner::drop, on all ranks.
+  // Calls GraphRunner::drop on all ranks.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
-  // Where this is rank 0 of several, the others carry the order out meanwhile (RankGroup::together).
+  // On rank 0 of several, makes the other ranks carry the order out at the same time (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);
-  // Uploads what was staged.
+  // Uploads the staged inputs.
   Status upload();
-  // Uploads, then one forward of `runner` at a size that is bound. In debug mode with that mode's checks.
-  // `replay_failed`, where given, becomes true where the error is a replay's own.
+  // Uploads and enqueues one forward of `runner` at a bound size, with debug mode's checks where it is on. Sets
+  // `replay_failed`, where given, to true where the error comes from the replay itself.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
-  // Debug mode only: the view still is what its forward made.
+  // In debug mode, checks that the view still holds what its forward wrote.
   Status check_fresh(const OutputView& view) const;
 
-  // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream.
+  // Members are in order of creation and are destroyed in reverse: graphs first, then buffers, then the stream.
   Device& device;
   const RunnerOptions options;
   const ModelGraphs graphs;
@@ -84,21 +85,21 @@ class RunnerParts {
   std::unique_ptr<EditBuffers> edits;
   std::unique_ptr<EmbeddingRows> embeddings;
   std::unique_ptr<OpPlans> plans;
-  ForwardStates states;  // of the contexts
+  ForwardStates states;  // used by the contexts
   ForwardContext extend_context;
-  ForwardContext decode_context;  // the same, of batches with one row a request
+  ForwardContext decode_context;  // the same, for batches with one row a request
   ExternalValues externals;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena> workspace;
-  KernelVariants warm;                    // of kernels that have run on the stream
-  std::vector<HandedOver> handed_over;    // of the prefill runner, at the arena's start
-  std::int64_t handed_over_bytes = 0;     // at their largest
+  KernelVariants warm;                    // variants of kernels that have run on the stream
+  std::vector<HandedOver> handed_over;    // outputs of the prefill runner, at the arena's start
+  std::int64_t handed_over_bytes = 0;     // their bytes at the largest size
   std::int64_t choice_logits_offset = 0;  // in the arena
   std::unique_ptr<DebugMode> debug;       // null without options.debug
   std::vector<GraphRunner> runners;       // [RunnerRole]
-  std::unique_ptr<VisionRunner> vision;   // null without a tower
-  MemoryReport predicted;                 // before anything was captured
-  StepProfiler* profiler = nullptr;       // of whoever profiles; null: nobody does
+  std::unique_ptr<VisionRunner> vision;   // null where the model has no tower
+  MemoryReport predicted;                 // made before anything was captured
+  StepProfiler* profiler = nullptr;       // owned by the profiling caller; null: no profile is taken
 
  private:
   RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);

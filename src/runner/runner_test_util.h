@@ -1,5 +1,5 @@
-// For tests of runners: a small checkpoint on a device that can fail, batches of requests with cached prefixes, and
-// their logits.
+// Helpers for tests of runners: a small checkpoint on a device that can fail, batches of requests with cached prefixes,
+// and their logits.
 //
 //   RunnerBench bench = make_bench("llama", small_options());
 //   ASSERT_TRUE(bench.runner->capture().ok());
@@ -45,7 +45,7 @@ inline RunnerOptions small_options() {
   return options;
 }
 
-// All ids of the request so far; the first `computed` of them are in the cache.
+// All ids of a request so far; the first `computed` of them are in the cache.
 struct TestRequest {
   std::vector<std::int32_t> ids;
   std::int64_t computed = 0;
@@ -59,7 +59,7 @@ inline std::vector<std::int32_t> ids(std::int64_t count, std::int32_t seed = 1) 
 
 enum class Rows { kNone, kLast, kAll };
 
-// Request b of the batch owns the pages 1 + 8b … 8 + 8b.
+// Makes a batch in which request b owns the pages 1 + 8b … 8 + 8b.
 inline ForwardBatch make_batch(const std::vector<TestRequest>& requests, Rows rows, std::size_t groups = 1) {
   ForwardBatch batch;
   CacheGroupBatch group;
@@ -95,7 +95,7 @@ struct RunnerBench {
   RunnerBench() = default;
   RunnerBench(RunnerBench&&) = default;
   RunnerBench& operator=(RunnerBench&& other) noexcept {
-    runner = std::move(other.runner);  // before its device
+    runner = std::move(other.runner);  // released before its device
     device = std::move(other.device);
     return *this;
   }
@@ -104,7 +104,7 @@ struct RunnerBench {
     logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
     return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});
   }
-  // The logits of the wanted rows. `decision`, where given, is set to dispatch's decision.
+  // Returns the logits of the wanted rows. Sets `decision`, where given, to dispatch's decision.
   std::vector<float> logits(const std::vector<TestRequest>& requests, Rows rows = Rows::kAll, bool force_eager = false,
                             Decision* decision = nullptr) {
     std::vector<float> made;
@@ -113,7 +113,8 @@ struct RunnerBench {
     if (outputs.ok() && decision != nullptr) *decision = outputs->decision;
     return made;
   }
-  // The same for requests with one new token each, which request r takes on the device from row r of the last forward.
+  // Does the same for requests with one new token each. Request r takes that token on the device from row r of the last
+  // forward.
   std::vector<float> logits_from_rows(const std::vector<TestRequest>& requests) {
     ForwardBatch batch = make_batch(requests, Rows::kAll);
     std::iota(batch.input_rows.begin(), batch.input_rows.end(), 0);
@@ -125,7 +126,7 @@ struct RunnerBench {
   }
 };
 
-// What a prompt's last layer is computed for: all of its tokens, or the wanted ones (wanted_rows.h).
+// The rows that a prompt's last layer is computed for: all tokens, or the wanted ones only (wanted_rows.h).
 enum class LastLayer : std::uint8_t { kOfAllRows, kOfWantedRows };
 
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
@@ -160,8 +161,8 @@ inline RunnerBench make_captured(const std::string& golden, RunnerOptions option
   return bench;
 }
 
-// The CPU's kernels with a silu_mul that copies a number of the host into its launch: a graph keeps the number of its
-// capture.
+// Returns the CPU's kernels with a silu_mul that copies a host number into its launch, so a graph keeps the number that
+// was there at its capture.
 inline float baked_number = 0;
 inline KernelTable baking_kernels() {
   class BakesHostData final : public BoundOp {
@@ -181,8 +182,7 @@ inline KernelTable baking_kernels() {
        }});
 }
 
-// The CPU's kernels with an attention that looks its keys up in the page tables of the first cache group, whatever its
-// layer's group is.
+// Returns the CPU's kernels with an attention that uses the page tables of the first cache group for every layer.
 inline KernelTable first_group_kernels() {
   KernelDef attention = **cpu_kernels().get("attention");
   attention.bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
@@ -200,7 +200,7 @@ inline KernelTable first_group_kernels() {
   return cpu_kernels().with(attention);
 }
 
-// The largest absolute difference; infinite where a number is not finite or is missing.
+// Returns the largest absolute difference; infinity where a number is not finite or is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

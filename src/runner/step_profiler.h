@@ -1,7 +1,7 @@
-// Where the time of forwards goes: the host's by kind of work, the device's by part of the forward. There only while an
-// engine is profiled; then each part costs an event on the device, about a microsecond of either side.
+// Measures the time of forwards: the host's by kind of work, the device's by part of the forward. It exists only while
+// an engine is profiled. Each part then costs an event on the device, about a microsecond on either side.
 //
-// Threads: the one that owns the runner.
+// Threads: the thread that owns the runner.
 #pragma once
 
 #include <array>
@@ -19,51 +19,52 @@
 
 namespace tessera {
 
-// In the order of a step. Those before kWait belong to the forward that is submitted next, kWait to the one that is
-// collected next, and those after it to the one that was collected last.
+// Kinds of host work in the order of a step. Those before kWait belong to the forward that is submitted next, kWait to
+// the one that is collected next, and those after it to the one that was collected last.
 enum class HostWork : std::uint8_t {
-  kIdle,      // nothing to do
-  kIdleWork,  // sizes are captured and forwards measured while no request is there
-  kRequests,  // requests are taken, checked and cancelled
-  kSchedule,  // which tokens, in which pages
-  kPlan,      // operators' plans
-  kInputs,    // ids, positions, slots, page tables, rows; their copy to the device
-  kLaunch,    // graphs and kernels enqueued
-  kWait,      // for the device
-  kCollect,   // tokens to their requests; stops
-  kText,      // tokens to text
-  kDeliver,   // events to those who asked
+  kIdle,      // no work
+  kIdleWork,  // captures and cost measurements while there are no requests
+  kRequests,  // taking, checking and cancelling requests
+  kSchedule,  // choosing tokens and pages
+  kPlan,      // making operators' plans
+  kInputs,    // staging ids, positions, slots, page tables and rows, and copying them to the device
+  kLaunch,    // enqueueing graphs and kernels
+  kWait,      // waiting for the device
+  kCollect,   // handing tokens to their requests; stop conditions
+  kText,      // converting tokens to text
+  kDeliver,   // delivering events to the callers
 };
 inline constexpr int kNumHostWorks = 11;
 std::string_view host_work_name(HostWork work);  // "idle" "idle work" "requests" …
 
-// Work of one kind without other recorded work in between. Times are milliseconds since the profile began.
+// A stretch of work of one kind without other recorded work in between. Times are milliseconds since the profile began.
 struct HostSpan {
   HostWork work = HostWork::kIdle;
-  std::int64_t forward = 0;  // index of the forward that it belongs to
+  std::int64_t forward = 0;  // index of the forward that the work belongs to
   double begin_ms = 0;
   double end_ms = 0;
-  double own_ms = 0;  // of it, without what was done inside
+  double own_ms = 0;  // the time without work in nested scopes
 };
 
 struct DevicePart {
   std::string name;  // "prefill pieces", "attention", "head", "decode"
-  double ms = 0;     // all of that name in the forward
+  double ms = 0;     // sum of all parts of that name in the forward
 };
 
 struct ProfiledForward {
   Decision decision{};
-  double begin_ms = 0;  // on the device, as host time: exact to the time that the host takes to see an event pass
+  double begin_ms = 0;  // device time converted to host time, to the precision with which the host sees an event pass
   double end_ms = 0;
-  std::vector<DevicePart> parts{};  // in the order of their first
+  std::vector<DevicePart> parts{};  // in the order of each name's first part
 };
 
 class StepProfiler {
  public:
-  // Device and stream outlive it. Waits for the stream.
+  // `device` and `stream` must outlive the profiler. Waits for the stream.
   static Result<std::unique_ptr<StepProfiler>> start(Device& device, Stream& stream);
 
-  // Measures host work until it is destroyed. Scopes nest; time counts for the innermost. Null: nothing is measured.
+  // Measures host work until it is destroyed. Scopes nest, and time counts for the innermost one. With null, measures
+  // nothing.
   class Scope {
    public:
     Scope(StepProfiler* profiler, HostWork work) : profiler_(profiler) {
@@ -79,36 +80,36 @@ class StepProfiler {
     StepProfiler* profiler_;
   };
 
-  // Of one forward, in this order; a forward that fails before submitted() is forgotten when the next begins.
+  // Marks of one forward, in this order. A forward that fails before submitted() is dropped when the next one begins.
   void begin_forward();
-  // What the device does from here on is the forward's. Again: nothing happens.
+  // Starts the forward's device time here. A second call does nothing.
   Status begin_device();
-  // What was enqueued since the mark before, or since begin_device(), is `part`.
+  // Names the work enqueued since the last mark, or since begin_device(), `part`.
   Status mark(std::string part);
   void submitted(const Decision& decision);
-  // The oldest submitted forward has passed on the device.
+  // Records that the oldest submitted forward has passed on the device.
   Status collected();
 
-  // Of forwards that were collected.
+  // The forwards that were collected.
   const std::vector<ProfiledForward>& forwards() const { return forwards_; }
   const std::vector<HostSpan>& host() const { return host_; }
   std::chrono::steady_clock::time_point origin() const { return origin_; }
   double now_ms() const;
 
  private:
-  // Two forwards are in flight, and where each begins is measured from the one before it.
+  // Two forwards are in flight, and each one's begin is measured from the forward before it.
   static constexpr std::size_t kKept = 3;
   struct Marks {
     std::vector<std::unique_ptr<Event>> events{};  // [0]: the beginning
-    std::vector<std::string> names{};              // [i]: what ends with events[i + 1]
-    std::size_t used = 0;                          // events
+    std::vector<std::string> names{};              // [i]: the part that ends with events[i + 1]
+    std::size_t used = 0;                          // number of events in use
     Decision decision{};
   };
   struct Open {
     HostWork work;
     double begin_ms;
-    double inner_ms;        // of scopes inside
-    std::size_t first_own;  // spans recorded when it was opened
+    double inner_ms;        // time in nested scopes
+    std::size_t first_own;  // number of spans that were recorded when the scope opened
   };
 
   StepProfiler(Device& device, Stream& stream) : device_(device), stream_(stream) {}
@@ -121,7 +122,7 @@ class StepProfiler {
   Stream& stream_;
   std::chrono::steady_clock::time_point origin_{};
   std::unique_ptr<Event> first_{};    // passed at origin_
-  std::array<Marks, kKept> marks_{};  // of forward i: [i % kKept]
+  std::array<Marks, kKept> marks_{};  // forward i uses [i % kKept]
   std::int64_t num_submitted_ = 0;
   std::vector<ProfiledForward> forwards_{};
   std::vector<Open> open_{};  // innermost last

@@ -1,4 +1,4 @@
-// Which sizes are captured when (CaptureMode).
+// Chooses the sizes that are captured at the start, and the sizes that are measured eagerly (CaptureMode).
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,13 @@
 
 namespace tessera {
 
-// The core of a ladder: its smallest and its largest size, and between them for each power of two the smallest size
-// that is no less. Padding stays below the real count, with a fifth of a default ladder's captures.
+// Returns the core of a ladder: its smallest and largest size and, for each power of two between them, the smallest
+// size that is not below it. Padding stays below the real row count, and the core has about a fifth of a default
+// ladder's sizes.
 std::vector<std::int64_t> core_sizes(std::span<const std::int64_t> ladder);
 
-// The prefill sizes whose eager run is measured beside their replay: the smallest, the largest and every fourth.
-// Between them costs of eager forwards are interpolated.
+// Returns the prefill sizes at which an eager run is measured beside the replay: the smallest, the largest and every
+// fourth size. The costs of eager forwards between these sizes are interpolated.
 std::vector<std::int64_t> eager_samples(std::span<const std::int64_t> ladder);
 
 }  // namespace tessera

@@ -1,11 +1,13 @@
-// Measuring prefill sizes as one graph, with attention inside, against their pieces, when there is nothing else to do.
+// Measures in idle moments whether prefill sizes run faster as one full graph, which holds attention too, than in
+// pieces.
 //
 // A full graph saves the gaps at the cuts, and runs attention on a grid that is fixed for the size. It is kept where
-// both come to the same bits and it was faster in nearly all of the pairs of replays, which run in turn. Smallest size
-// first: what a cut costs does not grow with the size, so that after two sizes that win nothing the larger ones are let
-// be, as are those whose replay takes so long that no cuts could make up the margin.
+// both forms give the same bits and the full graph was faster in nearly all pairs of replays, which alternate.
+// Measurement starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without
+// a gain all larger sizes are skipped. Sizes whose replay takes so long that the cuts cannot reach the margin are
+// skipped too.
 //
-// One full graph beside those that were chosen exists at a time, and none is made where the device's memory is short.
+// At most one full graph exists beside the chosen ones, and none is made where device memory is short.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +20,24 @@
 
 namespace tessera {
 
-// Of ratios of pairs: one that their median stays below with 99.6 % confidence (the third largest of 15, whatever their
-// distribution). Precondition: kFullPairs ratios.
+// Returns a value that the median of the pairs' ratios stays below with 99.6 % confidence: the third largest of 15
+// ratios, for any distribution. Precondition: there are kFullPairs ratios.
 inline constexpr std::size_t kFullPairs = 15;
 double median_bound(std::vector<double> ratios);
 
 class FullMeasurement {
  public:
-  // What it works on outlives this.
+  // `parts` and `dispatcher` must outlive this object.
   FullMeasurement(RunnerParts& parts, Dispatcher& dispatcher) : parts_(parts), dispatcher_(dispatcher) {}
 
-  // Works on one size for about 30 ms at most. False where no size is left. Precondition: costs of replays were
-  // measured (CostMeasurement), and no forward is in flight.
+  // Works on one size for about 30 ms at most. Returns false where no size is left. Precondition: CostMeasurement has
+  // measured the costs of replays, and no forward is in flight.
   Result<bool> measure_next();
 
  private:
   struct Candidate {
     std::int64_t size = 0;
-    std::vector<double> ratios{};  // of pairs so far: full over pieces
+    std::vector<double> ratios{};  // of the pairs so far: full graph's time over pieces' time
   };
 
   GraphRunner& runner() { return parts_.runner(RunnerRole::kPrefill); }

@@ -1,4 +1,5 @@
-// The start of a runner, and what it puts off: memory for the largest forward, warm-up, captures.
+// Starts a runner: takes memory for the largest forward, warms up and captures. It also captures the sizes that the
+// start puts off.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +15,27 @@ namespace tessera {
 
 class GraphCapture {
  public:
-  // What it works on outlives this.
+  // `parts`, `dispatcher` and `step` must outlive this object.
   GraphCapture(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step)
       : parts_(parts), dispatcher_(dispatcher), step_(step) {}
 
-  // ModelRunner::capture. `results` take those of the warm-up.
+  // Does the work of ModelRunner::capture. `results` takes the results of the warm-up.
   Status start(StepResults& results, const std::function<bool()>& more);
-  // Its first part: memory for the largest forward, and the warm-up.
+  // Does the first part of start(): takes memory for the largest forward and warms up.
   Status prepare(StepResults& results);
-  // Its last part: the sizes of the tower that a start captures. Of this rank alone.
+  // Does the last part of start(): captures the tower's sizes that a start captures, on this rank alone.
   static Status capture_start_budgets(RunnerParts& parts);
-  // Captures one pending size, if there is one: the tower's that images came for, decode's, smallest first, the tower's
-  // others. False where there is none.
+  // Captures one pending size: first the tower's sizes that images came for, then decode's, smallest first, then the
+  // tower's others. Returns false where none is pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();
-  // Whether capture_next() has something to do.
+  // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Measured bytes of graph objects over DeviceProperties' fit, where the device tells neither.
+  // Measured bytes of graph objects divided by DeviceProperties' estimate, where the device reports no graph memory.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
-  std::int64_t available() const { return available_; }  // of the device's memory, at the end of start()
+  std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 
  private:
   Status reserve_memory();
@@ -43,9 +44,9 @@ class GraphCapture {
   Status capture_sizes(GraphRunner& runner);
   Result<bool> capture_tower();
   void measure_graphs(std::int64_t bytes);
-  // Logs what is taken, and warns where too little would be left when every pending size is captured too.
+  // Logs the memory that is taken. Warns where capturing every pending size would leave too little.
   void report_memory();
-  std::int64_t predicted_pending_bytes() const;  // of the device's memory, for graph objects
+  std::int64_t predicted_pending_bytes() const;  // device memory that graph objects of the pending sizes will take
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;

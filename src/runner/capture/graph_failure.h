@@ -1,5 +1,5 @@
-// Errors of a start that came of compiling or capturing graphs: their message has one of these contexts, so that
-// whoever reports them can say what helps.
+// Marks start-up errors that come from compiling or capturing graphs. Their messages contain one of these contexts, so
+// that the code that reports them can suggest a remedy.
 #pragma once
 
 #include <string>

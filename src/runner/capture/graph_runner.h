@@ -1,5 +1,5 @@
-// One runner: its description, its executable, and which sizes have graphs. The last is known here alone; dispatch's
-// table, inventories and reports are made from it.
+// One runner: its description, its executable, and the sizes that have graphs. Only this class records those sizes;
+// dispatch's table, inventories and reports are derived from it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tessera {
 
 struct CaptureReport {
   std::vector<std::int64_t> captured;                    // sizes, ascending
-  std::vector<std::int64_t> full;                        // those that have a full graph beside their pieces, ascending
+  std::vector<std::int64_t> full;                        // sizes that also have a full graph, ascending
   std::vector<std::pair<std::int64_t, Status>> dropped;  // sizes that failed, and why
   double seconds = 0;
   GraphStats graphs;
@@ -34,46 +34,47 @@ class GraphRunner {
   std::string_view name() const { return spec_.name(); }
   Executable& executable() const { return *executable_; }
   ir::Bucket bucket(std::int64_t size) const { return spec_.bucket(size); }
-  // The size of the ladder that `rows` are padded to; rows past the largest take the largest.
+  // Returns the ladder's size that `rows` are padded to; more rows than the largest size return the largest.
   std::int64_t padded_size(std::int64_t rows) const;
 
   const CaptureReport& report() const { return report_; }
   bool captured(std::int64_t size) const;
   bool dropped(std::int64_t size) const;
-  // Sizes of the ladder that are neither captured nor dropped, ascending; none where the runner is not captured.
+  // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty where the runner is not
+  // captured.
   std::vector<std::int64_t> pending() const;
 
-  // Stages the inputs and plans of some batch of the size and uploads them, for kernels that run before they are
-  // recorded. Not called where all have run.
+  // Stages and uploads the inputs and plans of a batch of the size, for kernels that must run once before they are
+  // recorded. It is not called where all kernels have run before.
   using StageSize = std::function<Status(std::int64_t size)>;
   struct CaptureOptions {
     StageSize stage;
     bool show_progress = false;
     std::function<void(std::int64_t size)> before_each{};  // never while recording
-    StageSize capture{};                                   // in the place of capture_one(size, stage)
+    StageSize capture{};                                   // replaces capture_one(size, stage)
   };
-  // Captures every size, largest first: the largest plan fixes the arena, smaller ones fit in. A size that fails is
-  // dropped and reported; kDeviceLost ends the capture.
+  // Captures every size, largest first: the largest plan fixes the arena, and smaller ones fit into it. A size that
+  // fails is dropped and reported. kDeviceLost ends the capture.
   Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
-  // Captures one more size. Its failure is the caller's to handle, and is reported too.
+  // Captures one more size. A failure is returned and recorded in the report; the caller handles it.
   Status capture_one(std::int64_t size, const StageSize& stage);
-  // One graph of a captured size's whole forward, beside the pieces' (Executable::capture_full). On failure there is
-  // none.
+  // Captures one graph of a captured size's whole forward, beside those of its pieces (Executable::capture_full). After
+  // a failure the size has no full graph.
   Status capture_full(std::int64_t size);
   bool has_full(std::int64_t size) const;
   void drop_full(std::int64_t size);
-  // Gives up a size that was captured: its replay does not work.
+  // Drops a captured size because its replay fails.
   void drop(std::int64_t size, Status why);
 
-  // Precondition of both: the size was captured, or bound by make_ready; of kFull: has_full(size).
+  // Precondition of replay() and run(): the size was captured, or bound by make_ready(). kFull needs has_full(size).
   Status replay(std::int64_t size, GraphForm form = GraphForm::kPieces) const {
     return form == GraphForm::kFull ? executable_->replay_full(bucket(size)) : executable_->replay(bucket(size));
   }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
 
-  // Binds an uncaptured size. The last few stay bound, older ones are dropped.
+  // Binds a size without capturing it. The last kMaxUncaptured such sizes stay bound; older ones are dropped.
   Status make_ready(std::int64_t size);
-  // Drops what make_ready bound. Precondition: nothing enqueued of it is still to run.
+  // Drops a size that make_ready() bound. Precondition: the device has finished all enqueued work of it.
   void forget(std::int64_t size);
 
  private:
@@ -83,7 +84,7 @@ class GraphRunner {
 
   RunnerSpec spec_;
   std::unique_ptr<Executable> executable_;
-  std::vector<std::int64_t> uncaptured_;  // bound sizes without graph, least recently used first
+  std::vector<std::int64_t> uncaptured_;  // bound sizes without a graph, least recently used first
   CaptureReport report_;
 };
 

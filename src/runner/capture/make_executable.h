@@ -1,4 +1,4 @@
-// From a runner's description to its executable: split, compiled, ready to be bound.
+// Makes an executable from a runner's description: split and compiled, ready to be bound.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,17 @@
 
 namespace tessera {
 
-// `memory`: options.memory_plan, or isolated for the oracle. `log`: what was made.
+// `memory` is options.memory_plan, or isolated for the oracle. `log` says whether to log what was made.
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);
 
-// The compiler of that name for the device and a runner's graph; `cache` outlives it, null: it keeps nothing.
+// Returns the compiler of that name for the device and a runner's graph. `cache` must outlive it; null: nothing is
+// kept.
 Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
                                                 Device& device, ProfileCache* cache);
 
-// The kernels that operators run on: the options' where given, else the device's.
+// Returns the kernels that operators run on: those of the options where given, else the device's.
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
-// What a program is made of: operators, devices with their kernels and ways to capture, model families, compilers,
-// passes, and forms of chats.
-// main makes one registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its
-// own.
+// The parts of a program: operators, devices with their kernels and ways to capture, model families, compilers, passes,
+// and chat formats. main makes one registry, adds the program's own parts, and passes it down; no layer keeps a list of
+// its own.
 //
 //   Registry registry = built_in_registry();
 //   TRY(registry.ops.add(kMyOp));
@@ -10,8 +9,8 @@
 //   TRY(registry.piecewise_backends.add("my_device", my_backend));
 //   EngineOptions options{.registry = std::make_shared<const Registry>(std::move(registry))};
 //
-// Adding is for one thread, before the registry is read; then it is immutable and thread-safe. Whatever is made with a
-// registry shares it or is outlived by it.
+// One thread adds to the registry before anyone reads it; afterwards it is immutable and thread-safe. Objects that were
+// made with a registry share its ownership or must not outlive it.
 #pragma once
 
 #include <memory>
@@ -29,28 +28,29 @@
 
 namespace tessera {
 
-// A library that added to the registry, and stays loaded as long as that.
+// A library that added to the registry. It stays loaded as long as the registry exists.
 struct LoadedPlugin {
   std::string name;
   std::string version;
   std::string file;
-  Hash128 content;  // of the file
+  Hash128 content;  // hash of the file
   std::shared_ptr<const void> library;
 };
 
 struct Registry {
-  std::vector<LoadedPlugin> plugins{};  // in the order of loading; first, so that they outlive what they added
+  std::vector<LoadedPlugin>
+      plugins{};  // in the order of loading; first member, so that libraries outlive what they added
   ir::OpTable ops;
   DeviceRegistry devices;
   FamilyRegistry families;
   CompilerRegistry compilers;
   std::vector<Pass> passes{};              // in the order in which they run
-  PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs none
-  ChatFormats chat_formats{};              // beside those that the server has
+  PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs no backend
+  ChatFormats chat_formats{};              // beside the server's own formats
 };
 
 Registry built_in_registry();
-// The same, to be shared as it is.
+// Returns one shared, immutable registry of the built-in parts.
 std::shared_ptr<const Registry> shared_built_ins();
 
 }  // namespace tessera

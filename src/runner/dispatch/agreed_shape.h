@@ -1,4 +1,4 @@
-// How ranks that each have tokens of their own (ModelOptions::dp_size) choose the graph of a forward: alike.
+// How ranks with tokens of their own (ModelOptions::dp_size) agree on one graph for a forward.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-// The batch that takes in every rank's: as many tokens and requests as any has, a decode where all are. A rank without
-// tokens of its own gives {}. Blocks until every rank of the communicator has called it; the result is the same on all.
-// Errors are all_gather()'s; kInternal where no rank has tokens.
+// Returns the smallest batch shape that covers every rank's batch: the most tokens and the most requests of any rank,
+// and a decode only where every rank's batch is a decode. A rank without tokens of its own passes {}. The call blocks
+// until every rank of the communicator has made it, and returns the same shape on all of them. Errors are those of
+// all_gather(), and kInternal where no rank has tokens.
 Result<BatchShape> agree_on_shape(Communicator& communicator, const BatchShape& own);
 
 }  // namespace tessera

@@ -1,8 +1,9 @@
-// From logits to tokens where the head's own sampler is not enough: rows with edits, and log-probabilities.
+// Chooses tokens from logits where the head's own sampler is not enough: for rows with logit edits or
+// log-probabilities.
 //
-// The decode graph and the head sample every batch as if there were neither, so that plain batches pay nothing. Where
-// there are, the rows of logits are copied to the input of the graphs choose and logprobs, up to kMaxChoiceRows at a
-// time, and the ids of choose replace those of the head.
+// The decode graph and the head sample every batch without edits, so plain batches pay nothing for them. For a batch
+// with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`, at
+// most kMaxChoiceRows at a time. The ids that `choose` samples replace those of the head.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@
 
 namespace tessera {
 
-// Some of a forward's wanted rows after the head, on the device.
+// A contiguous range of a forward's wanted rows after the head ran, in device memory.
 struct HeadRows {
-  std::int64_t first = 0;  // which of the wanted rows
+  std::int64_t first = 0;  // index of the first one among the wanted rows
   std::int64_t count = 0;
   OutputView logits;   // f32[count or more, vocab]
-  OutputView sampled;  // i32[count or more], by the head's sampler
+  OutputView sampled;  // i32[count or more], sampled by the head
 
-  // How many of them are sampled, when `total` of the wanted rows are.
+  // Returns how many of these rows are sampled where the first `total` wanted rows are sampled.
   std::int64_t num_sampled(std::int64_t total) const;
   HeadRows part(std::int64_t from, std::int64_t rows) const;
 };
@@ -31,11 +32,11 @@ class Chooser {
   // `parts` outlive the chooser.
   explicit Chooser(RunnerParts& parts) : parts_(parts) {}
 
-  // Keeps the sampled ids of the rows in last_ids, and enqueues the download of log-probabilities to `results`.
+  // Writes the sampled ids of the rows to last_ids, and enqueues the download of log-probabilities to `results`.
   Status take(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
 
  private:
-  // As many rows as the two graphs take at once.
+  // Does the same for rows that both graphs take in one run (at most kMaxChoiceRows).
   Status take_chunk(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   Result<OutputView> choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled);
   Status read_logprobs(const HeadRows& rows, StepResults::Slot& results);

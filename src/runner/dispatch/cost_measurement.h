@@ -1,5 +1,5 @@
-// Measuring what forwards cost, for dispatch, when there is nothing else to do: replays of every captured size, and
-// eager prefills of every fourth, smallest first.
+// Measures in idle moments what forwards cost, for dispatch: replays of every captured size and eager prefills of every
+// fourth size, smallest first.
 #pragma once
 
 #include <array>
@@ -17,16 +17,17 @@ namespace tessera {
 
 class CostMeasurement {
  public:
-  // What it works on outlives this.
+  // `parts` and `dispatcher` must outlive this object.
   CostMeasurement(RunnerParts& parts, Dispatcher& dispatcher) : parts_(parts), dispatcher_(dispatcher) {}
 
-  // Measures one forward; no larger ones after one of more than 30 ms. False where none is left.
+  // Measures one forward. After a forward of more than 30 ms, larger sizes of that runner are skipped. Returns false
+  // where nothing is left to measure.
   Result<bool> measure_next();
 
  private:
   void collect();
   Result<double> measure(RunnerKind kind, std::int64_t size);
-  // On all ranks, of what is staged: milliseconds.
+  // Runs the staged batch on all ranks and returns the time in milliseconds.
   Result<double> run_eagerly(GraphRunner& runner, std::int64_t size);
   Result<double> replay(GraphRunner& runner, std::int64_t size);
   Result<double> timed(const RankOrder& order, const std::function<Status()>& run);
@@ -34,10 +35,11 @@ class CostMeasurement {
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;
-  std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the last first
-  // By this runner; what an earlier run measured is measured once more, in case that was disturbed.
+  std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // taken from the back
+  // Sizes that this runner has measured. A size that an earlier run measured is measured again, since that measurement
+  // may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
-  // [RunnerKind]: larger sizes take too long to be measured.
+  // [RunnerKind]: sizes from this one on take too long to be measured.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
 };
 

@@ -1,8 +1,8 @@
-// What forwards cost, as measured: milliseconds by runner and size, of replays and of eager runs.
-// Between measured sizes costs are interpolated; where nothing was measured there is no cost, and dispatch pads.
+// Measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured sizes
+// are interpolated. Where nothing was measured there is no cost, and dispatch pads.
 //
-// Costs are of one request without cached prefix: attention over a longer context costs a padded and an unpadded
-// forward the same.
+// A cost is that of a batch without a cached prefix. Attention over a longer context adds the same time to a padded and
+// to an unpadded forward.
 #pragma once
 
 #include <cstdint>
@@ -20,46 +20,49 @@ namespace tessera {
 
 enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
 
-// A prefill size's full graph, with attention inside, beside its pieces.
+// Compares a prefill size's full graph, which holds attention too, with the graphs of its pieces.
 struct FullCost {
-  double ratio = 1;    // its replay's time over the pieces': a bound that the median stays below (full_measurement.h)
-  bool equal = false;  // both were seen to come to the same bits
+  double ratio = 1;    // upper bound of the median of (full replay time / pieces' time); see full_measurement.h
+  bool equal = false;  // both gave bitwise equal results
 };
 
-// What a full graph has to win, beside the bound's own margin: what is won must be worth a graph's memory.
+// The factor by which a full graph must be faster than its pieces, on top of the bound's own margin: the gain must be
+// worth the graph's memory.
 inline constexpr double kFullMargin = 1.01;
 
 class CostTable {
  public:
-  // A measured forward: of kPrefill and kDecode a replay at the captured size, of kEager a prefill of so many tokens.
-  // Of several measurements of one key the smallest stays: what disturbs one only adds to it.
+  // Adds a measurement. For kPrefill and kDecode it is a replay at the captured size, for kEager a prefill of `size`
+  // tokens. The smallest of several measurements of one key is kept, because disturbances only add time.
   void add(RunnerKind runner, std::int64_t size, double ms);
   bool measured(RunnerKind runner, std::int64_t size) const;
   bool empty() const { return measured_.empty(); }
   std::size_t size() const { return measured_.size(); }
-  // Measured ones, ascending.
+  // Measured sizes of the runner, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
-  // No more than a larger size took: more rows cost no less, so that it was the smaller one's measurement that was
-  // disturbed. Linear between the two measured neighbours, in proportion beyond the largest; below the smallest, the
-  // smallest's. None where fewer than two sizes of the runner were measured and this one is not among them.
+  // Returns the cost of a size. A measurement above that of a larger size counts as disturbed and is lowered to it.
+  // Costs are linear between two measured sizes, proportional to the size beyond the largest, and constant below the
+  // smallest. Returns nothing where the size was not measured and fewer than two sizes of the runner were.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
-  // Of a captured prefill size: the last measurement stays.
+  // Records the comparison for a captured prefill size, replacing an earlier one.
   void add_full(std::int64_t size, FullCost cost) { full_[size] = cost; }
   std::optional<FullCost> full(std::int64_t size) const;
-  // Whether the size's full graph is to be taken: measured to be equal, and faster by more than measurements differ by.
+  // Returns whether dispatch uses the size's full graph: its results were equal and it was faster by more than
+  // measurement noise.
   bool full_wins(std::int64_t size) const;
 
-  // {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}; from_json ignores
-  // nothing: kDataLoss for another form, for sizes outside 1 … 2^20 and times and ratios that are not finite and
+  // The form is {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}. from_json()
+  // returns kDataLoss for any other form, for sizes outside 1 … 2^20, and for times or ratios that are not finite and
   // positive.
   Json to_json() const;
   static Result<CostTable> from_json(const Json& json);
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;  // [measured_]: never less for a larger size
+  std::map<std::pair<RunnerKind, std::int64_t>, double>
+      costs_;  // measured_, lowered so that a smaller size never costs more than a larger one
   std::map<std::int64_t, FullCost> full_;
 };
 

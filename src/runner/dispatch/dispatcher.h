@@ -1,5 +1,5 @@
-// Which runner takes a forward, over what is captured now: the table that dispatch() looks at, kept in step with the
-// runners, sizes that are captured when they are first wanted, and sizes whose replay fails.
+// Decides which runner takes a forward. It owns the table that dispatch() reads and keeps it in step with the runners,
+// captures sizes when they are first used, and drops sizes whose replay fails.
 #pragma once
 
 #include <array>
@@ -16,55 +16,57 @@ namespace tessera {
 
 class Dispatcher {
  public:
-  // `parts` outlive this. Until enable() every forward is eager.
+  // `parts` must outlive this object. Until enable() is called, every forward is eager.
   explicit Dispatcher(RunnerParts& parts);
 
-  // The options' graphs are in use from now on.
+  // Starts to use graphs as the options say.
   void enable();
-  // After sizes were captured or dropped.
+  // Rebuilds the table after sizes were captured or dropped.
   void refresh();
-  // Captures the full graph of a captured prefill size that costs are known to be less with, unless it is there. One
-  // that cannot be captured, or for which the device has too little memory left, is done without.
+  // Captures the full graph of a captured prefill size where measured costs favour it and it does not exist yet. Does
+  // without it where the capture fails or the device has too little memory left.
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken. One
-  // that idle moments will capture may be waited for at a larger size.
+  // Decides a forward. A size that is captured on first use is captured here; one whose capture fails is dropped, and
+  // the next size is used. A forward whose size will be captured in an idle moment may be padded to a larger captured
+  // size meanwhile.
   Result<Decision> decide(const BatchShape& batch);
-  // The first fallback to eager of each reason is a warning. Every forward is logged at debug level.
+  // Logs every forward at debug level, and the first fallback to eager of each reason as a warning.
   void log(const ForwardBatch& batch, const Decision& decision);
 
-  // The graph of a forward was not launched. After three failures in a row its size is dropped.
+  // Records that the graph of a forward could not be launched. After three failures in a row its size is dropped.
   Status replay_failed(const Decision& decision, const Status& why);
   void replay_succeeded(const Decision& decision) {
     if (!failed_replays_.empty()) failed_replays_.erase({decision.runner, decision.size});
   }
 
-  // What forwards cost. Dispatch asks for it where costs are measured.
+  // Measured costs of forwards, which dispatch reads where costs are measured.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
-  // Of several ranks, rank 0 measures and decides.
+  // Where there are several ranks, only rank 0 measures and decides.
   bool measures_costs() const {
     return parts_.options.measure_costs && (parts_.options.communicator == nullptr || parts_.options.ranks != nullptr);
   }
 
-  // Whether prefill sizes may have a full graph beside their pieces: the options say so, costs are measured, the
-  // forward is cut and may be captured as one.
+  // Returns whether prefill sizes may get a full graph beside their pieces: the options allow it, costs are measured,
+  // and the forward is cut into pieces but can be captured as one graph.
   bool chooses_full() const;
-  // Half of the device's reserve is left, on every rank; graphs that the plan of the memory does not know may take from
-  // the rest.
+  // Returns whether at least half of the device's memory reserve is free on every rank. Full graphs are not part of the
+  // memory plan and may take from the rest.
   bool has_memory_for_full() const;
-  // One graph of a captured prefill size, on all ranks or on none.
+  // Adds or drops the full graph of a captured prefill size, on all ranks or on none.
   Status add_full(std::int64_t size);
   Status drop_full(std::int64_t size);
 
-  // The runner of a decision: eager forwards run prefill's operators.
+  // Returns the runner of a decision. Eager forwards run the prefill runner's operators.
   GraphRunner& runner_of(RunnerKind kind) const {
     return parts_.runner(kind == RunnerKind::kDecode ? RunnerRole::kDecode : RunnerRole::kPrefill);
   }
 
  private:
-  // The decision among captured sizes alone, as long as that costs less than a capture would; none: captured is now.
+  // Returns the decision among captured sizes alone, while that costs less than a capture would. Returns nothing when
+  // the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
 
   RunnerParts& parts_;
@@ -72,7 +74,8 @@ class Dispatcher {
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager
   std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
-  std::map<std::pair<RunnerKind, std::int64_t>, int> waits_;           // forwards that were padded until it is there
+  std::map<std::pair<RunnerKind, std::int64_t>, int>
+      waits_;  // forwards that were padded while their size was not captured
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Rules that turn piecewise graphs off: one table of name, condition and message. A rule stays only while the engine
-// cannot do what it refuses.
+// Rules that turn piecewise graphs off: one table of name, condition and message. A rule is kept only while the engine
+// cannot run what it refuses.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +15,39 @@ namespace tessera {
 
 enum class GraphMode : std::uint8_t {
   kOff,               // no graphs
-  kPiecewise,         // prefill and decode by pieces, attention between them
+  kPiecewise,         // prefill and decode in pieces, attention between them
   kFull,              // prefill and decode each as one graph
   kFullAndPiecewise,  // decode as one graph, prefill by pieces
 };
-std::string_view graph_mode_name(GraphMode mode);  // as the option cuda_graph_mode spells it
+std::string_view graph_mode_name(GraphMode mode);  // Returns the spelling of the option cuda_graph_mode.
 Result<GraphMode> parse_graph_mode(std::string_view text);
 
-// The user's options and the model's properties.
+// The inputs of rules: the user's options and the model's properties.
 struct RuleInputs {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
-  bool generates = true;                             // the model makes tokens; embedding models and classifiers do not
-  std::string architecture = {};                     // as config.json has it
-  bool standard_gqa = true;                          // of every layer; LayerCaches, as is the next
-  std::vector<std::int64_t> undeclared_layers = {};  // whose cache layout no operator declares
+  bool generates = true;          // false for embedding models and classifiers, which generate no tokens
+  std::string architecture = {};  // spelled as in config.json
+  bool standard_gqa = true;       // of every layer (LayerCaches, also for the next member)
+  std::vector<std::int64_t> undeclared_layers = {};  // layers whose cache layout no operator declares
 };
 
 struct Rule {
   std::string_view name;
   bool (*applies)(const RuleInputs& inputs);
   std::string_view message;
-  bool by_user;  // the user turned graphs off: enforce_piecewise_cuda_graph does not skip it
-  std::string (*detail)(const RuleInputs& inputs) = nullptr;  // what follows the message
+  bool by_user;  // the user's option turned graphs off, so enforce_piecewise_cuda_graph does not skip the rule
+  std::string (*detail)(const RuleInputs& inputs) = nullptr;  // returns text that follows the message
 };
 std::span<const Rule> piecewise_rules();
 
 struct GraphSwitches {
   bool prefill = true;
-  bool prefill_whole = false;  // prefill as one graph: no split ops
+  bool prefill_whole = false;  // prefill as one graph, without split ops
   bool decode = true;
-  std::vector<std::string> messages;  // of the rules that applied, in the table's order
+  std::vector<std::string> messages;  // messages of the rules that applied, in the table's order
 };
 GraphSwitches apply_rules(const RuleInputs& inputs);
 

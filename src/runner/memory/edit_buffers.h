@@ -1,5 +1,5 @@
-// Static buffers of logit edits and of the tokens whose log-probability is wanted, for one run of the graphs choose and
-// logprobs: at one address for the runner's life, as the InputBuffers are.
+// Static buffers of logit edits and of the tokens whose log-probability is wanted, for one run of the graphs `choose`
+// and `logprobs`. Their addresses are fixed for the runner's life, as are those of InputBuffers.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,26 @@ namespace tessera {
 class EditBuffers {
  public:
   static Result<EditBuffers> create(Device& device, std::int64_t vocab_size);
-  // What it takes of the device's memory.
+  // Returns the device memory that the buffers take, in bytes.
   static std::int64_t bytes_needed(std::int64_t vocab_size);
 
-  // Adds the address of every input, by the graphs' names.
+  // Adds the address of every input under the graphs' names.
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // How many of the sampled rows from `first` on, at most `most`, have edits that fit at once: 1 or more.
+  // Returns how many sampled rows from `first` on, up to `most`, have edits that fit into the buffers at once: 1 or
+  // more.
   std::int64_t rows_that_fit(const LogitEdits& edits, std::int64_t first, std::int64_t most) const;
-  // The edits of `rows` rows, for rows 0, 1, 2 … of the graph; rows up to `padded_rows` have none.
-  // Preconditions: rows_that_fit says so, rows <= padded_rows <= kMaxChoiceRows.
+  // Stages the edits of `rows` rows as rows 0, 1, 2 … of the graph; the rows from there to `padded_rows` get none.
+  // Preconditions: rows <= rows_that_fit(), rows <= padded_rows <= kMaxChoiceRows.
   Status stage_edits(const LogitEdits& edits, std::int64_t first, std::int64_t rows, std::int64_t padded_rows,
                      Stream& stream);
-  // `sampled`, on the device, are the targets of the first rows, [num_sampled]; `given` of the others.
+  // Stages the target tokens: those of the first num_sampled rows from `sampled` (device memory, [num_sampled]), those
+  // of the other rows from `given`.
   Status stage_targets(DeviceAddress sampled, std::int64_t num_sampled, std::span<const TokenId> given, Stream& stream);
 
  private:
-  // Offsets in the memory.
+  // Offsets in the memory, in bytes.
   struct Layout {
     std::int64_t rows, ids, penalties, offsets, masks, targets, end;
   };
@@ -44,7 +46,7 @@ class EditBuffers {
   Layout layout_{};
   std::int64_t vocab_size_ = 0;
   std::unique_ptr<Allocation> memory_;
-  std::vector<std::int32_t> rows_;  // [3 × kMaxChoiceRows] on the host: first, count, mask
+  std::vector<std::int32_t> rows_;  // [3 × kMaxChoiceRows] on the host: each row's first edit, number of edits and mask
 };
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-// The inputs that a step stages for a model's graphs, described once: name, type, whose rows they have, and what stands
-// in each row. Buffers, packing, padding and upload follow from the table (input_buffers.h).
+// Describes once the inputs that a step stages for a model's graphs: name, type, number of rows, and contents of each
+// row. Buffers, packing, padding and upload follow from this table (input_buffers.h).
 //
-// An input of a graph names its source: the table's entry of that name. Other inputs are in device memory already:
-// last_ids, hidden and choice_logits are made there, embeddings are written when the first forward needs them
-// (embedding_rows.h), and logit edits have buffers of their own (edit_buffers.h).
+// A graph's input names its source, which is the table's entry of that name. Other inputs are in device memory already:
+// the device writes last_ids, hidden and choice_logits; embeddings are written when a forward first needs them
+// (embedding_rows.h); logit edits have buffers of their own (edit_buffers.h).
 #pragma once
 
 #include <array>
@@ -18,39 +18,40 @@
 
 namespace tessera {
 
-// How one wanted row becomes a token; ops/sampling/sample.h has the meaning.
+// How one wanted row becomes a token; see ops/sampling/sample.h.
 struct SampleRow {
-  float temperature = 0;   // 0: the most probable token
+  float temperature = 0;   // 0: greedy, the most probable token
   std::int32_t top_k = 0;  // 0: all
   float top_p = 1;
   float min_p = 0;  // 0: all
   std::int64_t seed = 0;
-  std::int32_t choice = 0;    // of the request's n choices
-  std::int32_t position = 0;  // of the new token in its request
+  std::int32_t choice = 0;    // index among the request's n choices
+  std::int32_t position = 0;  // position of the new token in its request
 };
 
-// Time, height and width of each token, [T] each and at least 0, by which models with positions in three dimensions
-// rotate; or all empty where they are the batch's positions. Keys lie, and rows see one another, by the latter alone.
+// Time, height and width of each token ([T] each, at least 0), by which models with three-dimensional positions rotate.
+// All three are empty where they equal the batch's positions. Cache slots and the causal mask depend on the batch's
+// positions alone.
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
 
-// What is staged. Spans and references are valid during the call.
+// The token inputs to stage. Spans and references are valid during the call.
 struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
-  TokenId padding_id{0};  // of rows past the batch's tokens
+  TokenId padding_id{0};  // for rows past the batch's tokens
 };
 struct StagedRows {
-  std::span<const std::int32_t> rows;   // of what the body hands to the head
+  std::span<const std::int32_t> rows;   // indices of the body's output rows that the head computes
   std::span<const SampleRow> sampling;  // of the first rows; the others are greedy
 };
 
-// Writes rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
+// `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
 struct TokenInput {
   std::string name;
   ir::DType dtype;
-  std::size_t group;   // cache group, for slots
-  std::int64_t lists;  // of T values each, one behind the other
+  std::size_t group;   // cache group, for slot inputs
+  std::int64_t lists;  // number of lists of T values each, stored one after another
   void (*write)(const StagedTokens& step, std::size_t group, std::size_t padded, std::byte* to);
 };
 struct RowInput {
@@ -64,7 +65,7 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-// With `rope_positions`, of a model that rotates by them, those too.
+// With `rope_positions`, the table includes the three-dimensional positions of a model that rotates by them.
 InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Memory of the KV cache: what every state of the model's cache groups takes, [pages, …].
-// Which page belongs to which request is the engine's affair (engine/cache/cache_manager.h).
+// Memory of the KV cache: all states of the model's cache groups, [pages, …]. The engine decides which page belongs to
+// which request (engine/cache/cache_manager.h).
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace tessera {
 
 class KvStorage {
  public:
-  // [cache groups]: bytes that a page, or a state group's slot, takes over all states of the group. kInvalidArgument
-  // for a state of no cache group.
+  // Returns for each cache group the bytes that a page, or a state group's slot, takes over all states of the group.
+  // Returns kInvalidArgument for a state that belongs to no cache group.
   static Result<std::vector<std::int64_t>> page_bytes(const ir::Graph& graph);
-  // `num_pages`: [cache groups], at least 1 of each. Page 0 of each is zeroed, so that padding reads finite numbers;
-  // others are written before they are read.
+  // `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed, so that padding reads
+  // finite numbers; other pages are written before they are read.
   static Result<KvStorage> create(const ir::Graph& graph, std::span<const std::int64_t> num_pages, Device& device,
                                   Stream& stream);
 
   void add_to(ExternalValues& externals) const;
-  // Copies a slot over all states of its group. Asynchronous on `stream`. Precondition: both slots are there.
+  // Copies a slot in all states of its group. Asynchronous on `stream`. Precondition: both slots exist.
   Status copy(const SlotCopy& copy, Stream& stream) const;
-  // Fills `count` pages from `first` on over all states of the group. Asynchronous on `stream`. Precondition: they are
-  // there.
+  // Fills `count` pages from `first` on in all states of the group. Asynchronous on `stream`. Precondition: the pages
+  // exist.
   Status fill(std::size_t group, PageId first, std::int64_t count, std::uint8_t value, Stream& stream) const;
   std::span<const std::int64_t> num_pages() const { return num_pages_; }
   DeviceAddress data() const { return memory_->data(); }

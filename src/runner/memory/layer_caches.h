@@ -1,4 +1,4 @@
-// What a model's graph declares of its layers' caches: the cache groups list the layers, and operators read and write
+// Finds which layers of a model's graph declare a cache: cache groups list their layers, and operators read and write
 // the groups' states.
 #pragma once
 
@@ -11,11 +11,11 @@
 namespace tessera {
 
 struct LayerCaches {
-  // Every layer has an operator that graphs hold for any batch: `attention` over pages of keys and values, which takes
-  // query heads in multiples of KV heads, `latent_attention` over pages of latents, which all query heads share, or
+  // Whether every layer has an operator that graphs can hold for any batch: `attention` over pages of keys and values,
+  // with query heads in multiples of KV heads; `latent_attention` over pages of latents that all query heads share; or
   // `gated_delta_net` over a state.
   bool standard_gqa = true;
-  // Layers of no cache group, or of one whose states no operator takes.
+  // Layers without a cache group, or whose group has states that no operator uses.
   std::vector<std::int64_t> undeclared;
 };
 

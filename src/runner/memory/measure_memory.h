@@ -1,4 +1,4 @@
-// What a runner's memory is taken by, measured.
+// Measures what takes a runner's memory.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@ namespace tessera {
 class GraphRunner;
 class RunnerParts;
 
-// What a plan leaves free for the driver, kernels that are loaded later and other processes. Half of it left at the end
-// of capture is little, and warned about.
+// Returns the bytes that a plan leaves free for the driver, kernels that are loaded later, and other processes. Less
+// than half of it free at the end of capture causes a warning.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
-// What graphs of these stats take, or, where the device does not tell, `estimate` times `of_estimate`.
+// Returns the bytes that graphs with these stats take or, where the device does not report it, `estimate` times
+// `of_estimate`.
 std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate);
 
-// What graphs of `need` are expected to take.
+// Returns the memory that graphs of `need` are expected to take.
 GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& device);
 
-// What is captured now. `of_estimate`: measured bytes of graph objects over the estimate, where the device does not
-// tell.
+// Returns the memory of the sizes captured now. `of_estimate` is measured bytes of graph objects over the estimate,
+// used where the device does not report graph memory.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
 
-// What is taken now, step results left out. `available`: bytes of the device's memory that are free.
+// Returns the memory taken now, without step results. `available` is the device memory that is free, in bytes.
 MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::int64_t available);
 
 }  // namespace tessera

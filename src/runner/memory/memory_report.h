@@ -1,5 +1,5 @@
-// The memory of a runner by what takes it. One type for what was predicted from shapes, before anything was taken
-// (predict_memory), and for what is taken (measure_memory), so that the two are compared entry by entry.
+// A runner's memory by use. Predictions made from shapes (predict_memory) and measurements (measure_memory) share this
+// type, so that they can be compared entry by entry.
 #pragma once
 
 #include <array>
@@ -15,40 +15,40 @@
 
 namespace tessera {
 
-// What takes memory: the results of steps on the host, all else on the device.
+// What the memory is used for. Step results are host memory; everything else is device memory.
 enum class MemoryUse : std::uint8_t {
   kWeights,
   kKvCache,
-  kArena,         // values of forwards: shared by all sizes of all runners
-  kWorkspace,     // kernels' scratch: shared likewise
-  kStaticInputs,  // of tokens, rows and logit edits; measured: given embeddings too
+  kArena,         // activations of forwards; all sizes of all runners share it
+  kWorkspace,     // kernels' scratch memory, shared in the same way
+  kStaticInputs,  // inputs of tokens, rows and logit edits; a measurement includes given embeddings
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
-  // Measured, where the device does not tell: what captures took of its memory beside arena and workspace, kernels that
-  // were loaded meanwhile included.
+  // Measured, where the device does not report graph memory: the device memory that captures took beside arena and
+  // workspace. It includes kernels that were loaded meanwhile.
   kGraphObjects,
   kStepResults,
 };
 inline constexpr int kNumMemoryUses = 8;
-// As metrics and answers name it: "weights" "kv_cache" "arena" "workspace" "static_inputs" "attention" (plans)
-// "graph_objects" "step_results".
+// Returns the name in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs" "attention" (for
+// plans) "graph_objects" "step_results".
 std::string_view memory_use_name(MemoryUse use);
 
-// The graphs of one size. On a CPU every operator is one launch of known bytes, so that a prediction is exact; on a GPU
-// it is DeviceProperties' fit, and some operators are several nodes.
+// The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
+// On a GPU a prediction uses DeviceProperties' fit, and some operators become several nodes.
 struct GraphMemory {
   std::int64_t graphs = 0;
-  std::int64_t nodes = 0;  // kernels, copies and fills; predicted: operators
-  std::int64_t bytes = 0;  // where the device does not tell, the size's share of what all captures took
+  std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction: operators
+  std::int64_t bytes = 0;  // where the device does not report it, the size's share of what all captures took
 };
 
 struct SizeMemory {
   std::int64_t size = 0;
-  GraphMemory graphs{};  // none in a prediction where the runner makes no graphs
-  MemoryNeed need{};     // of arena and workspace: in a prediction of every size only
+  GraphMemory graphs{};  // a prediction has none where the runner makes no graphs
+  MemoryNeed need{};     // arena and workspace; only in a prediction of every size
 };
 
-// One of kCapturedRoles, or the tower: a prediction has every size of the ladder, a measurement those that are
-// captured.
+// Memory of one of kCapturedRoles or of the vision tower. A prediction has every size of the ladder, a measurement the
+// captured sizes.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};
@@ -57,27 +57,27 @@ struct RunnerMemory {
 
 class MemoryReport {
  public:
-  // Bytes; 0 for what the report does not have.
+  // Returns bytes; 0 for a use that the report does not have.
   std::int64_t operator[](MemoryUse use) const { return bytes_[static_cast<std::size_t>(use)].value_or(0); }
   void set(MemoryUse use, std::int64_t bytes) { bytes_[static_cast<std::size_t>(use)] = bytes; }
 
-  // What the report has, in the order of MemoryUse; without what is on the host.
+  // The uses that the report has, in the order of MemoryUse. device_entries() leaves out host memory.
   using Entries = std::vector<std::pair<MemoryUse, std::int64_t>>;
   Entries entries() const;
   Entries device_entries() const;
-  // Arena, workspace, static inputs and plans: what forwards need on the device, with graphs or without.
+  // Returns the sum of arena, workspace, static inputs and plans: the device memory of forwards without their graphs.
   std::int64_t forwards() const;
-  // Null where the report has none of the role.
+  // Returns null where the report has no runner of the role.
   const RunnerMemory* runner(RunnerRole role) const;
 
-  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower where there is one
-  std::int64_t available = 0;           // measured: what is free on the device at the end of capture
+  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower where the model has one
+  std::int64_t available = 0;           // measured: free device memory at the end of capture
 
  private:
   std::array<std::optional<std::int64_t>, kNumMemoryUses> bytes_{};
 };
 
-// One line for logs.
+// Returns one line for logs.
 std::string memory_line(const MemoryReport& taken, const MemoryReport& predicted);
 
 }  // namespace tessera

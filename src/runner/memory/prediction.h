@@ -1,4 +1,4 @@
-// The memory that a runner will take, from shapes alone: before weights are loaded or anything is captured.
+// Predicts a runner's memory from shapes alone, before weights are loaded or anything is captured.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace tessera {
 
-// kTotals plans the largest sizes alone, since one arena serves all: some milliseconds for a large model, where the
-// need of every size takes some tens.
+// kTotals plans only the largest sizes, since one arena serves all: a few milliseconds for a large model. kEverySize
+// takes some tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
-// Without weights and KV cache, whose shares follow from this. options.num_pages may still be 1 for each group: no
-// value of a forward has the cache's size.
+// The result leaves out weights and KV cache, whose shares follow from it. options.num_pages may still be 1 for each
+// group, since no activation has the cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
-// The same of runners that are there, without a tower.
+// Predicts the same for existing runners, without a tower.
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                     const RunnerOptions& options, Device& device, PredictionDetail detail);
 
-// Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes`: of its static inputs.
+// Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes` is the size of its
+// static inputs.
 Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
                   PredictionDetail detail, MemoryReport& report);
 

@@ -1,9 +1,10 @@
-// Forwards of a pipeline that rank 0 has sent to the other ranks, and has yet to run itself. On a host a forward runs
-// while it is enqueued, and rank 0, which belongs to the last stage, would wait in it for the stages before: nothing
-// could be sent to them meanwhile. So it sends a forward when it is submitted, and runs its own part when it is
-// collected, or before an order to all ranks. By then who submitted it has moved on: what is kept is the message.
+// Pipeline forwards that rank 0 has sent to the other ranks and not yet run itself. On a host device a forward runs
+// while it is enqueued. Rank 0 belongs to the last stage, so it would block there until the earlier stages are done,
+// and could send them nothing meanwhile. Rank 0 therefore sends a forward when it is submitted, and runs its own part
+// when the forward is collected, or before an order to all ranks. The submitted spans are no longer valid by then, so
+// the packed message is kept.
 //
-// Allocates nothing once as many forwards as large were kept. Threads: one owns it.
+// Allocates nothing once it has held as many forwards of that size. Threads: one thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,15 @@ class DeferredForwards {
  public:
   int size() const { return static_cast<int>(count_); }
 
-  // Every forward that is sent, or the tables of later ones cannot be read. `logits` and `hidden_states` are filled in
-  // when it runs.
+  // Adds a forward. Every sent forward must be added, because the page tables of later messages build on those of
+  // earlier ones. `logits` and `hidden_states` of the inputs are filled in when the forward runs.
   void push(std::span<const std::byte> message, const ForwardInputs& inputs);
-  // The oldest one, which is taken out; valid until the next call. The error that fail() left, or kDeviceLost.
+  // Removes and returns the oldest forward; valid until the next call. Returns the error of fail(), or kDeviceLost.
   // Precondition: size() > 0.
   Result<ForwardInputs> take();
-  // That of the forward that take() gave last.
+  // The decision of the forward that take() returned last.
   const Decision& decision() const { return received_.decision(); }
-  // All that are left are lost: take() returns `why` for each.
+  // Marks all remaining forwards as lost: take() returns `why` for each of them.
   void fail(const Status& why);
 
  private:
@@ -38,10 +39,10 @@ class DeferredForwards {
     std::span<float> hidden_states;
     Status failed;
   };
-  std::vector<Entry> entries_;  // a ring
+  std::vector<Entry> entries_;  // a ring buffer
   std::size_t first_ = 0;
   std::size_t count_ = 0;
-  std::vector<std::byte> taken_;  // the message of what take() gave
+  std::vector<std::byte> taken_;  // the message of the forward that take() returned last
   ReceivedForward received_;
 };
 

@@ -1,5 +1,6 @@
-// The way between rank 0 and the other ranks: messages go to all of them, and each answers each message. Ranks of
-// this process are threads that receive and reply; for those of other nodes a NodeGroup's connections do (rank_wire.h).
+// The channel between rank 0 and the other ranks. Each message goes to all of them, and each of them answers it. The
+// ranks of this process are threads that receive and reply; a NodeGroup's connections do so for ranks of other nodes
+// (rank_wire.h).
 //
 //   // rank 0
 //   std::vector<std::byte>& message = TRY(channel.begin());
@@ -12,9 +13,9 @@
 //   while (const std::optional<RankChannel::Message> message = channel.receive(r)) channel.reply(r, message->number,
 //   …);
 //
-// A bounded ring: its buffers are used again, so that nothing is allocated once messages as large were sent. That of a
-// message above kMostKeptBytes, such as one of images, is freed once all have answered, by who sends: at wait() or the
-// next begin(), when no connection is sending it any more.
+// The channel is a bounded ring that reuses its buffers, so it allocates nothing for messages that are no larger than
+// earlier ones. A buffer above kMostKeptBytes, such as one with images, is freed once all ranks have answered. The
+// sender frees it in wait() or the next begin(), once no connection is sending it any more.
 #pragma once
 
 #include <chrono>
@@ -31,73 +32,74 @@
 
 namespace tessera {
 
-// What a rank says to a message once it has done what it asks.
+// A rank's answer to a message, given once it has carried out the order.
 struct RankAnswer {
   Status status{};
-  std::int64_t value = 0;            // that the order asks for
-  std::uint64_t digest = 0;          // of results (StepDigest)
-  bool replay_failed = false;        // the error is that of a graph's launch
+  std::int64_t value = 0;            // the value that the order asks for
+  std::uint64_t digest = 0;          // hash of the results (StepDigest)
+  bool replay_failed = false;        // the error is a failed launch of a graph
   std::vector<std::byte> content{};  // a message, where the order asks for one
 };
 
 class RankChannel {
  public:
-  static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered
-  static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // of a slot's buffer
+  static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered at a time
+  static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // largest buffer that a slot keeps
 
-  // Who receives. Of a process without rank 0 its own ranks.
+  // The ranks that receive. In a process without rank 0 they are its own ranks.
   struct Followers {
     int first = 1;
-    int end = 2;  // the one behind the last
+    int end = 2;  // one past the last
   };
-  // Called for each reply, on the rank's thread, before wait() sees it.
+  // Called for each reply, on the replying rank's thread, before wait() sees it.
   using OnReply = std::function<void(int rank, std::uint64_t number, const RankAnswer& answer)>;
 
-  // Between rank 0 and the ranks 1 … ranks - 1. A wait of rank 0 takes `limit` at most.
+  // Connects rank 0 with the ranks 1 … ranks - 1. Every wait of rank 0 takes `limit` at most.
   RankChannel(int ranks, std::chrono::milliseconds limit) : RankChannel({1, ranks}, ranks, limit, {}) {}
-  // Between who sends for rank 0 and `followers` of `ranks`.
+  // Connects the sender that stands for rank 0 with `followers`, which are part of `ranks` ranks.
   RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply);
 
   int ranks() const { return ranks_; }
   std::chrono::milliseconds limit() const { return limit_; }
 
-  // Rank 0's thread.
+  // Called on rank 0's thread.
   std::uint64_t next_number() const { return sent_ + 1; }
-  // The buffer of the next message. Waits for its last one's answers; errors as wait().
+  // Returns the buffer of the next message. Waits for the answers to the last message that used it; errors are those of
+  // wait().
   Result<std::vector<std::byte>*> begin();
   std::uint64_t send();
-  // Until all ranks have answered the message and those before it. kDeviceLost after `limit`, with the ranks that have
-  // not: nothing is known of them. After lose(): that error, at once.
+  // Waits until all ranks have answered this message and all earlier ones. Returns kDeviceLost after `limit`, naming
+  // the ranks that have not answered; their state is unknown. After lose() it returns that error at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Precondition: wait(number) was ok, and fewer than kSlots messages were sent since.
   const RankAnswer& answer(std::uint64_t number, int rank) const;
-  // Ends receive() on all ranks, for good. From any thread.
+  // Makes receive() return nothing on all ranks, for good. From any thread.
   void close();
-  // Ranks are gone: what waits, or will, returns `why`. From any thread; the first call counts.
+  // Declares ranks lost: every current and later wait returns `why`. From any thread; only the first call counts.
   void lose(Status why);
-  // Ok, or why ranks are gone. From any thread.
+  // Returns ok, or why ranks are lost. From any thread.
   Status lost() const;
 
-  // Rank `rank`'s thread.
+  // Called on the thread of rank `rank`.
   struct Message {
     std::uint64_t number = 0;
-    std::span<const std::byte> bytes;  // valid until it is answered
+    std::span<const std::byte> bytes;  // valid until the message is answered
   };
-  // The next message; waits without a limit. None: the channel was closed.
+  // Returns the next message, waiting without a limit; nothing once the channel is closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
-  // The reply of another node's rank, from any thread. kDataLoss where the rank has another message to answer first, or
-  // none: an answer that was given may be being read.
+  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss where the rank must answer another
+  // message first, or none: rank 0 may be reading the answer that it has given.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:
   struct Slot {
     std::vector<std::byte> bytes;
-    std::vector<RankAnswer> answers;  // [ranks]; that of rank 0 is not used
+    std::vector<RankAnswer> answers;  // [ranks]; the entry of rank 0 is unused
   };
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
-  // Under the lock.
+  // Called under the lock.
   bool all_answered(std::uint64_t number) const;
   void answer_with(int rank, std::uint64_t number, RankAnswer answer);
   void free_answered();
@@ -108,10 +110,10 @@ class RankChannel {
   const OnReply on_reply_;
   std::vector<Slot> slots_;  // [kSlots]
   mutable std::mutex mutex_;
-  std::condition_variable came_;      // a message, or the end
-  std::condition_variable answered_;  // by a rank
-  std::uint64_t sent_ = 0;            // number of the last message; the first is 1
-  std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that the rank has answered
+  std::condition_variable came_;      // signals a message or the end
+  std::condition_variable answered_;  // signals an answer
+  std::uint64_t sent_ = 0;            // number of the last message; the first one is 1
+  std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that each rank has answered
   bool closed_ = false;
   Status lost_;
 };

@@ -1,4 +1,4 @@
-// A rank other than 0: carries out what rank 0 sends, in order, and answers. It decides nothing.
+// Follows rank 0 on another rank: carries out its messages in order and answers them. It decides nothing.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ namespace tessera {
 
 class RankFollower {
  public:
-  // `channel` outlives it.
+  // `channel` must outlive this object.
   RankFollower(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
                std::unique_ptr<RankHost> host);
 
-  // Until the channel is closed, on the thread that it was made on.
+  // Runs until the channel is closed, on the thread that created this object.
   void run();
 
  private:
@@ -40,15 +40,15 @@ class RankFollower {
   RankChannel& channel_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RankHost> host_;
-  ModelRunner* runner_ = nullptr;  // the host's; null before kLoad
+  ModelRunner* runner_ = nullptr;  // owned by the host; null before kLoad
   ReceivedForward received_;
   std::vector<float> logits_;
   std::vector<float> hidden_states_;
   struct Flight {
-    Status ran;  // not ok where it failed here
+    Status ran;  // not ok where the forward failed on this rank
     bool replay_failed = false;
   };
-  std::vector<Flight> in_flight_;  // of forwards, oldest first
+  std::vector<Flight> in_flight_;  // forwards, oldest first
 };
 
 }  // namespace tessera

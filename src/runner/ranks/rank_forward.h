@@ -1,7 +1,7 @@
-// A forward as ranks tell one another of it: all that rank 0's runner was asked for, and what it decided.
+// Packs a forward into a message between ranks: everything that rank 0's runner was asked for, and its decision.
 //
-// Page tables go as what is new in them. Both ends remember the tables of the last forward, by number (PageTable); a
-// table that was not in it goes whole.
+// Page tables are sent as differences. Both ends remember the tables of the last forward by number (PageTable); a table
+// that was not in that forward is sent whole.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// One end of the stream of forwards: rank 0's. Allocates nothing once batches as large were packed.
+// Rank 0's end of the stream of forwards. Allocates nothing for batches no larger than earlier ones.
 class ForwardPacker {
  public:
   void pack(const ForwardInputs& inputs, const Decision& decision, MessageWriter& to);
@@ -23,7 +23,7 @@ class ForwardPacker {
  private:
   struct Sent {
     PageTableNumber number{};
-    std::size_t length = 0;  // 0: taken by a row of the batch at hand
+    std::size_t length = 0;  // length of the table as sent; 0: a row of the current batch has used it
   };
   struct Group {
     std::vector<Sent> last;
@@ -34,16 +34,16 @@ class ForwardPacker {
   std::vector<Group> groups_;
 };
 
-// The other end. What it holds is valid until the next unpack(), embedding writes as long as the message.
+// The receiving end. Its contents are valid until the next unpack(), embedding writes as long as the message is.
 class ReceivedForward {
  public:
-  // After an error the two ends may disagree on page tables: the group cannot go on.
+  // After an error the two ends may disagree on page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
 
   const Decision& decision() const { return decision_; }
   bool wants_logits() const { return wants_logits_; }
   bool wants_hidden() const { return wants_hidden_; }
-  // `logits` and `hidden_states` are the caller's, for those that are wanted.
+  // `logits` and `hidden_states` are the caller's buffers for the outputs that are wanted.
   ForwardInputs inputs(std::span<float> logits, std::span<float> hidden_states) const;
 
  private:
@@ -55,7 +55,7 @@ class ReceivedForward {
   struct Group {
     std::vector<Row> last;
     std::vector<Row> next;
-    std::size_t rows = 0;  // in use of last
+    std::size_t rows = 0;  // number of entries of `last` in use
   };
   Status unpack_decision(MessageReader& from);
   Status unpack_batch(MessageReader& from);

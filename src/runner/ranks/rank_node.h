@@ -12,13 +12,13 @@
 namespace tessera {
 
 struct RankNodeOptions {
-  std::shared_ptr<NodeGroup> nodes{};        // joined and not started; node 0 is another process
-  RankLayout layout{};                       // of the ranks of all nodes; of several stages a node has whole ones
-  std::chrono::milliseconds limit{300'000};  // of every wait for another rank
+  std::shared_ptr<NodeGroup> nodes{};  // joined and not started; node 0 is another process
+  RankLayout layout{};                 // layout of the ranks of all nodes; with several stages, a node has whole stages
+  std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank
   MakeRankHost host{};
 };
 
-// Follows until node 0 ends, which is ok, or is lost: kDeviceLost.
+// Follows until node 0 ends, which returns ok, or is lost, which returns kDeviceLost.
 Status follow_node_0(const RankNodeOptions& options);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Threads of ranks that follow rank 0: each makes its host and carries out what comes through the channel.
+// The threads of ranks that follow rank 0. Each makes its host and carries out the messages of the channel.
 #pragma once
 
 #include <chrono>
@@ -15,15 +15,15 @@ namespace tessera {
 
 class RankHost;
 
-// Called on the rank's thread.
+// Makes the host of a rank; called on the rank's thread.
 using MakeRankHost = std::function<std::unique_ptr<RankHost>(int rank)>;
 
 class RankThreads {
  public:
-  // Each message has its answer, also where the rank could not be made.
+  // Starts the threads. Every message gets an answer, even on a rank that could not be made.
   void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, MakeRankHost make_host);
-  // Waits for all threads; one that hangs for longer than `limit` is left behind with all that it works on, and an
-  // error logged. Precondition: the channel is closed, and the communicator aborted.
+  // Waits for all threads. A thread that hangs for longer than `limit` is left behind with everything it works on, and
+  // an error is logged. Precondition: the channel is closed, and the communicator aborted.
   void join(std::chrono::milliseconds limit);
 
  private:

@@ -1,7 +1,7 @@
-// Orders and answers between the nodes of a group: what RankChannel carries within a process, as frames.
+// Carries orders and answers between the nodes of a group as frames, as RankChannel does within a process.
 //
-// Node 0 sends each message once to each node, where a channel of that process gives it to the ranks there; every
-// rank's answer comes back by itself.
+// Node 0 sends each message once to each node, where a channel of that process gives it to the node's ranks. Every
+// rank's answer returns separately.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tessera {
 
 struct WiredAnswer {
   int rank = 0;
-  std::uint64_t number = 0;  // of the message that is answered
+  std::uint64_t number = 0;  // number of the answered message
   RankAnswer answer{};
 };
 

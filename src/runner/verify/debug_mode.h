@@ -1,5 +1,5 @@
-// Debug mode: what every forward is checked for. Slow: it fills the arena
-// before each forward and waits for the device after it. An error fails that forward and leaves the runner usable.
+// Debug mode checks every forward. It is slow: it fills the arena before each forward and waits for the device after
+// it. An error fails the forward that it was found in, and the runner stays usable.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@ namespace tessera {
 
 class DebugMode {
  public:
-  // Both outlive this. `ranks`: how many run each forward together; where there are several, a forward cannot be run
-  // again by one of them, and NaNs are found without their origin.
+  // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. With
+  // more than one, a single rank cannot run a forward again, so a NaN is reported without the operator that made it.
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
 
-  // Before a forward of `runner` at `size` (captured, or bound): every address that its graphs hold is the one that the
-  // runner would use now; the arena, but what earlier executables of this forward left for it, is filled with NaN.
-  // kInternal names piece, size and argument.
+  // Runs before a forward of `runner` at `size` (captured or bound). Checks that every address in its graphs is the one
+  // that the runner would use now, then fills the arena with NaN, except for what earlier executables of the same
+  // forward left there for it. Returns kInternal naming the piece, size and argument.
   Status before(const GraphRunner& runner, std::int64_t size) const;
-  // After it: no output row below `real_rows` is NaN, else kInternal names the operator that made the first NaN.
+  // Runs after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
+  // operator that made the first NaN.
   Status after(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
-  // In between forwards are not checked.
+  // Forwards between pause() and resume() are not checked.
   void pause() { paused_ = true; }
   void resume() { paused_ = false; }
 
-  // Of the arena's forwards: where a view of an output is used, it says whether it still is what was made.
+  // Records the forwards that wrote the arena. Tells whether an output view still holds what its forward wrote.
   ArenaHistory& history() { return history_; }
 
  private:

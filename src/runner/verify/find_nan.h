@@ -1,4 +1,4 @@
-// NaNs in rows that were read back from a device.
+// Finds NaNs in rows that were read back from a device.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Of a row-major [*, cols] array: the index of the first element that is NaN outside `ignored_col` (-1: no column is);
-// -1: none, and none in integers.
+// Returns the index of the first NaN of a row-major [*, cols] array, or -1. Column `ignored_col` is skipped (-1: no
+// column is). Integer arrays have no NaNs.
 std::int64_t find_nan(std::span<const std::byte> bytes, ir::DType dtype, std::int64_t cols,
                       std::int64_t ignored_col = -1);
 

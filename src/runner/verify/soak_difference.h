@@ -1,4 +1,4 @@
-// How far rows of two computations of the same are apart.
+// Measures how far the rows of two computations of the same values differ.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Of rows of `cols`: the greatest difference relative to its row's greatest magnitude; infinite for what is no number.
-// `scale`: the greatest magnitude so far. A row of a few numbers, as a classifier's, has none of its own: they may all
-// be near zero.
+// Returns the greatest difference in rows of `cols` values, relative to the row's greatest magnitude; infinity for a
+// value that is not finite. `scale` is the greatest magnitude seen so far. A row of fewer than kFew values, such as a
+// classifier's, is compared with `scale` instead, since all of its values may be near zero.
 inline double relative_difference(std::span<const float> a, std::span<const float> b, std::int64_t cols,
                                   double& scale) {
   constexpr std::size_t kFew = 16;

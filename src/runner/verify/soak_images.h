@@ -1,4 +1,4 @@
-// The images of soak(): which lie in the rows of embeddings, and whether the tower makes them right.
+// The images of soak(): assigns them to rows of embeddings, and checks the tower's results.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 namespace tessera {
 
 struct SoakImageReport {
-  std::int64_t encoded = 0;         // images
-  std::int64_t cache_hits = 0;      // images that were there, and were looked at again
-  std::int64_t graph_forwards = 0;  // of the tower, as it chose
+  std::int64_t encoded = 0;         // number of images
+  std::int64_t cache_hits = 0;      // images that were in the cache and were compared again
+  std::int64_t graph_forwards = 0;  // forwards of the tower, as it chose to run them
   std::int64_t eager_forwards = 0;
-  double greatest_difference = 0;  // of images alone against the forward that they were packed into
+  double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
 };
 
-// Each image is computed three times: alone and eagerly, packed with others in its budget with operators one by one,
-// and as the tower chooses. The last two are equal to the bit. Rows of an image stay while a sequence has it, and are
-// looked at again: nothing else may write them.
+// Computes each image three times: alone and eagerly, packed with others in its budget with operators one by one, and
+// as the tower chooses. The last two must be bitwise equal. An image's rows stay while a sequence uses it and are
+// compared again later, so that a stray write to them is found.
 class SoakImages {
  public:
-  // Takes rows first_row … first_row + rows - 1 of the runner's embeddings, which have memory. Precondition: the runner
-  // has a tower.
+  // Takes the rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition:
+  // the runner has a tower.
   SoakImages(ModelRunner& runner, std::int64_t first_row, std::int64_t rows, double tolerance);
 
-  // What sequences may have; addresses stay.
+  // Images that sequences may use. Their addresses stay the same.
   std::vector<SoakImage>& gallery() { return gallery_; }
-  // Some images come, new ones and known ones. The text of a difference; empty: there is none.
+  // Encodes some new and some known images. Returns the text of a difference; empty: there is none.
   Result<std::string> next(SoakWorld& world);
   const SoakImageReport& report() const { return report_; }
 

@@ -1,4 +1,4 @@
-// The sequences of soak(): which tokens the next batch has, and in which pages of each cache group.
+// The random sequences of soak(): decides the tokens of the next batch and their pages in each cache group.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,35 @@
 
 namespace tessera {
 
-// An image whose rows sequences may read.
+// An image with rows that sequences may read.
 struct SoakImage {
   std::int64_t first_row = 0;
-  std::int64_t tokens = 0;  // 0: there is none
-  std::int64_t users = 0;   // sequences that have it
+  std::int64_t tokens = 0;  // 0: the slot is empty
+  std::int64_t users = 0;   // sequences that use it
 };
 
 class SoakWorld {
  public:
-  // `groups` of the model, each with a page at least beside page 0, a *state* group with two; they outlive this.
-  // `row_values` are those of an embedding.
+  // `groups` are the model's, each with at least one page beside page 0, or two slots beside it in a *state* group;
+  // they must outlive this object. `row_values` is the number of values of an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t row_values, std::uint64_t seed);
 
-  // Sequences may have images of `gallery`, which outlives this; each keeps its rows while it has users. Other rows are
-  // below `most_embeddings`.
+  // Lets sequences use images of `gallery`, which must outlive this object. An image keeps its rows while it has users.
+  // Rows of other embeddings are below `most_embeddings`.
   void use_images(std::vector<SoakImage>& gallery, std::int64_t most_embeddings) {
     gallery_ = &gallery;
     most_embeddings_ = most_embeddings;
   }
 
-  // Never empty; valid until the next call. What it computes counts as computed from then on. It keeps the states of
-  // its sequences before it changes them.
+  // Returns the next batch, which is never empty and is valid until the next call. Its tokens count as computed
+  // afterwards. The states of its sequences are saved before they change.
   const ForwardBatch& next();
-  // The same batch once more, from the states that it began with.
+  // Returns the same batch again, starting from the states that it began with.
   const ForwardBatch& again();
-  // Of the batch.
+  // Positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }
-  // Pages that sequences gave back when next() was called; some may have been taken again.
+  // Pages that sequences gave back in next(); some may have been taken again since.
   struct GroupPage {
     std::size_t group = 0;
     PageId page;
@@ -51,14 +51,14 @@ class SoakWorld {
   std::int64_t cancelled() const { return cancelled_; }
   std::int64_t finished() const { return finished_; }
   std::mt19937_64& random() { return random_; }
-  // Uniform in [0, below).
+  // Returns a uniform number in [0, below).
   std::int64_t draw(std::int64_t below);
-  // In [1, most].
+  // Returns a log-uniform number in [1, most].
   std::int64_t log_uniform(std::int64_t most);
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  // A sequence's page table in one group: page 0 before `first`, which its window has left.
+  // A sequence's page table in one group: page 0 stands before index `first`, where its window has moved on.
   struct Held {
     std::int64_t first = 0;
     std::vector<PageId> table;
@@ -70,39 +70,39 @@ class SoakWorld {
     SoakImage* image;
   };
   struct Sequence {
-    std::int64_t length;    // tokens it comes to
-    std::int64_t prompt;    // of them, computed in chunks
-    std::int64_t computed;  // so far
-    bool embedded;          // some of its tokens have an embedding instead
+    std::int64_t length;    // tokens of the whole sequence
+    std::int64_t prompt;    // tokens of the prompt, computed in chunks
+    std::int64_t computed;  // tokens computed so far
+    bool embedded;          // some of its tokens use an embedding instead of an id
     std::vector<PlacedImage> images;
     std::vector<Held> held;  // [cache groups]
   };
 
-  // Pages that a sequence of so many tokens is sure to get when it is admitted: all, or in a window group those of a
-  // window and one to grow.
+  // Returns the pages that an admitted sequence of `length` tokens is guaranteed: all of them, or in a window group
+  // those of one window and one to grow.
   std::int64_t promised(std::size_t group, std::int64_t length) const;
-  // Page 0 is nobody's, and each state has a slot to be kept in.
+  // Returns the pages that sequences can use: page 0 belongs to none, and each state needs a slot for its saved copy.
   std::int64_t usable(std::size_t group) const;
   bool has_room(std::int64_t length) const;
   void admit();
   void cancel_some();
-  // Gives back the pages before the windows of the sequence's next row.
+  // Gives back the pages that the windows of the sequence's next row no longer reach.
   void leave_windows(Sequence& sequence);
-  // How many of the next `count` tokens there are pages for.
+  // Returns how many of the next `count` tokens there are pages for.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
-  // Precondition: count fits. `turned`: its tokens have positions of their own in three dimensions.
+  // Precondition: count fits. `turned`: the tokens have three-dimensional positions.
   void append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned);
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
-  // Images into the prompt, one behind the other with text between, as far as they fit.
+  // Places images in the prompt, one after another with text between them, as far as they fit.
   void place_images(Sequence& sequence);
-  // The row of the image that the token belongs to; -1: none.
+  // Returns the embedding row of the token where it belongs to an image; -1 otherwise.
   static std::int32_t image_row(const Sequence& sequence, std::int64_t token);
 
   const RunnerOptions& options_;
   std::span<const ir::CacheGroup> groups_;
-  std::int64_t longest_;  // tokens of a sequence: there is always room for two
+  std::int64_t longest_;  // most tokens of a sequence: there is always room for two such sequences
   std::int64_t vocab_size_;
   std::int64_t row_values_;
   std::mt19937_64 random_;
@@ -113,7 +113,7 @@ class SoakWorld {
   std::vector<GroupPage> given_back_;
   std::vector<SoakImage>* gallery_ = nullptr;
   std::int64_t most_embeddings_ = INT64_MAX;
-  std::vector<float> embeddings_;  // of its tokens
+  std::vector<float> embeddings_;  // of the batch's tokens
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
 };

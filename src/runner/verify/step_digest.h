@@ -1,4 +1,4 @@
-// A hash of what a forward came to, by which ranks see that they hold the same bits.
+// Hashes a forward's results, so that ranks can check that they hold the same bits.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// Of what submit() fills in.
+// Hashes the results that submit() fills in.
 std::uint64_t digest_of(std::span<const float> logits, std::span<const float> hidden_states);
-// That, and what collect() gives.
+// Hashes `filled` together with the results of collect().
 std::uint64_t digest_of(std::uint64_t filled, const StepOutputs& outputs);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The batches that verify() compares forwards on: uneven requests with cached prefixes, and their pages in each group.
-// Their tokens lie as those of images do, for models that rotate by time, height and width.
+// Makes the batches on which verify() compares forwards: uneven requests with cached prefixes and their pages in each
+// group. For models that rotate by time, height and width, their tokens have positions like those of images.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@ namespace tessera {
 
 struct VerifyBatch {
   ForwardBatch batch;
-  // [cache groups]: ids of the requests' pages. No id is in two groups where pools are large enough, so that a kernel
-  // that reads another group's page table finds pages that are not the batch's.
+  // [cache groups]: ids of the requests' pages. No id is in two groups where pools are large enough, so a kernel that
+  // reads another group's page table finds pages outside the batch.
   std::vector<PageRange> pages;
-  std::vector<float> embeddings{};  // that the batch writes
+  std::vector<float> embeddings{};  // the embeddings that the batch writes
   RopeAxes rope_positions{};
 };
 
 struct VerifyModel {
   const RunnerOptions& options;
   std::span<const ir::CacheGroup> groups;
-  std::int64_t row_values = 0;     // of an embedding
-  TokenId poisoned_id{};           // the vocabulary's last; its row of the table must reach no result
-  bool several_rows_each = false;  // of a prefill of two tokens or more: no request of a single row
-  bool last_rows_wanted = false;   // of each request the last row alone; else every row
+  std::int64_t row_values = 0;     // values of an embedding
+  TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
+  bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
+  bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
 };
 
-// `size` tokens, or as a decode so many requests. kResourceExhausted where a pool is too small.
+// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted where a pool is too
+// small.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
 }  // namespace tessera

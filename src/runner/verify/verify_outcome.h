@@ -1,4 +1,4 @@
-// What a forward that verify() compares left behind, and where two of them differ.
+// Holds the results of a forward that verify() compares, and finds where two of them differ.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,13 @@ struct MemoryRange {
   std::size_t bytes;
 };
 
-// Sections of a run's memory, copied to the host: to what the device copies to fastest, which is kept from run to run.
+// Sections of a run's memory, copied to the host. The copy lies in memory that the device copies to fastest, and the
+// memory is reused from run to run.
 class VerifyOutcome {
  public:
   explicit VerifyOutcome(Device& device) : device_(device) {}
 
-  // Forgets the last run. A section is of ranges one after the other. Valid once the stream has passed.
+  // Replaces the last run's sections. A section joins its ranges one after another. Valid once the stream has passed.
   Status download(std::span<const std::vector<MemoryRange>> sections, Stream& stream) {
     std::size_t total = 0;
     for (const std::vector<MemoryRange>& ranges : sections)
@@ -58,7 +59,7 @@ class VerifyOutcome {
   std::vector<std::span<const std::byte>> sections_;
 };
 
-// The first byte in which two runs differ; -1: none.
+// Returns the index of the first byte in which two runs differ; -1: they are equal.
 inline std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
   return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();

@@ -1,6 +1,6 @@
-// The oracle for a vision tower: each captured budget, after all captures, against the same kernels on isolated memory,
-// bit for bit, full and padded as far as dispatch pads. Padded patches are NaN, and images have other grids in each
-// forward: what reads a row that is not its image's shows.
+// The oracle for a vision tower: compares each captured budget, after all captures, bit for bit with the same kernels
+// on isolated memory. Each budget is compared full and padded as far as dispatch pads. Padded patches are NaN, and the
+// images have other grids in each forward, so a read of a row of another image shows.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// A row for each forward that was compared. Precondition: no forward is in flight. Needs room for one isolated copy of
+// Returns a row for each compared forward. Precondition: no forward is in flight. Needs memory for one isolated copy of
 // the largest captured budget.
 Result<std::vector<VerifyRow>> verify_vision(VisionRunner& vision);
 

@@ -1,4 +1,4 @@
-// Which budget a forward of a vision tower takes, and whether through a graph. A pure function.
+// Chooses the budget of a vision tower's forward, and whether it uses a graph. A pure function.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,31 @@
 
 namespace tessera {
 
-// Why a forward ran as it did.
+// The reason why a forward ran in its way.
 enum class VisionReason : std::uint8_t {
-  kReplayed,         // a graph of at least its size
-  kFirstUse,         // captured now, as VisionOptions::exact_graphs asks, and replayed
+  kReplayed,         // a graph with room for its patches was replayed
+  kFirstUse,         // captured now, as VisionOptions::exact_graphs asks, and then replayed
   kGraphsDisabled,   // eager: graphs are switched off
   kTooLarge,         // eager: more patches than the largest budget
-  kNothingCaptured,  // eager: every budget was left out of the memory for graphs
+  kNothingCaptured,  // eager: no budget fits into the memory for graphs
   kNotCaptured,      // eager: its budget has no graph yet
   kDropped,          // eager: its budget's capture failed
   kEagerFaster,      // eager: measured to be faster than its budget's graph
-  kForced,           // eager: encode() was asked to
+  kForced,           // eager: the caller of encode() asked for it
 };
 inline constexpr int kNumVisionReasons = 9;
 std::string_view vision_reason_name(VisionReason reason);  // "above_largest_size", for counters
 std::string_view vision_reason_text(VisionReason reason);  // "more patches than the largest budget"
-// Whether a graph was replayed.
+// Returns whether a graph was replayed.
 bool is_replay(VisionReason reason);
-// Whether the forward ran eagerly although graphs were on, and idle moments will not mend that: worth a warning.
+// Returns whether the forward ran eagerly although graphs were on, and idle captures will not change that. Such a
+// fallback is worth a warning.
 bool is_fallback(VisionReason reason);
 
-// What the choice depends on. Borrows.
+// The inputs of the choice. Borrowed.
 struct VisionBudgets {
-  std::span<const std::int64_t> sizes;     // that are captured sooner or later, ascending
-  std::span<const std::int64_t> captured;  // of them, ascending
+  std::span<const std::int64_t> sizes;     // budgets that are captured or will be, ascending
+  std::span<const std::int64_t> captured;  // the captured ones among them, ascending
   const CostTable& costs;                  // kPrefill: replays of a size; kEager: its operators one by one
   std::int64_t step = 1;                   // eager sizes are multiples of this, or a budget
   bool enabled = true;                     // false: graphs are switched off
@@ -45,9 +46,10 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// A forward takes its budget's graph, unless operators, which are padded less, were measured to be faster by more than
-// measurements differ by. Where that budget has no graph it takes the next larger one's where that was measured to be
-// no slower than operators, and operators otherwise: what was not measured counts for nothing.
+// A forward uses its budget's graph, unless its operators, which have less padding, were measured to be faster by more
+// than measurement noise. Where that budget has no graph, the forward uses the next larger budget's graph if that was
+// measured to be no slower than operators, and runs its operators otherwise. Sizes without measurements are not
+// compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

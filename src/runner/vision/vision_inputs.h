@@ -1,5 +1,5 @@
-// A tower's static inputs: patches in memory of their own, and the lists of where they lie in a step buffer. Each has
-// one place for every size.
+// A tower's static inputs. Patches have memory of their own; the lists of their places are in a step buffer. Each input
+// has one address for every size.
 #pragma once
 
 #include <array>
@@ -21,25 +21,25 @@
 
 namespace tessera {
 
-// The sizes of a forward of so many patches.
+// Returns the values of the graph's symbols for a forward of `patches` patches.
 ir::Bucket vision_bucket(std::int64_t patches);
 
 class VisionInputs {
  public:
-  // For the inputs of `tower`, of up to `max_patches`. Reserves its share of `step`, which outlives it and is allocated
-  // before anything is staged.
+  // Creates the inputs of `tower` for up to `max_patches`. Reserves its share of `step`, which must outlive this object
+  // and is allocated before anything is staged.
   static Result<std::unique_ptr<VisionInputs>> create(const ir::Graph& tower, const VisionConfig& config,
                                                       std::int64_t max_patches, Device& device, StepBuffer& step);
 
-  // What it takes of the device's memory, its share of the step buffer included.
+  // Returns the device memory that the inputs take in bytes, including the share of the step buffer.
   static Result<std::int64_t> bytes_needed(const ir::Graph& tower, std::int64_t max_patches);
 
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return bytes_; }
 
-  // Images one after another, then padding up to `size` patches. Uploads the patches, which the worker threads order
-  // and convert, and which were read when it returns; the step buffer's next upload carries the lists. Padding's
-  // patches keep what they had. Precondition: the images fit and are such as the tower takes.
+  // Stages images one after another, then padding up to `size` patches. Worker threads order and convert the patches,
+  // which are uploaded here and may be reused when the call returns. The step buffer's next upload transfers the lists.
+  // Padded patches keep their old values. Precondition: the images fit, and check() accepts them.
   Status stage(std::span<const Patches* const> images, std::int64_t size, Stream& stream);
 
  private:
@@ -49,7 +49,7 @@ class VisionInputs {
     std::size_t offset;  // in the step buffer
   };
 
-  // Merge units on their way to the device, in host memory that it copies from by itself.
+  // Upload buffer for merge units, in host memory that the device copies from by itself.
   struct Slice {
     std::unique_ptr<HostAllocation> memory;
     std::unique_ptr<Event> uploaded;
@@ -69,7 +69,7 @@ class VisionInputs {
   std::vector<List> lists_;
   std::unique_ptr<Allocation> patches_;
   PatchLayout layout_;
-  std::array<Slice, 4> slices_;  // filled in turn
+  std::array<Slice, 4> slices_;  // used in turn
   std::size_t next_slice_ = 0;
 };
 

@@ -1,12 +1,12 @@
-// A model's vision tower on one device: images' patches in, rows of embeddings out. One graph for each budget of
-// patches serves any images that fit: how they lie is data.
+// A model's vision tower on one device: takes images' patches and writes rows of embeddings. One graph for each budget
+// of patches serves any images that fit, because their layout is data.
 //
 //   VisionRunner* vision = runner.vision();                    null: the model has no tower
 //   const Patches* images[] = {&first, &second};
 //   const std::int64_t rows[] = {0, first.tokens()};
 //   TRY(vision->encode(images, rows, address));                enqueued; the next forward may read the rows
 //
-// Threads: the model runner's; all work goes to its stream, between two forwards.
+// Threads: the model runner's thread. All work goes to its stream, between two forwards.
 #pragma once
 
 #include <array>
@@ -32,11 +32,11 @@
 
 namespace tessera {
 
-// The tower as runners are described: a size is a number of patches.
+// Describes the tower as a runner; a size is a number of patches.
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
 
-// What the tower runs on; all outlives the runner. Arena and workspace may be the language model's, whose forwards
-// leave nothing in them that a later one reads.
+// What the tower runs on. Everything must outlive the runner. Arena and workspace may be those of the language model,
+// whose forwards leave nothing there that a later one reads.
 struct VisionParts {
   const VisionGraph& tower;
   const Weights::Addresses& weights;
@@ -45,16 +45,16 @@ struct VisionParts {
   Arena& arena;
   Arena& workspace;
   KernelVariants& warm;
-  const RunnerOptions& options;  // registry, kernels, compiler, memory plan
+  const RunnerOptions& options;  // registry, kernels, compiler and memory plan are used
 };
 
 struct VisionCounters {
   std::int64_t images = 0;
-  std::int64_t patches = 0;         // of images
-  std::int64_t padded_patches = 0;  // beside them
+  std::int64_t patches = 0;         // patches of images
+  std::int64_t padded_patches = 0;  // padded patches
   std::int64_t graph_forwards = 0;
   std::int64_t eager_forwards = 0;
-  TowerCounts forwards{};  // the same, by budget and reason
+  TowerCounts forwards{};  // the same forwards by budget and reason
 };
 
 class VisionRunner {
@@ -62,57 +62,58 @@ class VisionRunner {
   static Result<std::unique_ptr<VisionRunner>> create(const VisionParts& parts, VisionOptions options);
 
   const VisionConfig& config() const { return parts_.tower.config; }
-  // (1 + deepstack levels) · hidden size of the language model: what a row has.
+  // Values of a row: (1 + deepstack levels) · hidden size of the language model.
   std::int64_t row_values() const { return config().row_values(); }
   const VisionOptions& options() const { return options_; }
   Device& device() const { return parts_.device; }
   Stream& stream() const { return parts_.stream; }
 
-  // kInvalidArgument, with the limit, for an image that encode() refuses: too many patches, or such that this tower
-  // does not take.
+  // Returns kInvalidArgument for an image that encode() refuses: one with too many patches (the message names the
+  // limit), or one that does not match the tower.
   Status check(const Patches& image) const;
-  // Encodes images, packed into as few forwards as hold them in order; where forwards are deterministic, each alone.
-  // The rows of image i are written to `rows` (device memory, [·, row_values()], of the body's type) from row
-  // first_rows[i] on: its tokens, in order. Asynchronous on the stream; the patches were read when it returns.
-  // `eagerly`: no graph is replayed.
+  // Encodes images, packed in order into as few forwards as possible; deterministic forwards hold one image each. Image
+  // i's tokens are written in order to `rows` (device memory, [·, row_values()], the body's type) from row
+  // first_rows[i] on. Asynchronous on the stream; the patches may be reused when it returns. `eagerly`: no graph is
+  // replayed.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
-  // How many of the first of `images`, which are not empty, go into one forward.
+  // Returns how many of the first of `images` go into one forward. Precondition: `images` is not empty.
   std::size_t num_packed(std::span<const Patches* const> images) const;
 
-  // Captures sizes of the options at the start; one that fails is dropped and reported. Errors: kDeviceLost.
+  // Captures sizes of the options at the start. A size that fails is dropped and reported. Errors: kDeviceLost.
   Status capture(std::span<const std::int64_t> sizes);
-  // Captures one more size: one that an image came for, or else the smallest. False where none is left. Never on the
-  // request path: it takes milliseconds.
+  // Captures one more size: one that an image came for, or else the smallest. Returns false where none is left. It
+  // takes milliseconds, so it is never called on the request path.
   Result<bool> capture_next();
   bool has_pending() const { return !runner_->pending().empty(); }
-  // Whether images came for a size that has no graph yet.
+  // Returns whether images came for a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
-  // Measures one captured size, as a graph and eagerly, smallest first, for the choice between the two; no larger ones
-  // after one of more than 30 ms. False where none is left, where options.measure_costs is off, where forwards are
-  // deterministic, and of a model on several ranks. For idle moments.
+  // Measures one captured size as a graph and eagerly, for the choice between the two; smallest first, and no larger
+  // ones after a forward of more than 30 ms. Returns false where none is left, where options.measure_costs is off,
+  // where forwards are deterministic, and on several ranks. Called in idle moments.
   Result<bool> measure_next();
-  // What forwards cost, as measured; tests set it.
+  // Measured costs of forwards; tests set them.
   CostTable& costs() { return costs_; }
 
-  VisionReason last_reason() const { return last_reason_; }  // of the forward enqueued last
-  // With VisionOptions::exact_graphs: the numbers of patches whose graphs are kept, ascending.
+  VisionReason last_reason() const { return last_reason_; }  // of the last enqueued forward
+  // Numbers of patches that have graphs with VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
-  // Those of the last encode(), in the order of its images; after an error those that were enqueued before it.
+  // Forwards of the last encode(), in the order of its images; after an error those enqueued before it.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
   const GraphRunner& runner() const { return *runner_; }
-  std::int64_t input_bytes() const { return inputs_->bytes(); }  // of device memory, for staged inputs
+  std::int64_t input_bytes() const { return inputs_->bytes(); }  // bytes of device memory for staged inputs
 
-  // Enqueues a forward whose inputs are staged for `size`, a size that is bound.
+  // Enqueues a forward with inputs that were staged for `size`, which must be bound.
   Status run(std::int64_t size, bool graph);
   // Stages packed images, padded to `size`; for the oracle and captures.
   Status stage(std::span<const Patches* const> images, std::int64_t size);
-  // The tower on memory of its own for every value; the oracle runs it. Does not outlive the runner.
+  // Makes an executable of the tower in which every value has its own memory, for the oracle. It must not outlive the
+  // runner.
   Result<std::unique_ptr<Executable>> make_isolated();
-  // How a forward of so many patches runs; `eagerly`: without a graph.
+  // Returns how a forward of `patches` patches runs; `eagerly`: without a graph.
   VisionChoice choose(std::int64_t patches, bool eagerly = false) const;
 
  private:
@@ -126,7 +127,7 @@ class VisionRunner {
   void log(const TowerForward& forward);
   Result<double> measure(std::int64_t size, bool graph);
   Status bind_exact(std::int64_t size);
-  // Whether there is a graph of the size now. Its inputs are staged.
+  // Returns whether the size has a graph now. Its inputs are staged.
   Result<bool> capture_exact(std::int64_t size);
   Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
                    DeviceAddress rows);
@@ -138,10 +139,10 @@ class VisionRunner {
   std::unique_ptr<VisionInputs> inputs_;
   ExternalValues externals_;
   std::optional<GraphRunner> runner_;
-  std::set<std::int64_t> wanted_;  // sizes that images came for, and that are pending
+  std::set<std::int64_t> wanted_;  // pending sizes that images came for
   CostTable costs_;
   std::int64_t measured_below_ = INT64_MAX;  // larger sizes take too long to be measured
-  std::vector<std::int64_t> exact_;  // sizes with a graph that was captured on first use, least recently used first
+  std::vector<std::int64_t> exact_;          // sizes with a graph captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
   std::vector<TowerForward> last_forwards_;
   std::array<bool, kNumVisionReasons> warned_of_{};
