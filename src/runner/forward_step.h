@@ -51,8 +51,8 @@ class ForwardStep {
   Chooser chooser_;
   std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of a decode graph
   std::vector<std::int32_t> hidden_rows_;  // rows of one run of the head
-  std::vector<std::byte>
-      hidden_host_;  // download buffer in the device's type, as large as the most hidden states of any forward
+  // Download buffer in the device's type, as large as the most hidden states of any forward.
+  std::vector<std::byte> hidden_host_;
   bool replay_failed_ = false;
 };
 

@@ -173,8 +173,8 @@ class ModelRunner {
   std::vector<std::unique_ptr<Event>> done_;  // recorded behind the forward of each slot
   std::vector<std::uint64_t> digests_;        // digests of what submit() has filled in
   std::vector<Decision> decisions_;           // decisions that forwards ran with, where there are several ranks
-  std::vector<std::unique_ptr<Event>>
-      accompanied_;  // [max_in_flight()], where ranks have tokens of their own: recorded behind each idle forward
+  // [max_in_flight()], where ranks have tokens of their own: recorded behind each idle forward.
+  std::vector<std::unique_ptr<Event>> accompanied_;
   std::size_t next_accompanied_ = 0;
   DeferredForwards deferred_;
   std::deque<Result<StepOutputs>> ran_;  // deferred forwards that ran before they were collected

@@ -34,8 +34,8 @@ struct RunnerOptions {
   // Captures one full graph, beside the pieces, for prefill sizes that were measured to be faster with it.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
-  std::int64_t halves_from =
-      0;  // prefill forwards of at least this many tokens run in halves (compile/halves.h); 0: none do
+  // Prefill forwards of at least this many tokens run in halves (compile/halves.h); 0: none do.
+  std::int64_t halves_from = 0;
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner
@@ -56,9 +56,9 @@ struct RunnerOptions {
   std::int64_t context_length = 2048;    // of one request
   std::int64_t page_size = 16;
   std::int64_t embedding_rows = 0;  // embedding rows that have memory from the start on
-  std::vector<std::int64_t>
-      num_pages;         // [cache groups]: pages, or slots of a state group, including the reserved page 0
-  VisionOptions vision;  // options of the tower, where the model has one
+  // [cache groups]: pages, or slots of a state group, including the reserved page 0.
+  std::vector<std::int64_t> num_pages;
+  VisionOptions vision;                  // options of the tower, where the model has one
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
   RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none
   int max_in_flight = 2;                 // forwards that are submitted and not yet collected

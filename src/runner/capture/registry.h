@@ -38,8 +38,8 @@ struct LoadedPlugin {
 };
 
 struct Registry {
-  std::vector<LoadedPlugin>
-      plugins{};  // in the order of loading; first member, so that libraries outlive what they added
+  // In the order of loading; first member, so that libraries outlive what they added.
+  std::vector<LoadedPlugin> plugins{};
   ir::OpTable ops;
   DeviceRegistry devices;
   FamilyRegistry families;

@@ -61,8 +61,8 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  std::map<std::pair<RunnerKind, std::int64_t>, double>
-      costs_;  // measured_, lowered so that a smaller size never costs more than a larger one
+  // The values of measured_, lowered so that a smaller size never costs more than a larger one.
+  std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;
   std::map<std::int64_t, FullCost> full_;
 };
 

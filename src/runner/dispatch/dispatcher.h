@@ -74,8 +74,8 @@ class Dispatcher {
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager
   std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
-  std::map<std::pair<RunnerKind, std::int64_t>, int>
-      waits_;  // forwards that were padded while their size was not captured
+  // Forwards that were padded while their size was not captured.
+  std::map<std::pair<RunnerKind, std::int64_t>, int> waits_;
 };
 
 }  // namespace tessera
