@@ -1,12 +1,13 @@
-// The engine: a model loaded and captured, requests in, tokens and texts out.
+// The engine: loads a model, captures its graphs, takes requests, and returns tokens and texts.
 //
 //   std::unique_ptr<Engine> engine = TRY(Engine::create({.model_path = "models/demo"}));
 //   Request request{.prompt = TRY(engine->tokenizer()->encode("Once upon a time")), .stop = {.max_new_tokens = 60}};
 //   std::vector<Completion> done = TRY(engine->run({&request, 1}));
 //   std::string text = done[0].text;
 //
-// Threads: one thread owns an engine; engine_thread.h gives it one of its own. Errors of one request (a bad parameter,
-// a prompt that is too long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
+// Threads: one thread owns an engine; engine_thread.h gives it a thread of its own. submit() returns the errors of a
+// single request, such as a bad parameter or a prompt that is too long. An error of step() fails the requests of that
+// step and no others.
 #pragma once
 
 #include <chrono>
@@ -41,101 +42,103 @@ class RankGroup;
 
 class Engine {
  public:
-  // Reads config and tokenizer (none is fine: then tokenizer() is null and ids are needed), loads or
-  // makes the weights, captures the graphs.
+  // Reads config and tokenizer, loads or generates the weights, and captures the graphs. Without a tokenizer,
+  // tokenizer() is null and requests must give ids.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options);
-  // On a device that was opened already, instead of options.device; null: opens it.
+  // Uses `device`, which is open already, instead of options.device; null: opens that one.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Device> device);
   ~Engine();
 
   const EngineOptions& options() const { return options_; }
   const ModelConfig& config() const { return config_; }
-  std::int64_t parameters() const { return parameters_; }  // of the model, on all ranks together
-  // How it makes embeddings; none where the model is no embedding model.
+  std::int64_t parameters() const { return parameters_; }  // of the whole model, over all ranks
+  // How it makes embeddings; nothing where the model is not an embedding model.
   const std::optional<EmbeddingConfig>& embedding() const { return embedding_; }
-  // Whether it makes tokens. An embedding model and a classifier do not.
+  // Returns whether it generates tokens. Embedding models and classifiers do not.
   bool generates() const { return !embedding_ && config_.num_labels == 0; }
   const GenerationConfig& generation_config() const { return texts_.generation; }
   const Tokenizer* tokenizer() const { return texts_.tokenizer ? &*texts_.tokenizer : nullptr; }
   const TokenizerConfig& tokenizer_config() const { return texts_.tokenizer_config; }
   // Tokens that end a text, unless a request ignores them.
   std::span<const TokenId> end_ids() const { return end_ids_; }
-  // Tokens of prompt and output together that a request may come to: the context, or what the KV cache holds.
+  // Largest number of prompt and output tokens of a request: the context, or what the KV cache holds.
   std::int64_t max_request_tokens() const;
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& notes() const { return notes_; }
   // The phases of the start (EngineOptions::start, tokenizer, device, config, plan, open weights, load weights, memory,
-  // compile, capture and in it warm up); who serves the engine adds its own. The tokenizer is read beside the device's
-  // opening. Weights are loaded beside the phases that follow where the device is not the CPU.
+  // compile, capture and, within it, warm up); the server adds its own. The tokenizer is read while the device opens.
+  // Except on the CPU, weights load during the phases that follow.
   const Timeline& start() const { return start_; }
   Timeline& start() { return start_; }
-  // On the same clock: the first token since the start, from its request's arrival on. None before.
+  // The time from the arrival of the first request to its first token, on the same clock; nothing before that token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
   double load_seconds() const { return start_.seconds_of("load weights"); }
   double capture_seconds() const { return start_.seconds_of("capture"); }
 
-  // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already and it is
-  // no probe (kProbePriority).
+  // Checks the request and queues it. Returns kResourceExhausted where max_queued_requests wait already, unless the
+  // request is a probe (kProbePriority).
   Result<RequestId> submit(Request request);
   bool idle() const;
-  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one: where the device
-  // runs beside the host, the next step is enqueued before the last one's tokens are read. Events of every request
-  // that moved, valid until the next call, the caller's to move from; there may be none. Allocates nothing in a steady
-  // decode.
+  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one. Where the device
+  // runs beside the host, the next step is enqueued before the last one's tokens are read. Returns the events of every
+  // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
+  // Allocates nothing in a steady decode.
   Result<std::span<RequestEvent>> step();
-  // step() is best called then, while a forward runs that takes longer: what is submitted until then is in its forward
-  // (step_pace.h). In the past where it should be called at once.
+  // Returns the best time for the next step() while a longer forward runs: requests submitted until then join its
+  // forward (step_pace.h). The time is in the past where step() should be called at once.
   std::chrono::steady_clock::time_point step_due() const;
-  // A finished request's completion; returned once.
+  // Returns a finished request's completion, once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work for idle moments: captures a pending size, measures what a forward costs, which of a library's
-  // algorithms for a matmul is the fastest, or which schedule of a generated kernel. False where none is left.
-  // Precondition: idle().
+  // Does one piece of work for idle moments: captures a pending size, measures the cost of a forward, or finds the
+  // fastest library algorithm of a matmul or the fastest schedule of a generated kernel. Returns false where nothing is
+  // left. Precondition: idle().
   Result<bool> idle_work();
-  // Whether the next piece is the capture of a size, which takes some milliseconds at most.
+  // Returns whether the next piece of idle work is the capture of a size, which takes at most a few milliseconds.
   bool captures_when_idle() const { return runner_->captures_when_idle(); }
-  // Matmuls whose algorithms idle_work() has measured, and generated kernels whose schedules it has.
+  // Number of matmuls whose algorithms idle_work() has measured, and of generated kernels whose schedules it has
+  // measured.
   std::int64_t measured_algorithms() const { return profiles_->measured_algorithms(); }
   std::int64_t measured_schedules() const { return profiles_->measured_schedules(); }
-  // Drops a request; its end is an event of kind kCancelled in no step.
+  // Drops a request. No step reports an event for it.
   void cancel(RequestId id);
 
-  // Submits all, steps until idle, and returns their completions in order. `on_event` is called for every event.
+  // Submits all requests, steps until idle, and returns their completions in order. Calls `on_event` for every event.
   Result<std::vector<Completion>> run(std::span<const Request> requests,
                                       const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
 
-  // Ok, or why no step can succeed any more: a node of the model is gone. What a step finds out itself it returns.
+  // Returns ok, or why no further step can succeed: a node of the model is lost. Errors that a step finds are returned
+  // by that step.
   Status health() const;
-  // Called when a node is gone, on another thread; null takes it back.
+  // Sets a function that is called on another thread when a node is lost; null removes it.
   void when_lost(std::function<void()> call);
 
-  // Whether other engines wait for this one to step (EngineOptions::lockstep). `call` is made on another thread when
-  // they begin to; null takes it back.
+  // awaited() returns whether other engines wait for this one to step (EngineOptions::lockstep). when_awaited() sets a
+  // function that is called on another thread when they begin to wait; null removes it.
   bool awaited() const;
   void when_awaited(std::function<void()> call);
-  // They wait for it no more, and their next steps fail: it makes no further one. Waits until no kernel of this rank
-  // runs that others' memory is read or written by.
+  // Leaves the lockstep: the other engines stop waiting for this one, and their next steps fail, since it makes no
+  // further step. Waits until this rank runs no kernel that reads or writes other ranks' memory, or has its own memory
+  // read or written by theirs.
   void leave_lockstep();
-  // The same where the engine has failed: calls them at once.
+  // Does the same where the engine has failed, and calls the functions of when_awaited() at once.
   void fail_lockstep(const Status& why);
 
   EngineStats stats() const;
-  // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.
+  // Writes the same statistics into a snapshot that is kept. Allocates nothing while no new kind of forward has run.
   void read_stats(EngineStats& stats) const;
-  // Keeps where the time of every step goes, until it is asked for. Costs a step some microseconds, and memory for as
-  // long as it goes on. Precondition of both: idle(), and
-  // not from within what is measured.
+  // Records where the time of every step goes, until end_profile(). It costs a few microseconds a step, and memory as
+  // long as it lasts. Precondition of both: idle(), and not called from within measured work.
   Status start_profile();
   EngineProfile end_profile();
-  // For what happens between steps; null while none is kept.
+  // For work between steps; null while no profile is recorded.
   StepProfiler* profiler() const { return profiler_.get(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_->flush_prefixes(); }
 
  private:
   Engine() = default;
-  // `reading` reads the options' texts.
+  // `reading` delivers the model's texts.
   Status load(std::future<Result<ReadTexts>> reading);
 
   Status check(Request& request) const;
@@ -178,15 +181,15 @@ class Engine {
   std::optional<EmbeddingConfig> embedding_;
   std::int64_t parameters_ = 0;
   ModelTexts texts_;
-  std::unique_ptr<RankGroup> ranks_;  // null: one rank
+  std::unique_ptr<RankGroup> ranks_;  // null: there is one rank
   std::unique_ptr<ModelRunner> runner_;
   std::shared_ptr<ImageEncoder> encoder_;  // null: the model takes no images
-  std::int64_t encoded_images_ = 0;        // by it
-  double tower_seconds_ = 0;               // that it took
+  std::int64_t encoded_images_ = 0;        // images encoded by encoder_
+  double tower_seconds_ = 0;               // seconds that encoder_ took
   std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;
   bool overlap_ = false;
-  // Forwards in flight, oldest first, and after them the batch that is being scheduled: [max_in_flight()].
+  // The forwards in flight, oldest first, followed by the batch that is being scheduled: [max_in_flight()].
   std::vector<ScheduledBatch> batches_;
   std::vector<float> logits_;         // of the current forward
   std::vector<float> hidden_states_;  // of the current forward's hidden_rows
@@ -203,9 +206,9 @@ class Engine {
   FallbackWatch watch_;
   StepPace pace_;
   std::unique_ptr<StepProfiler> profiler_;
-  std::vector<StepFacts> profiled_;                    // of the forwards that were submitted since the profile began
-  std::chrono::steady_clock::time_point next_save_{};  // of measurements; at the first idle work
-  std::int64_t known_shape_compiles_ = 0;              // as of the last forward, or the idle work after it
+  std::vector<StepFacts> profiled_;                    // facts of the forwards submitted since the profile began
+  std::chrono::steady_clock::time_point next_save_{};  // next time to save measurements; set by the first idle work
+  std::int64_t known_shape_compiles_ = 0;              // as of the last forward, or of the idle work after it
   std::optional<Timeline::Phase> first_token_;
 };
 

@@ -1,4 +1,4 @@
-// What the engine's tests share: a small engine on a golden checkpoint, and requests for it.
+// Helpers of the engine's tests: a small engine on a golden checkpoint, and requests for it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline EngineOptions small_options() {
   return options;
 }
 
-// The bundled model, which has a tokenizer.
+// Options of the bundled model, which has a tokenizer.
 inline EngineOptions demo_options() {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
   options.context_length = 256;
@@ -58,7 +58,7 @@ inline Completion run_one(Engine& engine, const Request& r) {
   return done.ok() ? (*done)[0] : Completion{};
 }
 
-// Tests that run twice: step by step, and with each step scheduled while the previous one runs.
+// Runs each test twice: step by step, and with each step scheduled while the previous one runs.
 class EngineRuns : public ::testing::TestWithParam<bool> {
  protected:
   static std::unique_ptr<Engine> make(EngineOptions options = small_options()) {

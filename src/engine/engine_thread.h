@@ -1,10 +1,10 @@
-// An engine on a thread of its own: requests from any thread in, events out.
+// Runs an engine on its own thread: takes requests from any thread and delivers their events.
 //
 //   EngineThread thread(*engine, [&](std::span<EngineThread::Event> events) { … });
 //   thread.submit(ticket, std::move(request));
 //
-// Threads: all functions may be called from any thread. The sink runs on the engine's thread, once after each step that
-// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a
+// Threads: any thread may call all functions. The sink runs on the engine's thread, once after each step in which a
+// request progressed, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a
 // steady decode neither a step nor its events allocate.
 #pragma once
 
@@ -25,27 +25,27 @@ class EngineThread {
   struct Event {
     Ticket ticket = 0;
     RequestEvent event{};
-    std::unique_ptr<Completion> end{};  // with the last event of an accepted request
+    std::unique_ptr<Completion> end{};  // set on the last event of an accepted request
   };
-  // The events of one step, in order; the sink may move from them.
+  // Receives the events of one step, in order; the sink may move from them.
   using Sink = std::function<void(std::span<Event> events)>;
 
-  // `failed` is called once, on the engine's thread, where the engine fails for good: after the events with which its
-  // requests end, when health() says why. Empty: not wanted.
+  // `failed` is called once on the engine's thread when the engine fails for good: after the events that end its
+  // requests, once health() returns the reason. It may be empty.
   EngineThread(Engine& engine, Sink sink, std::function<void()> failed = {});
-  // Cancels the requests that are left, without events, and joins the thread.
+  // Cancels the remaining requests without events, and joins the thread.
   ~EngineThread();
 
-  // A refused request has one event: finish kError, with the error and no end.
+  // A refused request gets one event: finish kError with the error, and a null `end`.
   void submit(Ticket ticket, Request request);
-  // No more events follow, except one that was already sent.
+  // Stops the events of a request, except one that was already sent.
   void cancel(Ticket ticket);
   // Runs `task` on the engine's thread between two steps.
   void post(std::function<void(Engine&)> task);
 
-  // As of the last step.
+  // Statistics as of the last step.
   EngineStats stats() const;
-  // Ok, or why the engine no longer serves (a lost device); then all requests fail with this error.
+  // Returns ok, or why the engine no longer serves (a lost device). All requests then fail with this error.
   Status health() const;
 
  private:

@@ -1,4 +1,4 @@
-// What tests of engines on threads of their own share: a sink of their events.
+// Helpers of the tests of engines on their own threads: a sink for their events.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tessera::test {
 
-// Gathers events, of one engine or of several at once, until the requests asked for have ended.
+// Collects events of one or several engines until the expected requests have ended.
 class Gatherer {
  public:
   EngineThread::Sink sink() {

@@ -1,5 +1,5 @@
-// What a model's folder says of texts: generation defaults, tokenizer, chat template. Large tokenizers take some
-// hundred milliseconds, so that an engine reads them on a thread of its own, beside the opening of its device.
+// The text files of a model's folder: generation defaults, tokenizer, chat template. Large tokenizers take a few
+// hundred milliseconds, so an engine reads them on another thread while it opens its device.
 #pragma once
 
 #include <future>
@@ -18,7 +18,7 @@ namespace tessera {
 
 struct ModelTexts {
   GenerationConfig generation;
-  std::optional<Tokenizer> tokenizer;  // none: requests give ids
+  std::optional<Tokenizer> tokenizer;  // none: requests must give ids
   TokenizerConfig tokenizer_config;
 };
 
@@ -27,13 +27,14 @@ struct ReadTexts {
   LoadTimes times;
 };
 
-// Reads them on another thread. A tokenizer that options name has to be there, one beside the model may be missing.
-// `options` outlive the future, whose destructor waits for the thread.
+// Reads the texts on another thread. A tokenizer that the options name must exist; one in the model's folder may be
+// missing. `options` must outlive the future, whose destructor waits for the thread.
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options);
 
-// invalid_argument where an id that ends a text is not in [0, vocab_size); names the file of `model_path` that says so.
+// Returns invalid_argument where an id that ends a text is not in [0, vocab_size); the message names the file of
+// `model_path` that has it.
 Status check_end_ids(const std::string& model_path, std::span<const TokenId> end_ids, std::int64_t vocab_size);
-// What a model without a tokenizer cannot do, for a warning.
+// Returns a warning that says what a model without a tokenizer cannot do.
 std::string without_tokenizer(const std::string& model_path);
 
 }  // namespace tessera

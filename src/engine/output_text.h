@@ -1,4 +1,4 @@
-// A request's output as text: decoded as tokens come, and ended by the first of its stop strings.
+// A request's output as text: decodes tokens as they arrive, and ends at the first stop string.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace tessera {
 
 class OutputText {
  public:
-  // The tokenizer outlives this.
+  // `tokenizer` must outlive this object.
   OutputText(const Tokenizer& tokenizer, const Request& request);
 
-  // The new text that is final: a suffix that may begin a stop string is held back. Stop strings are searched for where
-  // `may_stop`; once one is found, matched() returns it and later calls return nothing.
+  // Returns the new text that is final; a suffix that may begin a stop string is held back. Searches for stop strings
+  // where `may_stop`. Once one is found, matched() returns it, and later calls return no text.
   std::string push(TokenId token, bool may_stop);
-  // The text held back.
+  // Returns the text that was held back.
   std::string finish();
   const std::optional<std::string>& matched() const { return matched_; }
 

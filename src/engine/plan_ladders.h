@@ -1,4 +1,4 @@
-// The sizes that graphs are captured for.
+// Plans the sizes for which graphs are captured.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultMaxDecode = 256;  // requests of the largest decode graph
 
-// Milliseconds of a prefill graph by its number of tokens, where replays of two sizes or more were measured; else
-// prior_token_cost. Monotone: a larger size measured to be faster was disturbed less.
+// Returns the cost of a prefill graph in milliseconds by its number of tokens, where the replays of at least two sizes
+// were measured; otherwise prior_token_cost. It is monotone: where a larger size was measured to be faster, the smaller
+// one's measurement was disturbed.
 TokenCost prefill_cost(const std::optional<CostTable>& known);
 
-// Fills runner.prefill_sizes and decode_sizes, and notes about sizes that were dropped or are never used. Precondition:
-// the runner's switches, max_tokens and max_requests are set.
+// Fills runner.prefill_sizes and decode_sizes, and adds notes about sizes that were dropped or are never used.
+// Precondition: the runner's switches, max_tokens and max_requests are set.
 Status plan_ladders(const EngineOptions& options, EnginePlan& plan);
 
 }  // namespace tessera

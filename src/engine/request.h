@@ -1,4 +1,4 @@
-// Requests to the engine, and what it returns.
+// Requests to the engine, and their events and results.
 #pragma once
 
 #include <cstdint>
@@ -24,56 +24,56 @@ struct Patches;
 
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
-// How the next token is chosen. Random numbers depend on (seed, choice, position) alone.
-// In this order: repetition, frequency and presence penalties, logit bias, bad words, the mask of allowed tokens or of
-// the grammar; temperature; top_k; top_p of what is left; min_p; the draw (ops/sampling/sample.h,
-// ops/sampling/logit_edits.h).
+// How the next token is chosen. Random numbers depend only on (seed, choice, position). The steps run in this order:
+// repetition, frequency and presence penalties, logit bias, bad words, the mask of allowed tokens or of the grammar;
+// temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
 struct SamplingParams {
-  double temperature = 0;         // 0: the most probable token
-  std::int64_t top_k = 0;         // keep the k most probable; 0: all
-  double top_p = 1;               // keep the smallest set of at least this probability; (0, 1]
-  double min_p = 0;               // keep what is at least so probable relative to the most probable; [0, 1]
-  double repetition_penalty = 1;  // of tokens of prompt and output: logit / p or logit · p; (0, 10]
-  double frequency_penalty = 0;   // times the count in the output, subtracted; [-2, 2]
-  double presence_penalty = 0;    // subtracted once for a token in the output; [-2, 2]
+  double temperature = 0;  // 0: greedy, the most probable token
+  std::int64_t top_k = 0;  // keep the k most probable; 0: all
+  double top_p = 1;        // keep the smallest set of at least this probability; (0, 1]
+  double min_p = 0;        // keep tokens with at least this probability relative to the most probable one; [0, 1]
+  double repetition_penalty = 1;  // for tokens of prompt and output: logit / p or logit · p; (0, 10]
+  double frequency_penalty = 0;   // times the token's count in the output, subtracted; [-2, 2]
+  double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
-  // Sequences of ids, none empty: the last one is not chosen where the output ends with those before it.
+  // Sequences of ids, none empty. The last id is not chosen where the output ends with the ids before it.
   std::vector<std::vector<TokenId>> bad_words{};
-  // No other is chosen; empty: all may be. Not together with a grammar.
+  // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
   std::vector<TokenId> allowed_tokens{};
-  std::optional<std::int64_t> seed{};  // none: drawn by the engine and returned
-  std::int32_t choice = 0;             // which of several answers to one prompt this is
+  std::optional<std::int64_t> seed{};  // none: the engine draws one and returns it
+  std::int32_t choice = 0;             // index of this answer among several to one prompt
 
-  // Whether logits are changed before a token is chosen.
+  // Returns whether logits are changed before a token is chosen.
   bool edits_logits() const {
     return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 || !logit_bias.empty() ||
            !bad_words.empty();
   }
 };
 
-// Error naming field, value and what is accepted.
+// The error names the field, the value and what is accepted.
 Status check_sampling(const SamplingParams& params);
 
-// When a text ends.
+// Conditions that end a text.
 struct StopConditions {
-  std::int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing generated
-  std::int64_t min_new_tokens = 0;    // before, no token that ends a text is chosen, and no stop string looked for
-  std::vector<std::string> texts{};   // stop strings; need a tokenizer
-  std::vector<TokenId> ids{};         // beside the model's own end tokens
-  bool ignore_eos = false;            // the model's end tokens are like others
-  bool keep_matched = false;          // the stop string or stop id stays in the output
+  std::int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing is generated
+  // Until then, no token that ends a text is chosen, and stop strings are not searched for.
+  std::int64_t min_new_tokens = 0;
+  std::vector<std::string> texts{};  // stop strings; need a tokenizer
+  std::vector<TokenId> ids{};        // stop ids beside the model's own end tokens
+  bool ignore_eos = false;           // the model's end tokens do not end the text
+  bool keep_matched = false;         // the stop string or stop id stays in the output
 };
 
 inline constexpr std::size_t kMaxStopTexts = 32;
 inline constexpr std::size_t kMaxLogitBias = 1024;
 inline constexpr std::size_t kMaxBadWords = 1024;
-inline constexpr std::size_t kMaxBadWordTokens = 64;  // of one
+inline constexpr std::size_t kMaxBadWordTokens = 64;  // of one bad word
 inline constexpr double kMaxTimeoutSeconds = 1e9;
 
-// Log-probabilities of the model's own distribution: before penalties, masks and temperature.
+// Log-probabilities of the model's own distribution, before penalties, masks and temperature.
 struct LogprobOptions {
-  std::optional<int> output{};    // of each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
-  std::optional<int> prompt{};    // the same of prompt tokens, which are then computed even where they are cached
+  std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
+  std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even where they are cached
   std::int64_t prompt_start = 0;  // first prompt token that wants them; the very first token has none
 };
 
@@ -82,55 +82,56 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-// One token's; `top` in descending order.
+// The log-probabilities of one token; `top` is in descending order.
 struct TokenLogprobs {
   TokenLogprob token;
   std::vector<TokenLogprob> top{};
 };
 
-// An image within a prompt. Its tokens' ids there are the model's placeholder for images.
+// An image within a prompt. The ids of its tokens there are the model's placeholder for images.
 struct PromptImage {
-  std::int64_t first_token = 0;  // of patches->tokens() in the prompt
+  std::int64_t first_token = 0;  // index in the prompt of the first of patches->tokens() tokens
   std::shared_ptr<const Patches> patches{};
 };
 
-// Of a request that asks whether the engine works. It is admitted whatever max_queued_requests says, ahead of all that
-// wait.
+// The priority of a probe, which asks whether the engine works. A probe is admitted regardless of max_queued_requests,
+// ahead of all waiting requests.
 inline constexpr std::int64_t kProbePriority = std::numeric_limits<std::int64_t>::max();
 
 struct Request {
   std::vector<TokenId> prompt{};
   std::vector<PromptImage> images{};  // in the order of their tokens; for models with a vision tower
-  // [prompt tokens × hidden size], instead of the embeddings of `prompt`, whose ids are then not looked at. Not cached.
+  // [prompt tokens × hidden size], used instead of the embeddings of `prompt`, whose ids are ignored. Never cached.
   std::vector<float> input_embeds{};
   SamplingParams sampling{};
   StopConditions stop{};
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
-  bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
-  bool last_hidden_state_only = false;       // of these the last one alone, by which the last token was chosen
-  bool return_images = false;                // the completion has what the images became
-  bool return_graph_info = false;            // the completion lists how the forwards ran
-  bool skip_special_tokens = true;           // in the text
-  bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
-  // Logits of the prompt's tokens from `score_from` on are kept and returned with the request's end; nothing is
-  // generated. Of a classifier they are those of its labels, and the last token's are the text's.
+  // Of the last layer, normed: for the prompt tokens, then for each token that is fed back.
+  bool return_hidden_states = false;
+  bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
+  bool return_images = false;           // the completion has the images' embedding rows
+  bool return_graph_info = false;       // the completion lists how the forwards ran
+  bool skip_special_tokens = true;      // leave special tokens out of the text
+  bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
+  // Returns the logits of the prompt's tokens from `score_from` on with the request's end, and generates nothing. For a
+  // classifier they are the logits of its labels, and the last token's are those of the text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
-  // One vector of the prompt's normed hidden states is returned with the request's end; nothing is generated.
+  // Returns one vector pooled from the prompt's normed hidden states with the request's end, and generates nothing.
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones where room is short; see kProbePriority
-  double timeout_s = 0;       // from submit to the last token; 0: none
+  double timeout_s = 0;       // from submit() to the last token; 0: none
 
-  // Whether it may ask for tokens; max_new_tokens says how many.
+  // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
-// The same for all other fields that can be checked without the model.
+// Checks all other fields that can be checked without the model; errors as above.
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
-// "stop" "length" "cancelled" "timeout" "error"; "" for none
+// Returns "stop" "length" "cancelled" "timeout" "error", or "" for kNone.
 std::string_view finish_reason_name(FinishReason reason);
 
 // The token or string that ended a text with kStop.
@@ -142,11 +143,11 @@ struct StopMatch {
 // One request's progress in one step.
 struct RequestEvent {
   RequestId request{};
-  std::optional<TokenId> token{};  // the new token; one that ends a text is handed out only if it is kept
-  std::string text{};              // that is final
+  std::optional<TokenId> token{};  // the new token; a token that ends the text is included only if it is kept
+  std::string text{};              // newly final text
   std::optional<TokenLogprobs> logprobs{};
   FinishReason finish = FinishReason::kNone;
-  Status error{};  // with kError and kTimeout
+  Status error{};  // set with kError and kTimeout
 };
 
 // The result of a request that has ended.
@@ -156,20 +157,21 @@ struct Completion {
   FinishReason finish = FinishReason::kNone;
   StopMatch matched{};
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  std::int64_t cached_tokens = 0;  // prompt tokens that were found in the prefix cache
   std::int64_t seed = 0;
   std::vector<TokenLogprobs> output_logprobs{};  // [output tokens]
-  // [prompt tokens - prompt_start]; where it begins with the very first token, that one has logprob NaN and no top.
+  // [prompt tokens - prompt_start]. The prompt's very first token, where included, has logprob NaN and no top.
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
-  std::vector<float> logits{};         // [prompt tokens - score_from × vocab, or labels] of a scored request
-  // Where return_images is set: of each image [tokens × row values], the first `hidden size` of a row being its
-  // embedding, and positions [3 × prompt tokens] of models that place images in three directions.
+  std::vector<float> logits{};         // of a scored request: [prompt tokens - score_from × vocab, or labels]
+  // Set where return_images is set. image_rows: [tokens × row values] for each image, where the first `hidden size`
+  // values of a row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional
+  // positions.
   std::vector<std::vector<float>> image_rows{};
   std::vector<std::int32_t> rope_positions{};
-  std::vector<float> pooled{};         // [hidden size], as the model has it: not normalised
-  std::vector<GraphUse> graph_uses{};  // where return_graph_info is set
-  TowerCounts tower_uses{};            // the same, of the forwards that computed the request's images
+  std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised
+  std::vector<GraphUse> graph_uses{};  // set where return_graph_info is set
+  TowerCounts tower_uses{};            // the same, for the forwards that computed the request's images
   double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;

@@ -1,11 +1,11 @@
-// A request's name before an engine has given it an id.
+// Identifies a request before an engine has given it an id.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera {
 
-// The caller's; unique among the requests that have not ended.
+// Chosen by the caller; unique among the requests that have not ended.
 using Ticket = std::uint64_t;
 
 }  // namespace tessera

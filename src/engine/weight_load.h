@@ -1,4 +1,4 @@
-// Loading a model's weights in the background.
+// Loads a model's weights in the background.
 #pragma once
 
 #include <chrono>
@@ -17,29 +17,30 @@ struct LoadTimes {
   std::chrono::steady_clock::time_point end{};
 };
 
-// Loads weights while the graphs that read them are built and captured. On a CPU, where both would compete for cores,
-// the weights are loaded first.
+// Loads weights while the graphs that read them are built and captured. On a CPU both would compete for cores, so the
+// weights are loaded first.
 class WeightLoad {
  public:
-  // `device` outlives the load.
+  // `device` must outlive the load.
   WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,
              bool show_progress);
 
   Status start();
   bool done() const { return times_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
-  // Waits for its end.
+  // Waits for the end of the load.
   Result<LoadTimes> wait() { return times_.get(); }
 
  private:
   Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
-  std::shared_ptr<const Allocation> memory_;  // a runner that cannot be made frees its own share
+  // Shared with the runner; the load may still write it after a runner that could not be made is gone.
+  std::shared_ptr<const Allocation> memory_;
   Weights::Addresses addresses_;
   WeightSource source_;
   Device& device_;
   bool show_progress_;
-  std::shared_future<Result<LoadTimes>> times_;  // last: its destructor waits for the thread
+  std::shared_future<Result<LoadTimes>> times_;  // last member: its destructor waits for the thread
 };
 
 }  // namespace tessera

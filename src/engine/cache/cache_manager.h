@@ -1,5 +1,5 @@
-// Which pages of the KV cache belong to whom: a pool for each cache group, the prefix cache over all of them, and what
-// every sequence holds.
+// Decides which pages of the KV cache belong to which sequence. It has a pool for each cache group, the prefix cache
+// over all groups, and the holdings of every sequence.
 //
 //   cache.find(own, tokens);                       // what the prefix cache has of them; locked
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
@@ -19,11 +19,11 @@
 //                   prompt is computed, that chunk's too
 //   state           one slot
 //
-// A state group's slots are copied where a sequence goes on from a checkpoint, or leaves one behind. The copies belong
-// to the next forward, before anything else of it, in the order in which they were asked for: so whoever takes a slot
-// that a copy still reads writes it after that copy.
+// A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
+// before everything else in the next forward, in the order in which they were requested. A slot that a copy still reads
+// can therefore be taken again at once: its new owner writes it after the copy.
 //
-// A pure bookkeeper on one thread.
+// Pure bookkeeping; used by one thread.
 #pragma once
 
 #include <array>
@@ -38,28 +38,29 @@
 namespace tessera {
 
 struct CacheOptions {
-  std::vector<CacheGroupOptions> groups;  // as the model's; at most ir::kMaxCacheGroups
+  std::vector<CacheGroupOptions> groups;  // the model's groups; at most ir::kMaxCacheGroups
   std::int64_t page_size = 16;            // tokens
 };
 
-// One paged group with so many pages, page 0 included.
+// Returns the options of one paged group with `num_pages` pages, page 0 included.
 CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 
-// What one sequence holds.
+// The holdings of one sequence.
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
-  PrefixCache::Path path;  // of the first pages, which belong to the prefix cache
-  // Where its tokens leave those of other sequences, and no state was kept: pages from the start, 0 for nowhere. Who
-  // begins alike will leave them there too, so that the state there is worth keeping.
+  PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
+  // Number of pages from the start after which its tokens diverge from those of other sequences and no state was kept;
+  // 0: nowhere. Later sequences with the same beginning are likely to diverge there too, so a state is worth keeping at
+  // that point.
   std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
 };
 
-// Pages of one group, or slots of a state group; page 0 is not counted.
+// Usage of one group in pages, or in slots of a state group; page 0 is not counted.
 struct CacheGroupStats {
-  std::int64_t used_pages = 0;    // by running requests
-  std::int64_t cached_pages = 0;  // by the prefix cache alone; freed as soon as they are needed
+  std::int64_t used_pages = 0;    // held by running requests
+  std::int64_t cached_pages = 0;  // held by the prefix cache alone; freed when they are needed
   std::int64_t usable_pages = 0;
   std::int64_t page_bytes = 0;
   double usage() const {
@@ -78,54 +79,58 @@ class CacheManager {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
   bool has_states() const { return has_states_; }
-  // Tokens of the longest sequence that could run alone; kUnbounded where no group's memory grows with it.
+  // Returns the tokens of the longest sequence that could run alone; kUnbounded where no group's memory grows with the
+  // sequence.
   static constexpr std::int64_t kUnbounded = INT32_MAX;
   std::int64_t max_tokens() const;
   CacheGroupStats stats(std::size_t g) const;
 
-  // Pages that are free, or free as soon as they are needed.
+  // Returns the pages that are free or can be freed when they are needed.
   std::int64_t available(std::size_t g) const { return pools_[g].num_free() + prefixes_.num_evictable(g); }
-  // Pages that a sequence of so many tokens must find beside what it holds in order to be admitted.
+  // Returns the pages that a sequence of `tokens` tokens needs for its admission beside those it holds.
   std::int64_t needed(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
-  // Pages that a running sequence is expected to take soon.
+  // Returns the pages that a running sequence is expected to take soon.
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
 
-  // A branch point nearer than this to what can be reused is not worth a forward that ends there, nor a checkpoint.
+  // The least distance in tokens between a branch point and the reusable prefix. A nearer branch point is not worth a
+  // forward that ends there, nor a checkpoint.
   static constexpr std::int64_t kLeastBranchTokens = 64;
-  // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused, and its branch point.
+  // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
-  // PrefixCache's.
+  // See PrefixCache.
   void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
   bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
     return prefixes_.finds_all_of(first, tokens);
   }
-  // `most`: tokens that it may come to. Precondition: needed() pages of every group are available.
+  // `most` is the largest number of tokens that the sequence may reach. Precondition: needed() pages of every group are
+  // available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 
-  // Whether pages are available for all `tokens` in paged groups, and those before `window_end` in window groups.
+  // Returns whether pages are available for all `tokens` in paged groups, and for those before `window_end` in window
+  // groups.
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
-  // Takes them. Precondition: can_take().
+  // Takes these pages. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
-  // How many of the `count` tokens behind the `computed` ones find pages in all window groups.
+  // Returns how many of the `count` tokens behind the `computed` ones get pages in all window groups.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
-  // Gives back the pages that no token from `computed` on sees.
+  // Gives back the pages that no token from `computed` on attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);
 
-  // Enters the full pages of `tokens`, which are computed, into the prefix cache.
+  // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
-  // Copies the slots' content to checkpoints after the path's last node, where slots are available. Precondition: the
+  // Copies the slots' content to checkpoints at the path's last node, where slots are available. Precondition: the
   // states are those after the path's tokens.
   void add_checkpoint(const SequenceCache& own);
-  // The same at a sequence's end: its slots themselves become the checkpoints.
+  // Does the same at a sequence's end, where its slots themselves become the checkpoints.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
 
-  // Copies asked for since the last call, added to `copies`.
+  // Adds the copies requested since the last call to `copies`.
   void take_copies(std::vector<SlotCopy>& copies);
-  // The copies may not have happened: no checkpoint is trusted any more.
+  // Drops all checkpoints, since requested copies may not have happened.
   void forget_checkpoints();
-  // Forgets what no sequence uses of the prefix cache.
+  // Drops everything in the prefix cache that no sequence uses.
   void flush_prefixes() { prefixes_.flush(); }
 
  private:

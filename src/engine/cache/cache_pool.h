@@ -1,5 +1,5 @@
-// The free pages of one cache group. Page 0 is reserved for padding and never handed out. A state group's pages are
-// slots: one for each sequence or checkpoint.
+// The free pages of one cache group. Page 0 is reserved for padding and never handed out. The pages of a state group
+// are slots, one for each sequence or checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 namespace tessera {
 
 struct CacheGroupOptions {
-  std::string name = "full";  // ir::CacheGroup's, as are the next two
+  std::string name = "full";  // name, kind and window are those of ir::CacheGroup
   ir::CacheGroup::Kind kind = ir::CacheGroup::Kind::kPaged;
   std::int64_t window = 0;
-  std::int64_t num_pages = 1;   // page 0 included
+  std::int64_t num_pages = 1;   // includes page 0
   std::int64_t page_bytes = 0;  // over all layers of the group
 
-  // Whether a sequence has a page for all of its tokens.
+  // Returns whether a sequence keeps pages for all of its tokens.
   bool keeps_all() const { return kind == ir::CacheGroup::Kind::kPaged || kind == ir::CacheGroup::Kind::kLatent; }
   bool is_window() const { return kind == ir::CacheGroup::Kind::kWindow; }
   bool is_state() const { return kind == ir::CacheGroup::Kind::kState; }
 };
 
-// The most pages that `window` consecutive tokens lie in.
+// Returns the largest number of pages that `window` consecutive tokens can lie in.
 constexpr std::int64_t window_pages(std::int64_t window, std::int64_t page_size) {
   return (window - 1 + page_size - 1) / page_size + 1;
 }
@@ -39,7 +39,7 @@ class CachePool {
 
   // Precondition: num_free() > 0.
   PageId take();
-  // Precondition: the page was taken, and not given back since.
+  // Precondition: the page was taken and has not been given back since.
   void give_back(PageId page) { free_.push_back(page); }
 
  private:

@@ -1,5 +1,5 @@
-// For tests of the scheduler: the page tables of every cache group on a device, brought up to date batch by batch as
-// attention's plans do it, with everything checked that a table's number promises.
+// Test helper for the scheduler: keeps the page tables of every cache group on a device, updated batch by batch as
+// attention's plans do it, and checks that a page table with an unchanged number only grew.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class DeviceTables {
     }
   }
 
-  // "" where the device has the batch's tables.
+  // Returns "" where the device has the batch's tables, and an error text otherwise.
   std::string check(const ForwardBatch& batch) {
     for (std::size_t g = 0; g < tables_.size(); ++g) {
       const std::vector<PageTable>& wanted = batch.groups[g].page_tables;

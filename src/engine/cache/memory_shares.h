@@ -1,5 +1,5 @@
-// Who gets how much of the device's memory: weights, what forwards need, graphs, a reserve, and the KV cache what is
-// left, which its groups divide as cache_shares.h says.
+// Divides the device's memory: weights, activations of forwards, graphs and a reserve are taken off, and the KV cache
+// gets the rest, which cache_shares.h divides among its groups.
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
@@ -17,30 +17,31 @@ namespace tessera {
 
 struct ShareInputs {
   bool on_host = true;        // DeviceProperties::on_host
-  std::int64_t capacity = 0;  // bytes, as all that follows
-  std::int64_t taken = 0;     // by the driver and other processes, before anything of ours
+  std::int64_t capacity = 0;  // bytes, as are all members below except the pages and the fraction
+  std::int64_t taken = 0;     // used by the driver and other processes before this program takes anything
   std::int64_t reserve = 0;   // memory_reserve()
   std::int64_t weights = 0;
-  std::int64_t activations = 0;  // MemoryReport::forwards(), and on a CPU what is the host's elsewhere
+  std::int64_t activations = 0;  // MemoryReport::forwards(), and on a CPU the memory that is host memory elsewhere
   CacheDemand cache{};
-  std::int64_t useful_pages = 0;   // of context
-  std::int64_t request_pages = 0;  // of one request as long as the context
-  double fraction = 0;             // mem_fraction_static; 0: chosen
+  std::int64_t useful_pages = 0;   // pages of context
+  std::int64_t request_pages = 0;  // pages of one request as long as the context
+  double fraction = 0;             // mem_fraction_static; 0: the plan chooses
 };
 
-// Bytes that graph objects may take: what is left of the given fraction's other side, or, without one, what leaves the
-// KV cache room for one request. kResourceExhausted, with the options that help, where forwards without any graph do
-// not fit; kInvalidArgument for a fraction outside 0.1 … 0.95.
+// Returns the bytes that graph objects may take: what the given fraction leaves, or without one, what leaves the KV
+// cache room for one request. Returns kResourceExhausted with the options that help where forwards do not fit even
+// without graphs, and kInvalidArgument for a fraction outside 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 
-// The shares once the graphs' is known. kResourceExhausted where no page is left for the KV cache.
+// Returns the shares once the bytes of graphs are known. Returns kResourceExhausted where no page is left for the KV
+// cache.
 Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes);
 
-// One line for the start's log.
+// Returns one line for the start's log.
 std::string shares_line(const MemoryShares& shares);
 
-// Fills plan.memory and runner.num_pages. Sizes whose graphs do not fit, or pass the budget for graphs, are dropped
-// with a note. Precondition: everything else of the plan is there.
+// Fills plan.memory and runner.num_pages. Drops, with a note, sizes whose graphs do not fit or exceed the graph budget.
+// Precondition: the rest of the plan is complete.
 Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePlan& plan);
 
 }  // namespace tessera

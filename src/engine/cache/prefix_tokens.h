@@ -1,5 +1,5 @@
-// The beginning of a text as the prefix cache knows it: ids, and which of them stand for images. An image's tokens all
-// have the placeholder's id, so that they are told apart by what the image is.
+// The beginning of a text as the prefix cache sees it: ids, and which of them belong to images. All image tokens have
+// the placeholder's id, so they are distinguished by the image's content.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,8 @@ struct ImageSpan {
   friend bool operator==(const ImageSpan&, const ImageSpan&) = default;
 };
 
-// Borrowed. Images in the order of their tokens; they may reach past the ids, as far as which they count.
+// Borrowed. Images are in the order of their tokens. An image may reach past the ids; only the part before their end
+// counts.
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
@@ -39,19 +40,19 @@ struct PrefixTokens {
   bool empty() const { return ids.empty(); }
 };
 
-// How many tokens both begin with.
+// Returns the number of equal tokens at the start of both.
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
-// A page of tokens: what a node of the prefix cache is found by.
+// The part of an image in a page of tokens; nodes of the prefix cache are found by ids and these parts.
 struct PageImage {
-  std::int64_t at = 0;     // first token of it in the page
-  std::int64_t count = 0;  // of its tokens in the page
-  std::int64_t index = 0;  // of the first of these within the image
+  std::int64_t at = 0;     // index in the page of its first token there
+  std::int64_t count = 0;  // number of its tokens in the page
+  std::int64_t index = 0;  // index within the image of the first of them
   Hash128 content{};
   friend auto operator<=>(const PageImage&, const PageImage&) = default;
 };
 
-// The images that have tokens among the `count` from `first` on.
+// Returns the parts of images among the `count` tokens from `first` on.
 std::vector<PageImage> images_within(std::span<const ImageSpan> images, std::int64_t first, std::int64_t count);
 
 }  // namespace tessera

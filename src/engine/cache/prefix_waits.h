@@ -1,16 +1,15 @@
-// Which waiting sequences begin like one whose prompt is being computed, and are better off waiting for its pages.
-//
+// Decides which waiting sequences should wait for the pages of a running prompt with the same beginning.
 //   waits.begin(running);                         // before a round of questions
 //   if (waits.should_wait(*sequence, reusable)) … // for each that waits
 //   waits.add(*admitted);                         // once it runs
 //   waits.forget_nodes();                         // once pages were taken or given back
 //
 // A sequence waits as long as it shares more full pages with such a prompt than the prefix cache can give it. It is
-// compared with each prompt once: of its pages it remembers hashes, each of all tokens and images so far, so that two
-// prompts are compared in the logarithm of their lengths. Hashes that agree by accident make a sequence wait, and
-// nothing else. A question costs a few operations where nothing has changed, whatever the lengths.
+// compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the page's end, so
+// two prompts are compared in logarithmic time. A hash collision only makes a sequence wait. A question without changes
+// since the last one costs a few operations, for any lengths.
 //
-// A pure bookkeeper on one thread.
+// Pure bookkeeping; used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +24,23 @@ namespace tessera {
 class CacheManager;
 struct Sequence;
 
-// What a sequence remembers between questions.
+// State that a sequence keeps between questions.
 struct PrefixStanding {
-  std::vector<std::uint64_t> hashes;  // [full pages that were asked for]: of all tokens up to the page's end
-  std::int64_t compared = 0;          // newest admission that it was compared with
-  std::int64_t leader = 0;            // admission of the sequence that it shares most with; 0: none
-  std::int64_t shared = 0;            // pages
+  std::vector<std::uint64_t> hashes;  // [pages hashed so far]: hash of all tokens up to the page's end
+  std::int64_t compared = 0;          // newest admission that the sequence was compared with
+  std::int64_t leader = 0;            // admission of the sequence that shares most with this one; 0: none
+  std::int64_t shared = 0;            // pages shared with the leader
 
-  // Its tokens have grown, or its places in line are others.
+  // Call where the sequence's tokens have grown, or its order in line has changed.
   void forget_leader() { compared = leader = shared = 0; }
 };
 
 class PrefixWaits {
  public:
-  // `cache` outlives it.
+  // `cache` must outlive this object.
   explicit PrefixWaits(const CacheManager& cache) : cache_(cache) {}
 
-  // Of `running` those take part whose prompts are computed and may be shared (`is_shared`).
+  // Considers the `running` sequences whose prompts are being computed and may be shared (`is_shared`).
   template <class Running, class IsShared>
   void begin(const Running& running, const IsShared& is_shared) {
     leaders_.clear();
@@ -49,19 +48,19 @@ class PrefixWaits {
       if (is_shared(*sequence)) add(*sequence);
     sort();
   }
-  // One that was admitted after all others.
+  // Adds a sequence that was admitted after all others.
   void add(Sequence& sequence) { leaders_.push_back({.sequence = &sequence, .nodes = std::nullopt}); }
-  // `reusable`: the tokens of it that may be reused.
+  // `reusable`: the sequence's tokens that may be reused.
   bool should_wait(Sequence& sequence, const PrefixTokens& reusable);
   void forget_nodes();
 
-  // Pages that were hashed, or whose hashes were compared: what the questions have cost.
+  // Number of pages that were hashed or compared: the cost of all questions.
   std::int64_t pages_looked_at() const { return pages_looked_at_; }
 
  private:
   struct Leader {
     Sequence* sequence;
-    // That the prefix cache has of its prompt; none: not asked for.
+    // Nodes of its prompt in the prefix cache; none: not looked up yet.
     std::optional<PrefixCache::Path> nodes;
   };
   void sort();

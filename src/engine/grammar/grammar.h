@@ -1,5 +1,5 @@
-// Constrained output: a grammar says which tokens may come next. xgrammar stands behind it, in grammar.cpp alone; a
-// build without it refuses every grammar with kUnimplemented.
+// Constrained output: a grammar says which tokens may come next. Only grammar.cpp uses xgrammar. A build without
+// xgrammar refuses every grammar with kUnimplemented.
 //
 //   std::unique_ptr<GrammarCompiler> compiler = TRY(GrammarCompiler::create(tokenizer, vocab_size, end_ids));
 //   std::shared_ptr<const Grammar> grammar = TRY(compiler->compile({GrammarSpec::Kind::kJsonSchema, schema}));
@@ -31,71 +31,74 @@ struct GrammarSpec {
   std::string text;
 };
 
-// Of all JSON that a compiler's grammars let through.
+// Options of the JSON grammars of a compiler.
 struct GrammarOptions {
-  // What may stand between JSON's tokens: a regular expression of blanks, tabs and line ends ("[\n\t ]*"), in which
-  // repetitions without end stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind
-  // each colon and comma, as Python's json.dumps writes and models know it.
+  // What may stand between JSON's tokens: a regular expression of blanks, tabs and line ends ("[\n\t ]*"), whose
+  // unbounded repetitions stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind each
+  // colon and comma, as Python's json.dumps writes and models know it.
   std::string json_whitespace{};
 };
 
-// What a client may ask for. Beyond these, and where an answer could not be held to it (a regex with an anchor in its
-// middle or a lookahead, a schema with "contains"), a grammar is refused with the reason.
-inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // of a schema
-inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // of a regex or EBNF
-inline constexpr int kMaxGrammarDepth = 64;                     // of a schema; a regex and EBNF nest 1000 parentheses
-inline constexpr std::size_t kMaxGrammarRules = 8192;           // that it comes to
-inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes, of one grammar and of those that are kept
-inline constexpr double kMaxCompileSeconds = 10;                // of one thread
-inline constexpr double kMaxMaskSeconds = 0.25;                 // of one thread, for one token
-inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, where json_whitespace has no end
+// Limits on what a client may ask for. A grammar beyond them is refused with the reason, and so is one that the output
+// cannot be guaranteed to follow (a regex with an anchor in its middle or a lookahead, a schema with "contains").
+inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;  // of a schema
+inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;    // of a regex or EBNF
+inline constexpr int kMaxGrammarDepth = 64;                   // of a schema; a regex or EBNF may nest 1000 parentheses
+inline constexpr std::size_t kMaxGrammarRules = 8192;         // rules of the compiled grammar
+inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar, and of all kept ones together
+inline constexpr double kMaxCompileSeconds = 10;                // thread time
+inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
+inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where json_whitespace is unbounded
 
-// Compiled, immutable, shared by requests and threads.
+// A compiled grammar. Immutable; requests and threads share it.
 //
-// JSON schemas (draft 2020-12, and what draft 4 to 7 write differently) are compiled by schema/: every text is a value
-// that the schema accepts, or the schema is refused. Which accepted values have no text:
-// - What a schema does not speak of: properties beyond those that are named, and items beyond prefixItems, come only
-//   where additionalProperties, patternProperties or items allow them, where nothing is named at all, or where
-//   minProperties or minItems asks for them. Properties come in the order written, further ones behind them.
-// - Integers of more than 18 digits; between bounds, numbers of more than 15 digits and exponents.
-// - Values of "uniqueItems" come in any order where there are up to 6, and in the order written where there are more.
-// - Characters that a pattern or a list of names decides about are written in one form: raw, or escaped where JSON asks
-//   for it; those of a class of more than 1000 characters, in the middle of a pattern, raw alone. Halves of surrogate
-//   pairs are never written.
-// - Beside a maxLength of 64 or more, a pattern's repetitions stop at a count with which no text passes it: those
-//   without end and of characters, and where these alone would stop before the eighth, all others.
-// - Where alternatives of a oneOf overlap, or a not or if holds for a part, those values of objects that one property
-//   tells apart are generated, and those of arrays that their number of items or the first item does.
+// schema/ compiles JSON schemas (draft 2020-12, and the parts that draft 4 to 7 write differently). Every generated
+// text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
+// generated:
+// - Properties and items that the schema does not mention: properties beyond the named ones, and items beyond
+// prefixItems, are generated only where additionalProperties, patternProperties or items allow them, where nothing is
+// named at all, or where minProperties or minItems asks for them. Properties are generated in the order written,
+// further ones behind them.
+// - Integers of more than 18 digits. Within bounds: numbers of more than 15 digits, and exponents.
+// - Other orders of "uniqueItems" with more than 6 values, which are generated in the order written; up to 6 values are
+// generated in any order.
+// - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped where JSON
+// requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
+// surrogate pairs are never generated.
+// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions of characters stop at a count
+// that no text within maxLength exceeds. All other repetitions stop too where these alone would stop before the eighth.
+// - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Only those objects are generated
+// that one property tells apart, and those arrays that their number of items or their first item tells apart.
 // - Forms of a format that validators do not agree on (formats.h).
-// Words that the standard does not define, "format" values among them, are annotations by the standard.
-// Refused with kUnimplemented: contains; multipleOf of a fraction that is no sum of powers of two; uniqueItems of items
-// without a short list of values; minProperties beyond the named ones and one more; unevaluatedProperties beside other
-// schemas; oneOf, not, if and else where what they leave out cannot be taken away; lookaround (but for lookaheads
-// behind a pattern's first "^"), backreferences and word boundaries in patterns, and what ECMA-262 and Python read
-// differently ("{,3}", "[^]a]"); integers of const and enum that 64 bits do not hold; references out of the schema, and
-// $dynamicRef. Properties whose names a schema leaves free never have the name of another property of the schema; two
-// of them may have the same name.
+// Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
+// These are refused with kUnimplemented: contains; multipleOf of a fraction that is not a sum of powers of two;
+// uniqueItems of items without a short list of values; minProperties of more than the named properties and one more;
+// unevaluatedProperties beside other schemas; oneOf, not, if and else where the excluded values cannot be taken away;
+// in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax that
+// ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
+// references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name of
+// another property of the schema; two such properties may have the same name.
 class Grammar;
 
 class GrammarCompiler {
  public:
-  // Whether this build has grammars.
+  // Returns whether this build has grammars.
   static bool available();
-  // `vocab_size`: logits of a row. `end_ids`, below it, end the text where the grammar lets it end.
-  // Copies what it needs of the tokenizer.
-  // invalid_argument for options that are none.
+  // `vocab_size` is the number of logits in a row. `end_ids`, all below it, end the text where the grammar allows an
+  // end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                                          std::span<const TokenId> end_ids,
                                                          const GrammarOptions& options = {});
   ~GrammarCompiler();
 
-  // From any thread. One of the last few grammars that compile() made, which are kept; null where it is none of them.
+  // Returns the grammar where it is among the last few that compile() made, which are kept; otherwise null. From any
+  // thread.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
-  // From any thread, find() first. invalid_argument where `spec` is malformed, too large or too deep
-  // (the message says what and where), unimplemented where it is good and cannot be held to; nothing a client sends
-  // makes it throw, crash or run without end. Cost: 1 to 100 ms for common schemas and a vocabulary of 150 000; lengths
-  // of strings add nothing to it, except beside a pattern that repeats several parts: some 10 ms for each character
-  // then.
+  // Compiles a grammar, from any thread; call find() first. Returns invalid_argument where `spec` is malformed, too
+  // large or too deep (the message says what and where), and unimplemented where it is valid but cannot be guaranteed.
+  // No input makes it throw, crash or run without end. It takes 1 to 100 ms for common schemas and a vocabulary of 150
+  // 000. String lengths do not add to that, except beside a pattern that repeats several parts: then each character
+  // takes some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:
@@ -104,7 +107,7 @@ class GrammarCompiler {
   std::unique_ptr<Impl> impl_;
 };
 
-// Where one text stands in its grammar. Used by one thread at a time.
+// The position of one text in its grammar. Used by one thread at a time.
 class GrammarMatcher {
  public:
   explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);
@@ -112,23 +115,24 @@ class GrammarMatcher {
   GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
   ~GrammarMatcher();
 
-  // 32-bit words of a mask.
+  // Returns the 32-bit words of a mask.
   static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
-  // Bit i of the mask (word i / 32, bit i % 32) says whether token i may come next; ids past the tokenizer's may not.
-  // `mask` has mask_words(vocab_size) words. Special tokens other than end ids are never allowed. Where the grammar
-  // leaves no way on, or takes longer than kMaxMaskSeconds to say, only end ids are set and accept() gives that error.
+  // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 says whether token i may come next. Ids
+  // beyond the tokenizer's, and special tokens other than end ids, are never allowed. Where no token can follow, or the
+  // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
-  // Whether fill_mask() sets the token's bit.
+  // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;
-  // Takes the next token; internal_error where the grammar does not allow it. After an error every call returns it.
+  // Takes the next token. Returns internal_error where the grammar does not allow it. After an error every call returns
+  // that error.
   Status accept(TokenId token);
-  // Ok, or the error that accept() will return; fill_mask() may have caused it.
+  // Returns ok, or the error that accept() will return, which fill_mask() may have caused.
   Status status() const;
-  // Nothing but an end token may follow: the text may end here without one.
+  // Returns whether only an end token may follow, so that the text may end here without one.
   bool finished() const;
 
  private:
-  friend class GrammarCompiler;  // asks a new grammar for its first mask
+  friend class GrammarCompiler;  // compiles the first mask of a new grammar
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,4 +1,4 @@
-// What the tests of grammars share: models with a vocabulary, masks as lists, and random texts that follow a grammar.
+// Helpers of the grammar tests: models with a vocabulary, masks as lists, and random texts that follow a grammar.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,8 +64,8 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// One text: random tokens that the masks allow, then the shortest end. `may_end` says for every prefix of the text
-// whether the grammar lets it end there. With `exact` it may end nowhere else.
+// Generates one text: random tokens that the masks allow, then the shortest end. For every prefix of the text,
+// `may_end` says whether the grammar must allow an end there; with `exact` it must allow none elsewhere.
 struct Walk {
   Model& model;
   GrammarSpec spec;

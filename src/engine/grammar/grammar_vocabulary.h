@@ -14,12 +14,12 @@ namespace tessera {
 class Tokenizer;
 
 struct GrammarVocabulary {
-  std::vector<std::string> bytes;      // by id, up to the tokenizer's last; "": a special token, or an id without one
-  std::vector<TokenId> end_ids;        // each in [0, vocab_size)
-  std::vector<std::uint32_t> allowed;  // [mask_words] tokens with bytes, and end ids
+  std::vector<std::string> bytes;  // [ids up to the tokenizer's last]; "": a special token, or an id without a token
+  std::vector<TokenId> end_ids;    // each in [0, vocab_size)
+  std::vector<std::uint32_t> allowed;  // [mask_words] bits of the tokens with bytes and the end ids
 
-  // Byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") are recognised by their tokens.
-  // Ids from `vocab_size` on are left out; an end id there is invalid_argument.
+  // Recognises byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") by their tokens. Leaves
+  // out ids from `vocab_size` on; returns invalid_argument for an end id there.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);
 

@@ -1,4 +1,5 @@
-// Limits on what xgrammar, which has none, may take of a thread, and its complaints. Private to grammar.cpp.
+// Limits the thread time that xgrammar takes, since it has no limit of its own, and collects its warnings. Private to
+// grammar.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@ namespace tessera {
 
 class GrammarWatch {
  public:
-  // Seconds of the thread's own time, from now on.
+  // `limit_s` is seconds of this thread's own time, counted from now.
   explicit GrammarWatch(double limit_s);
 
-  // Runs `work`, which calls xgrammar on this thread. Exceptions and a passed deadline become invalid_argument.
+  // Runs `work`, which calls xgrammar on this thread. An exception or a passed deadline becomes invalid_argument.
   Status run(const std::function<Status()>& work);
-  // Warnings of xgrammar.
+  // Warnings from xgrammar.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // Checks of the time in run(), those of watches within included: a measure of the work that no machine changes.
+  // Number of time checks in run(), including those of nested watches: a machine-independent measure of the work.
   std::int64_t checks() const { return checks_; }
 
-  // Called by xgrammar's hooks.
+  // Called from xgrammar's hooks.
   static void warn(const std::string& message);
   static void check_time();
 

@@ -1,4 +1,4 @@
-// What makes rows of images for an engine: its vision tower, or what stands in its place.
+// Interface that makes embedding rows of images for an engine: its vision tower, or a replacement.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace tessera {
 
-// On the engine's thread.
+// Called on the engine's thread.
 class ImageEncoder {
  public:
   virtual ~ImageEncoder() = default;
 
-  // kInvalidArgument, with the limit, for an image that encode() would refuse.
+  // Returns kInvalidArgument, naming the limit, for an image that encode() would refuse.
   virtual Status check(const Patches& image) const = 0;
 
-  // Writes each image's rows, patches->tokens() of them from first_rows[i] on, to `rows`: the memory of row 0, whose
-  // rows are ModelConfig::embedding_row_values() values of the activations' type. Work is enqueued on `stream`; the
-  // patches have been read when it returns.
+  // Writes the patches->tokens() rows of each image from row first_rows[i] on. `rows` is the address of row 0; a row
+  // has ModelConfig::embedding_row_values() values of the activations' type. Work is enqueued on `stream`; the patches
+  // may be reused when it returns.
   virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                         DeviceAddress rows, Stream& stream) = 0;
 
-  // How the forwards of the last encode() ran, in the order of its images; none of an encoder that has no graphs. Until
-  // the next call.
+  // Returns how the forwards of the last encode() ran, in the order of its images; empty for an encoder without graphs.
+  // Valid until the next call.
   virtual std::span<const TowerForward> last_forwards() const { return {}; }
 };
 

@@ -1,12 +1,12 @@
-// Rows of the embeddings' memory by the image they hold (runner/embedding_rows.h): the encoder cache. Sequences that
-// have an image in common share its rows. Rows that no sequence holds stay, and are given up least recently used first
-// where others need the room.
+// The encoder cache: rows of the embeddings' memory (runner/embedding_rows.h) by the image that they hold. Sequences
+// with the same image share its rows. Rows that no sequence holds stay until others need the room, and are evicted
+// least recently used first.
 //
 //   ImageRows::Image* image = images.take(content, tokens);  // null: no room, as long as others hold what they hold
 //   … where it is not written, the tower writes the rows: images.set_written(content, true) …
 //   images.release(*image);
 //
-// A pure bookkeeper on one thread.
+// Pure bookkeeping; used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,29 @@ namespace tessera {
 class ImageRows {
  public:
   struct Image {
-    Hash128 content{};  // Patches::content
+    Hash128 content{};  // equal to Patches::content
     std::int64_t first_row = 0;
-    std::int64_t count = 0;   // rows
+    std::int64_t count = 0;   // number of rows
     std::int64_t users = 0;   // sequences that hold it
-    bool is_written = false;  // or will be, by work that was enqueued
+    bool is_written = false;  // enqueued work has written the rows or will write them
     std::uint64_t last_used = 0;
   };
 
-  // Takes ranges of `rows`, which outlives this and which others take from too.
+  // Takes ranges of `rows`, which must outlive this object and which others use too.
   explicit ImageRows(RowRanges& rows) : rows_(rows) {}
   ImageRows(const ImageRows&) = delete;
   ImageRows& operator=(const ImageRows&) = delete;
 
-  // The image's `count` rows, held until release(). Null where there is no room for them even without all rows that
-  // nobody holds.
+  // Returns the image's `count` rows, held until release(). Returns null where evicting all rows that no sequence holds
+  // would not make enough room.
   Image* take(const Hash128& content, std::int64_t count);
-  // Rows that were never written are given up at once.
+  // Gives up one hold. Rows that were never written are freed at once.
   void release(Image& image);
-  // What `image` says of its rows' content. Without effect where the rows were given up.
+  // Sets `is_written` of the image. Has no effect where its rows were evicted.
   void set_written(const Hash128& content, bool is_written);
-  // Gives up rows that nobody holds until `count` neighbouring ones are free; whether they are.
+  // Evicts rows that no sequence holds until `count` neighbouring rows are free; returns whether they are.
   bool make_room(std::int64_t count);
-  // Rows of images, held ones and others.
+  // Returns the rows of all images, held or not.
   std::int64_t num_rows() const { return num_rows_; }
 
  private:
@@ -54,7 +54,7 @@ class ImageRows {
 
   RowRanges& rows_;
   Images images_;
-  std::set<std::pair<std::uint64_t, Image*>> loose_;  // that nobody holds, by when they were used last
+  std::set<std::pair<std::uint64_t, Image*>> loose_;  // images that no sequence holds, by their last use
   std::uint64_t clock_ = 0;
   std::int64_t num_rows_ = 0;
 };

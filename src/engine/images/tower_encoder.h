@@ -1,4 +1,4 @@
-// The model's own vision tower as an engine's image encoder.
+// Uses the model's own vision tower as an engine's image encoder.
 #pragma once
 
 #include "tessera/engine/images/image_encoder.h"
@@ -8,7 +8,7 @@ namespace tessera {
 
 class TowerEncoder final : public ImageEncoder {
  public:
-  // `tower` outlives the encoder and works on the stream that encode() gets.
+  // `tower` must outlive the encoder and work on the stream that encode() gets.
   explicit TowerEncoder(VisionRunner& tower) : tower_(tower) {}
 
   Status check(const Patches& image) const override { return tower_.check(image); }

@@ -1,5 +1,5 @@
-// Servers on several nodes that need each other's ranks for their forwards, and so end together: where one is told to
-// stop all stop, and none leaves while another has requests.
+// Coordinates the end of servers on several nodes that need each other's ranks for their forwards. When one is told to
+// stop, all stop, and none leaves while another has requests.
 //
 // Threads: any.
 #pragma once
@@ -16,21 +16,22 @@ namespace tessera {
 
 class CommonEnd {
  public:
-  // Before `nodes` are started, which end before this does.
+  // Call before `nodes` are started; `nodes` must end before this object does.
   explicit CommonEnd(NodeGroup& nodes);
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;
 
-  // `stop` is called once, with the number of a node that ends, when that has told it: on another thread, or here where
-  // it has. It calls nothing of this. None takes it back.
+  // Sets a function that is called once with the number of the node that ends, once that node has told it: on another
+  // thread, or from this call where it has been told already. `stop` must not call functions of this class. An empty
+  // function removes it.
   void when_told(std::function<void(int node)> stop);
-  // This node's server ends, and those of the others shall.
+  // Tells the other nodes that this node's server ends and theirs must end too.
   void tell();
-  // This node has no requests any more. Returns when no node has any, when one is lost, after give_up(), or after
-  // `limit`, and leaves the nodes. False: others may have requests, which fail.
+  // Called when this node has no requests left. Returns when no node has any, when a node is lost, after give_up(), or
+  // after `limit`, and then leaves the nodes. False: other nodes may still have requests, which fail.
   bool leave_together(std::chrono::milliseconds limit);
   void give_up();
-  // This node fails: the others are told why.
+  // Reports to the other nodes that this node fails, and why.
   void leave(const Status& why) { nodes_.leave(why); }
 
  private:
@@ -40,9 +41,9 @@ class CommonEnd {
   std::mutex mutex_;
   std::condition_variable moved_;
   // Guarded by the mutex.
-  std::function<void(int node)> stop_;  // until it is called
-  int told_by_ = -1;                    // the first node that told it; -1: none
-  int done_ = 0;                        // on node 0 the others that have no requests any more; elsewhere 1: no node has
+  std::function<void(int node)> stop_;  // empty once it was called
+  int told_by_ = -1;                    // the first node that told its end; -1: none
+  int done_ = 0;  // on node 0: number of other nodes without requests; elsewhere 1 once no node has requests
   bool given_up_ = false;
 };
 

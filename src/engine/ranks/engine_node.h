@@ -1,6 +1,6 @@
-// An engine on several machines: a process on each, with an equal part of the ranks, of a pipeline whole stages. Node 0
-// has the engine; the others follow it (runner/ranks/rank_node.h). Ranks with requests of their own are engines on each
-// node instead (lockstep.h). Ranks are on CPUs, or all on GPUs, which exchange values by NCCL
+// An engine on several machines: a process on each, with an equal part of the ranks (whole stages of a pipeline). Node
+// 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). Where ranks have requests of their own, each
+// node has engines instead (lockstep.h). All ranks are on CPUs, or all on GPUs that exchange values by NCCL
 // (ops/comm/nccl_exchange.h).
 #pragma once
 
@@ -14,23 +14,25 @@
 
 namespace tessera {
 
-// Of every wait for another rank or node, but for the loading of weights.
+// Returns the limit of every wait for another rank or node, except the loading of weights.
 std::chrono::milliseconds rank_limit(const EngineOptions& options);
 
-// What nnodes, node_rank and dist_init_addr have to be. kInvalidArgument, or kUnimplemented for what devices of several
-// processes cannot.
+// Checks nnodes, node_rank and dist_init_addr. Returns kInvalidArgument, or kUnimplemented for features that need all
+// devices in one process.
 Status check_nodes(const EngineOptions& options);
 
-// What this process tells the others of itself: version, a hash of the model, the options that all have to share, and
-// processor and threads of a rank, `device`. On GPUs the versions of driver, libraries and NCCL too; kNotFound where
-// there is no NCCL. The hash is of config.json and of names, types and shapes of the weights, not of their values.
+// Returns what this process tells the other nodes about itself: version, a hash of the model, the options that all
+// nodes must share, and the processor and threads of a rank (`device`). On GPUs it adds the versions of driver,
+// libraries and NCCL; kNotFound where NCCL is missing. The hash covers config.json and the names, types and shapes of
+// the weights, not their values.
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device);
 
-// Waits for the other nodes. Null for one node.
+// Waits for the other nodes. Returns null for one node.
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
-// The whole life of a process with node_rank above 0: until node 0 ends, or this one leaves. Errors as NodeGroup::join;
-// kDeviceLost where node 0 is lost. `joined` is called once all nodes are there, and may keep the group to leave it.
+// Runs the whole life of a process with node_rank above 0: until node 0 ends or this process leaves. Errors are those
+// of NodeGroup::join, and kDeviceLost where node 0 is lost. `joined` is called once all nodes are there; it may keep
+// the group in order to leave it later.
 Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined);
 
 }  // namespace tessera

@@ -1,16 +1,16 @@
-// Engines that share the experts of one model and attend to requests of their own (DP attention): each is a rank, with
-// a scheduler, pages and captured graphs, and all make their forwards together.
+// DP attention: engines that share the experts of one model and attend to requests of their own. Each is a rank with
+// its own scheduler, pages and captured graphs, and all make their forwards together.
 //
 //   const std::shared_ptr<Lockstep> group = Lockstep::create(2, limit);
 //   // engine r: EngineOptions{.replica = r, .replicas = 2, .dp_attention = true, .lockstep = group}
 //
-// A rank that has a batch begins a forward, which calls the others; they take part with a batch of their own or with
-// padding. So the n-th forward of every rank is the same one, and where no rank has work none is made. A rank that
-// fails, or whose engine ends, ends the group.
+// A rank that has a batch begins a forward and calls the others, which take part with a batch of their own or with
+// padding. So the n-th forward of every rank is the same forward, and no forward is made where no rank has work. A rank
+// that fails, or whose engine ends, ends the group.
 //
-// With a NodeGroup the ranks are in several processes, as many in each, and each node has requests of its own.
+// With a NodeGroup the ranks are in several processes, equally many in each, and each node has requests of its own.
 //
-// Threads: begin(), awaits(), agree() and communicators belong to the rank's thread; the rest may be called from any.
+// Threads: begin(), awaits(), agree() and the communicators belong to the rank's thread; any thread may call the rest.
 #pragma once
 
 #include <atomic>
@@ -32,31 +32,32 @@ namespace tessera {
 
 class Lockstep {
  public:
-  // `limit` is that of every wait for another rank. `ranks` of all nodes; `nodes` are started here. Null: one process.
+  // `ranks` counts all nodes' ranks. `limit` applies to every wait for another rank. `nodes` are started here; null:
+  // there is one process.
   static std::shared_ptr<Lockstep> create(int ranks, std::chrono::milliseconds limit,
                                           std::shared_ptr<NodeGroup> nodes = nullptr);
   ~Lockstep();
   Lockstep(const Lockstep&) = delete;
   Lockstep& operator=(const Lockstep&) = delete;
 
-  // Of a rank of this process, as all that takes a rank.
+  // Returns the communicator of a rank of this process. All functions that take a rank mean one of this process.
   Communicator& communicator(int rank) { return *group_[index(rank)]; }
-  // Ok, or why the group has ended: kDeviceLost.
+  // Returns ok, or kDeviceLost with the reason why the group has ended.
   Status health() const;
-  // How the nodes' servers end. Null: one process.
+  // The common end of the nodes' servers; null: there is one process.
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
-  // Ok where every rank has these sizes of graphs, so that a forward takes the same one on all; else
+  // Returns ok where every rank has these graph sizes, so that a forward uses the same size on all; otherwise
   // kFailedPrecondition. Blocks until all ranks have called it.
   Status agree(int rank, std::span<const std::int64_t> prefill_sizes, std::span<const std::int64_t> decode_sizes);
-  // Blocks until all ranks have called it, for `limit` at most.
+  // Blocks until all ranks have called it, for at most `limit`.
   Status meet(int rank, std::chrono::milliseconds limit);
-  // The rank takes part in its next forward, as the first or because it is awaited.
+  // Marks that the rank takes part in its next forward, either as the first rank or because it is awaited.
   void begin(int rank);
-  // Whether another rank has begun a forward in which this one is missing.
+  // Returns whether another rank has begun a forward that this rank has not joined.
   bool awaits(int rank) const { return begun_.load() > joined_[index(rank)]; }
-  // `call` is made on another thread where the rank is awaited or the group has ended, that it does not sleep on; none
-  // takes it back.
+  // Sets a function that wakes the rank: it is called on another thread when the rank is awaited or the group has
+  // ended. An empty function removes it.
   void when_awaited(int rank, std::function<void()> call);
 
  private:
@@ -67,13 +68,13 @@ class Lockstep {
   void tell_nodes(std::int64_t forward, int except = 0);
   Status take_forward(int node, std::span<const std::byte> payload);
 
-  std::shared_ptr<NodeGroup> nodes_;                  // null: one process
-  std::optional<CommonEnd> end_;                      // with nodes
-  std::vector<std::unique_ptr<Communicator>> group_;  // of the ranks here
-  std::atomic<std::int64_t> begun_ = 0;               // forwards
-  std::vector<std::int64_t> joined_;                  // forwards of each rank here, each by its rank's thread
+  std::shared_ptr<NodeGroup> nodes_;                  // null: there is one process
+  std::optional<CommonEnd> end_;                      // set where there are nodes
+  std::vector<std::unique_ptr<Communicator>> group_;  // communicators of this process's ranks
+  std::atomic<std::int64_t> begun_ = 0;               // number of forwards begun
+  std::vector<std::int64_t> joined_;  // [ranks here]: forwards that each rank has joined, written by its own thread
   std::mutex mutex_;
-  std::vector<std::function<void()>> calls_;  // of each rank here, under the mutex
+  std::vector<std::function<void()>> calls_;  // [ranks here], guarded by the mutex
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Where the time of an engine's steps went: what each forward was, and what host and device did.
+// The profile of an engine's steps: the facts of each forward, and what host and device did over time.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,21 @@
 
 namespace tessera {
 
-// Of one forward, as it was scheduled.
+// Facts of one forward as it was scheduled.
 struct StepFacts {
   ForwardPhase phase = ForwardPhase::kPrefill;
   std::int64_t requests = 0;
-  std::int64_t decoding = 0;  // of them
-  std::int64_t tokens = 0;    // of all; padding is the decision's
+  std::int64_t decoding = 0;  // requests among them that decode
+  std::int64_t tokens = 0;    // tokens of all requests; the decision has the padding
   std::int64_t running = 0;   // requests that hold pages
   std::int64_t queued = 0;    // requests that wait for room
 };
 
 struct EngineProfile {
   std::vector<StepFacts> steps{};           // of every forward that was submitted
-  std::vector<ProfiledForward> forwards{};  // of the first of them; all where no forward failed
+  std::vector<ProfiledForward> forwards{};  // of the first ones among them; of all where no forward failed
   std::vector<HostSpan> host{};
-  std::chrono::steady_clock::time_point origin{};  // to which the milliseconds count
+  std::chrono::steady_clock::time_point origin{};  // the time from which the milliseconds count
 };
 
 }  // namespace tessera

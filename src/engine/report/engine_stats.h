@@ -15,34 +15,34 @@
 namespace tessera {
 
 struct EngineStats {
-  std::int64_t running = 0;  // requests in the present batch
+  std::int64_t running = 0;  // requests in the current batch
   std::int64_t queued = 0;   // requests that wait for room
   std::size_t num_cache_groups = 0;
-  std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // of the first num_cache_groups
+  std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // the first num_cache_groups are used
   std::int64_t page_size = 0;
-  // Since the start:
+  // Counters since the start:
   std::int64_t prompt_tokens = 0;  // of admitted requests
-  std::int64_t cached_tokens = 0;  // of those, found in the prefix cache
+  std::int64_t cached_tokens = 0;  // tokens among them that were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
-  std::int64_t split_chunks = 0;        // steps whose prompts were cut so that they fill a captured size
-  std::int64_t profile_cache_hits = 0;  // entries that earlier starts left on disk
+  std::int64_t split_chunks = 0;        // steps with prompts that were cut to fill a captured size
+  std::int64_t profile_cache_hits = 0;  // entries of earlier starts that were found on disk
   std::int64_t steps = 0;
   ImageStats images{};
   ForwardCounters forwards{};
-  std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's
+  std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 
-  // Of another engine with the same options: sums, but for graphs, which stay.
+  // Adds the numbers of another engine with the same options. The graphs stay this one's.
   void add(const EngineStats& more);
 
-  // Of the cache group with the least room, which is what limits admission; the first of equal ones.
+  // Returns the group with the least room, which limits admission; the first one of several equal groups.
   const CacheGroupStats& fullest_group() const {
     return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),
                              [](const auto& a, const auto& b) { return a.usage() < b.usage(); });
   }
 };
 
-// Of engines with the same options, one at least; graphs are the first one's.
+// Returns the sum over at least one engine with the same options; the graphs are the first one's.
 EngineStats sum_of(std::span<const EngineStats> each);
 
 }  // namespace tessera

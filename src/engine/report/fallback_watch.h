@@ -1,8 +1,9 @@
-// Warns where too many forwards run without a graph: at most once a minute, about the forwards since the last window.
+// Warns at most once a minute where too many forwards since the last warning window ran without a graph.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
-// A forward that runs eagerly as the user wished, or because that is cheaper, is no fallback. Pure: the time is given.
+// A forward that runs eagerly because the user asked for it, or because that is cheaper, is not a fallback. Pure: the
+// caller gives the time.
 #pragma once
 
 #include <array>
@@ -20,13 +21,13 @@ class FallbackWatch {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWindow{60};
-  static constexpr std::int64_t kFewest = 20;   // in a window; fewer are not worth a line
-  static constexpr double kLargestShare = 0.1;  // of the window's forwards
+  static constexpr std::int64_t kFewest = 20;   // fallbacks in a window; fewer are not worth a warning
+  static constexpr double kLargestShare = 0.1;  // accepted share of fallbacks among the window's forwards
 
-  // Counts a forward; returns the warning of the window that ended before it, if any. `compiled`: the forward's size
-  // was bound to kernels for the first time.
+  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `compiled`: the
+  // forward's size was bound to kernels for the first time.
   std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
-  // Counts a forward of the vision tower in the present window; what it took part in is counted by add().
+  // Counts a forward of the vision tower in the current window; add() counts the forward of the model that follows it.
   void add_tower(VisionReason reason);
 
  private:

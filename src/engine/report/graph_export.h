@@ -1,5 +1,5 @@
-// Exports the graphs of a plan in all their forms: as the model builds them, before and after each pass that changes
-// them, chained, stitched, and each part alone. Needs config.json alone.
+// Exports all forms of a plan's graphs: as the model builds them, before and after each pass that changes them,
+// chained, stitched, and each part alone. Needs config.json alone.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …
@@ -19,33 +19,34 @@
 namespace tessera {
 
 struct NamedGraph {
-  // "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (of a model that sees)
-  // "stitched"; "0" is a part of it;
-  // "pass:remove_dead_code:body:before" and "…:after".
+  // "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (with a vision tower)
+  // "stitched". "0" is a part of the stitched graph. "pass:remove_dead_code:body:before" and "…:after" are the two
+  // sides of a pass.
   std::string name;
   ir::Graph graph;
-  std::string text;                 // the text form; of the stitched graph its parts
+  std::string text;                 // the text form; for the stitched graph, that of its parts
   ir::PictureOptions picture = {};  // borrows the operators of the plan's registry
 };
 
-// All graphs of a plan that was made without `disabled_passes`.
+// Returns all graphs of a plan that was made without `disabled_passes`.
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
 
-// "pass:<pass>:<name>:before" and "…:after" of each pass that changes the graph.
+// Returns "pass:<pass>:<name>:before" and "…:after" for each pass that changes the graph.
 Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name, const ir::OpTable& ops,
                                                  std::span<const std::string> disabled,
                                                  std::span<const Pass> passes = pass_list());
 
-// All whose name is `name`, or begins with it and a colon: "pass:remove_dead_code" is at least two. kInvalidArgument
-// where there are none, with the names that exist, or with the pass that changes nothing.
+// Returns all graphs with the name `name`, or with a name that begins with it and a colon; "pass:remove_dead_code"
+// finds at least two. Returns kInvalidArgument where there are none; the message lists the existing names, or says that
+// the pass changes nothing.
 Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
                                                    std::span<const Pass> passes = pass_list());
 
-// Text, DOT and SVG of each in `folder`, which is made; files of the same names are overwritten. The error names what
-// could not be written.
+// Writes text, DOT and SVG of each graph to `folder`, which is created. Files of the same names are overwritten. The
+// error names what could not be written.
 Status export_graphs(std::span<const NamedGraph> graphs, const std::string& folder);
 
-// <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>: where debug mode writes them.
+// Returns the folder of debug mode's export: <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>.
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs);
 
 }  // namespace tessera

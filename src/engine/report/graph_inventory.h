@@ -1,4 +1,4 @@
-// An engine's graphs and memory. It changes in service where sizes are captured late, given up, or run eagerly for the
+// An engine's graphs and memory. They change in service when sizes are captured late, dropped, or run eagerly for the
 // first time.
 #pragma once
 
@@ -17,14 +17,14 @@ struct RunnerInventory {
   bool enabled = false;
   std::int64_t pieces = 0;
   std::int64_t split_ops = 0;
-  std::int64_t graphs = 0;                                      // recorded ones
-  std::int64_t general_compiles = 0;                            // programs that its compilers made, of any size
-  std::int64_t cached_programs = 0;                             // those that they loaded from the profile cache
-  std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
-  std::vector<std::int64_t> captured{};                         // sizes, ascending
-  std::vector<std::int64_t> full{};                             // those replayed as one graph, attention inside
-  std::vector<std::int64_t> pending{};                          // sizes not captured yet, ascending
-  std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes given up, and why
+  std::int64_t graphs = 0;               // recorded graphs
+  std::int64_t general_compiles = 0;     // programs of any size that its compilers made
+  std::int64_t cached_programs = 0;      // programs among them that were loaded from the profile cache
+  std::int64_t shape_compiles = 0;       // sizes bound to kernels and addresses since the start
+  std::vector<std::int64_t> captured{};  // sizes, ascending
+  std::vector<std::int64_t> full{};      // sizes that are replayed as one graph, attention inside
+  std::vector<std::int64_t> pending{};   // sizes not captured yet, ascending
+  std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes that were dropped, and why
   double capture_seconds = 0;
 };
 
@@ -32,15 +32,15 @@ struct GraphInventory {
   RunnerInventory prefill{};
   RunnerInventory decode{};
   RunnerInventory head{};
-  std::optional<RunnerInventory> vision{};  // of a model with a tower; sizes are patches
+  std::optional<RunnerInventory> vision{};  // where the model has a tower; its sizes are patches
   MemoryReport memory{};
   MemoryReport predicted_memory{};
-  int ranks = 1;                            // that run each forward together
-  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 … at the last capture, without the runners' sizes
+  int ranks = 1;                            // ranks that run each forward together
+  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 and up at the last capture, without the runners' sizes
   std::int64_t max_tokens = 0;              // of one forward
 };
 
-// The current inventory, rebuilt only after a change: a call costs some nanoseconds otherwise.
+// Keeps the current inventory and rebuilds it only after a change; without one, a call takes a few nanoseconds.
 class GraphInventoryCache {
  public:
   std::shared_ptr<const GraphInventory> of(const ModelRunner& runner);
@@ -49,8 +49,9 @@ class GraphInventoryCache {
   void ask_ranks(RankGroup& ranks);
 
   std::shared_ptr<const GraphInventory> inventory_;
-  std::vector<MemoryReport> rank_memory_;  // asked for when graphs have changed: the ranks answer between two steps
-  std::int64_t embedding_rows_ = 0;        // that have memory in it
+  // Requested from the ranks after graphs have changed, since they answer between two steps.
+  std::vector<MemoryReport> rank_memory_;
+  std::int64_t embedding_rows_ = 0;  // rows with memory when the inventory was made
 };
 
 }  // namespace tessera

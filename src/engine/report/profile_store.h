@@ -1,6 +1,6 @@
-// Results of one start that later starts reuse: costs of forwards, and the matmul algorithms that libraries chose. Both
-// are kept under content hashes in the profile cache (compile/profile_cache.h), so that another model, device, version
-// or plan does not find them.
+// Stores results of one start for later starts: costs of forwards, and the matmul algorithms that libraries chose. Both
+// are kept under content hashes in the profile cache (compile/profile_cache.h), so another model, device, version or
+// plan does not find them.
 //
 //   EnginePlan plan = TRY(plan_engine(options, device));
 //   ProfileStore store(options, plan, device);
@@ -9,8 +9,8 @@
 //   …
 //   store.save(runner->costs());           // after measurements, when there is time
 //
-// No function fails: an entry that cannot be written or read is a warning, once, and the start goes on without it.
-// Threads: the engine's.
+// No function fails: an entry that cannot be written or read causes one warning, and the start continues without it.
+// Threads: the engine's thread.
 #pragma once
 
 #include <map>
@@ -28,10 +28,10 @@
 namespace tessera {
 
 struct ProfileKeys {
-  Hash128 costs;       // device, versions, graphs, and how they are compiled and run; not which sizes are captured
-  Hash128 algorithms;  // device and versions
+  Hash128 costs;       // over device, versions, graphs, and how they are compiled and run; not over the captured sizes
+  Hash128 algorithms;  // over device and versions
 };
-// `backend`: the device's.
+// `backend` is the device's.
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                          const Backend& backend);
 
@@ -39,29 +39,31 @@ class ProfileStore {
  public:
   // Stores nothing where options.cache_dir is empty.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device);
-  // The same with a backend of the caller's, which outlives the store.
+  // Uses the caller's backend, which must outlive the store.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
-  // options.known_costs, or the stored costs; empty where there are none, and where options.graphs.measure_costs is off
-  // or the engine is deterministic.
+  // Returns options.known_costs or the stored costs. Returns an empty table where there are none, where
+  // options.graphs.measure_costs is off, and where the engine is deterministic.
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen or measured before, not on several nodes, whose caches differ:
-  // all of a model's ranks have to compute alike. And gives row_schedules() what was measured of generated kernels.
+  // Gives the backend the algorithms that were chosen or measured before. It does not on several nodes: their caches
+  // differ, and all ranks of a model must compute alike. Also gives row_schedules() the measurements of generated
+  // kernels.
   void restore_algorithms();
-  // Entries found by loading and restoring.
+  // Number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
-  // Measures other algorithms for one matmul, which later starts will use. False where none is left, where there is no
-  // cache, where load_costs() gives none, and on several nodes. Precondition: nothing runs on `device`.
+  // Measures other algorithms for one matmul, which later starts will use. Returns false where none is left, where
+  // there is no cache, where load_costs() returns no costs, and on several nodes. Precondition: nothing runs on
+  // `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
-  // The same of the schedules of one generated kernel (ops/fused/row_tuning.h), which all give the same bits: what is
-  // bound from then on has the fastest, on several nodes, too.
+  // Does the same for the schedules of one generated kernel (ops/fused/row_tuning.h). All schedules give the same bits,
+  // so this also runs on several nodes. Kernels bound afterwards have the fastest schedule.
   Result<bool> measure_schedules(Device& device);
   std::int64_t measured_schedules() const { return measured_schedules_; }
-  // The schedules that were measured before, of all models on this device; empty where measuring is off.
+  // Returns the schedules measured before, of all models on this device; empty where measuring is off.
   std::map<RowProblem, MeasuredSchedules> load_schedules();
-  // Writes the entries that differ from those stored.
+  // Writes the entries that differ from the stored ones.
   void save(const CostTable& costs);
 
  private:
@@ -81,9 +83,9 @@ class ProfileStore {
   Json kept_schedules_;
 };
 
-// plan_engine() with the stored costs: where the ladder is chosen by cost (PrefillSchedule::kAuto) and the cache has
-// costs for these graphs, the plan is made again with them. options.known_costs receives what was found, so that the
-// cache is read only once.
+// Returns plan_engine() with the stored costs. Where the ladder is chosen by cost (PrefillSchedule::kAuto) and the
+// cache has costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache
+// is read only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 
 }  // namespace tessera

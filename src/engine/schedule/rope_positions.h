@@ -1,11 +1,11 @@
-// Positions in three dimensions, time, height and width, of the tokens of a text with images: Hugging Face's
-// get_rope_index (modeling_qwen2_5_vl.py; Qwen3-VL and Qwen3.5 have the same for images).
+// Three-dimensional positions (time, height, width) of the tokens of a text with images. They follow get_rope_index of
+// Hugging Face's modeling_qwen2_5_vl.py, which Qwen3-VL and Qwen3.5 share for images.
 //
 //   tokens of text     count on alike in all three
 //   an image           begins at p, where text would go on: token (row r, column c) has (p, p + r, p + c)
 //   the text after it  goes on at p + max(rows, columns): at the greatest position so far, and one
 //
-// So a token's positions may lie behind its index in the text; what follows the prompt, decoded tokens, goes on the
+// A token's positions may therefore be below its index in the text. Decoded tokens continue after the prompt in the
 // same way.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// An image's tokens, row by row.
+// The tokens of an image, row by row.
 struct TokenGrid {
   std::int64_t first_token = 0;
   std::int64_t rows = 0;
@@ -25,18 +25,18 @@ struct TokenGrid {
 
 class RopePositions {
  public:
-  // `images` in the order of their tokens, none of which belongs to two.
+  // `images` are in the order of their tokens and do not overlap.
   explicit RopePositions(std::span<const TokenGrid> images);
 
-  // Adds those of the tokens first … first + count - 1.
+  // Appends the positions of the tokens first … first + count - 1.
   void append(std::int64_t first, std::int64_t count, std::array<std::vector<std::int32_t>, 3>& to) const;
 
  private:
-  // Neighbouring tokens, up to the next segment.
+  // Neighbouring tokens up to the next segment.
   struct Segment {
     std::int64_t first_token;
     std::int64_t position;  // of its first token
-    std::int64_t columns;   // of an image; 0: text
+    std::int64_t columns;   // columns of an image; 0: text
   };
   std::vector<Segment> segments_;  // ascending
 };

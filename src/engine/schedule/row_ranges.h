@@ -1,7 +1,7 @@
-// Which rows of a pool belong to whom: ranges of neighbours, each taken as low as it fits, so that the rows in use need
-// as little memory as they can.
+// Allocates ranges of neighbouring rows of a pool. Each range is placed as low as it fits, so that the rows in use need
+// as little memory as possible.
 //
-// A pure bookkeeper on one thread.
+// Pure bookkeeping; used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace tessera {
 
 class RowRanges {
  public:
-  // Rows 0 … count - 1 may be taken from now on. Never fewer than before.
+  // Makes rows 0 … count - 1 available. The pool never shrinks.
   void grow(std::int64_t count);
   std::int64_t size() const { return size_; }
   bool has_room(std::int64_t count) const { return find(count).has_value(); }
 
-  // First of `count` rows that are free. Preconditions: count > 0, has_room(count).
+  // Takes `count` free rows and returns the first. Preconditions: count > 0, has_room(count).
   std::int64_t take(std::int64_t count);
-  // Precondition: `first` was returned by take(), and not given back since.
+  // Precondition: take() returned `first`, and it has not been given back since.
   void give_back(std::int64_t first);
 
  private:

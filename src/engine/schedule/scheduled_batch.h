@@ -15,52 +15,54 @@ namespace tessera {
 struct ScheduledBatch {
   struct Entry {
     Sequence* sequence;        // null once the sequence was removed
-    std::int64_t new_tokens;   // of it in this forward
-    std::int64_t first_token;  // of them in the forward
-    std::int64_t position;     // of the first one in the sequence
-    std::int64_t row;          // of the wanted rows, that is sampled; -1: none
+    std::int64_t new_tokens;   // tokens of the sequence in this forward
+    std::int64_t first_token;  // index in the forward of the first of them
+    std::int64_t position;     // position in the sequence of the first of them
+    std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index in the sequence of the token that is sampled
-    // Wanted rows for the prompt's logprobs or logits: of the tokens at first_prompt_row in the sequence and on.
+    // Wanted rows for the prompt's log-probabilities or logits: those of the sequence's tokens from first_prompt_row
+    // on.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
-    std::int64_t wanted_from;  // index of the first of them in wanted_rows
-    // Hidden states that are wanted: of the tokens at first_hidden in the sequence and on.
+    std::int64_t wanted_from;  // index in wanted_rows of the first of them
+    // Wanted hidden states: those of the sequence's tokens from first_hidden on.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
-    std::int64_t hidden_from;  // index of the first of them in hidden_rows
+    std::int64_t hidden_from;  // index in hidden_rows of the first of them
   };
-  // An image whose rows the forward is the first to need, or whose sequence asked for them.
+  // An image with rows that this forward is the first to need, or that the sequence asked for.
   struct ImageUse {
-    Sequence* sequence;  // until the forward was submitted
-    std::size_t image;   // of the sequence's
+    Sequence* sequence;  // valid until the forward is submitted
+    std::size_t image;   // index among the sequence's images
     Hash128 content;
     std::int64_t first_row;
-    bool is_written;  // without this forward
+    bool is_written;  // its rows are written already, without this forward
   };
   ForwardBatch batch;
   RopeAxes rope_positions;
   std::vector<ImageUse> images;
-  std::vector<SampleRow> sampling;  // of the first wanted rows
+  std::vector<SampleRow> sampling;  // for the first wanted rows
   LogitEdits edits;
   std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
   std::vector<Entry> entries;
-  std::vector<std::int32_t> hidden_rows;  // of the forward's tokens, whose hidden states are wanted; ascending
+  std::vector<std::int32_t> hidden_rows;  // ascending indices of the forward's tokens with wanted hidden states
   bool wants_logits = false;
   bool wants_logprobs = false;
   int top_logprobs = 0;
-  std::int64_t num_decoding = 0;  // entries that decode
-  Decision decision{};            // once the forward was submitted
+  std::int64_t num_decoding = 0;  // number of entries that decode
+  Decision decision{};            // set once the forward was submitted
 
   ForwardPhase phase() const {
     if (num_decoding == 0) return ForwardPhase::kPrefill;
     return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
   }
 
-  // Empties it for a model with `num_cache_groups`; keeps its memory.
+  // Empties the batch for a model with `num_cache_groups`; keeps its memory.
   void clear(std::size_t num_cache_groups);
-  // Adds the next `count` tokens of `sequence`, which holds the pages for them and the rows of their images.
+  // Adds the next `count` tokens of `sequence`. Precondition: the sequence holds the pages for them and the rows of
+  // their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
-  // Once all are added: puts rows that are not sampled behind those that are.
+  // Call once all sequences are added: puts rows that are not sampled behind the sampled ones.
   void finish();
 
  private:

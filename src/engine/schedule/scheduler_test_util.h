@@ -1,4 +1,4 @@
-// What the scheduler's tests share: sequences to schedule, and what an engine does with a step.
+// Helpers of the scheduler's tests: sequences to schedule, and the engine's side of a step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tessera::test {
 
 inline constexpr std::int64_t kPageSize = 4;
 
-// The prompt is the sequence's own: no two sequences have the same beginning.
+// Makes a sequence with a prompt of its own: no two sequences begin alike.
 inline std::unique_ptr<Sequence> sequence(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens,
                                           bool score = false) {
   auto made = std::make_unique<Sequence>();
@@ -34,8 +34,8 @@ inline ScheduledBatch next_step(Scheduler& scheduler) {
   return step;
 }
 
-// What the engine does with the forward: every generating row gets a token; finished ones leave. The token depends on
-// its position, so that equal prompts have equal texts.
+// Does what the engine does after the forward: gives a token to every sampled row and removes finished sequences. The
+// token depends on its position, so equal prompts get equal texts.
 inline std::vector<std::int64_t> finish_step(Scheduler& scheduler, const ScheduledBatch& step) {
   scheduler.mark_submitted(step);
   std::vector<std::int64_t> finished;
@@ -47,7 +47,8 @@ inline std::vector<std::int64_t> finish_step(Scheduler& scheduler, const Schedul
   return finished;
 }
 
-// "1:8 2:3*": sequence 1 gets 8 tokens, 2 gets 3 and is sampled; "3:4++" has two more rows that are wanted.
+// Prints a step: "1:8 2:3*" means that sequence 1 gets 8 tokens, and sequence 2 gets 3 and is sampled; "3:4++" has two
+// more wanted rows.
 inline std::string shown(const ScheduledBatch& step) {
   std::ostringstream text;
   for (const ScheduledBatch::Entry& entry : step.entries) {

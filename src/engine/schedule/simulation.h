@@ -1,6 +1,6 @@
-// Runs the scheduler on recorded requests, in virtual time and without a model: which forwards result, and how they are
-// dispatched. Decides nothing by itself: Scheduler, split_tokens(), filling_tokens() and dispatch() are those of the
-// engine.
+// Runs the scheduler on recorded requests, in virtual time and without a model: reports which forwards result and how
+// they are dispatched. It decides nothing itself: Scheduler, split_tokens(), filling_tokens() and dispatch() are the
+// engine's.
 //
 //   Simulation s = TRY(simulate(requests, {.scheduler = {.chunk = 8192}, .table = table}));
 //   s.replayed_prompt_tokens, s.eager_prompt_tokens[Reason::kAboveLargestSize], s.forward_tokens
@@ -23,43 +23,44 @@ struct SimulatedRequest {
   double arrival_s = 0;
   std::int64_t prompt_tokens = 1;
   std::int64_t output_tokens = 1;
-  // What each block_tokens of the prompt are: equal numbers, equal tokens. Empty: a prompt that begins like no other.
+  // Content of each block of block_tokens prompt tokens: equal numbers mean equal tokens. Empty: no other prompt begins
+  // alike.
   std::vector<std::int64_t> blocks{};
 };
 
 struct SimulationOptions {
   SchedulerOptions scheduler{};
   DispatchTable table{};
-  const CostTable* times = nullptr;  // of forwards; null, and where it has no entry: prior_ms
+  const CostTable* times = nullptr;  // times of forwards; prior_ms() is used where it is null or has no entry
   CacheOptions cache = paged_cache((std::int64_t{1} << 20) / 16 + 1, 16);
   std::int64_t block_tokens = 512;
-  double prompt_logprobs = 0;  // share of the requests that want log-probabilities of their prompt; 0 to 1
+  double prompt_logprobs = 0;  // share of requests that want log-probabilities of their prompt; 0 to 1
 };
 
-// Of a forward where nothing was measured: prior_token_cost at 50 000 tokens a second.
+// Returns the time of a forward that was not measured: prior_token_cost at 50 000 tokens a second.
 double prior_ms(std::int64_t tokens);
 
 struct Simulation {
   ForwardCounters counters;
-  // Tokens → number of forwards with as many, pure decodes excluded.
+  // Number of forwards by their tokens, pure decodes excluded.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // Prompt tokens that were computed, in graphs of either runner or eagerly.
+  // Prompt tokens that were computed, by replays of either runner or eagerly.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
-  std::int64_t mixed_forwards = 0;  // prompts and decodes together
-  // Of prefill replays: how long they take, and how much shorter they would be at their exact sizes.
+  std::int64_t mixed_forwards = 0;  // with prompts and decodes together
+  // Time of prefill replays, and the time that they would save at their exact sizes.
   double replay_ms = 0;
   double padding_ms = 0;
-  double prefill_ms = 0;  // of all forwards that are no pure decodes
+  double prefill_ms = 0;  // of all forwards that are not pure decodes
   double end_s = 0;       // when the last request was done
   EngineStats stats;      // the scheduler's part
 
   PaddingWaste prefill_waste() const;
 };
 
-// `requests` by arrival. kInvalidArgument for lengths below 1, times out of order, and a request that the pages do not
-// hold.
+// `requests` are ordered by arrival. Returns kInvalidArgument for lengths below 1, times out of order, and a request
+// that does not fit into the pages.
 Result<Simulation> simulate(std::span<const SimulatedRequest> requests, const SimulationOptions& options);
 
 }  // namespace tessera

@@ -1,12 +1,12 @@
-// When the forward that runs is about to end: the next one is scheduled then, and no sooner, so that requests that
-// arrive meanwhile are in it. Scheduled as soon as the last one's results are there, it would run without them, and
-// they would wait for a whole forward more.
+// Estimates when the running forward will end. The next forward is scheduled at that time and not sooner, so that
+// requests that arrive meanwhile join it. If it were scheduled as soon as the last results are there, they would wait
+// for a whole forward more.
 //
-// A forward's time is estimated as a line over its rows, fitted to the last few dozen forwards of its kind, less twice
-// their mean distance to it. An estimate that is too short costs nothing but the chance; one that is too long would
-// leave the device idle: where a forward is found finished, its kind's estimates are cut for the next few. Forwards of
-// decodes alone are short, and the host must be awake for each of them: what waits for their end is scheduled late only
-// while requests arrive. Pure: times are given.
+// A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind, less twice
+// their mean distance from it. An estimate that is too short only loses the chance. One that is too long would leave
+// the device idle, so where a forward is found finished, its kind's estimates are cut for the next few forwards.
+// Forwards that only decode are short, and the host must be awake for each of them; they are awaited in this way only
+// while requests arrive. Pure: the caller gives times.
 #pragma once
 
 #include <array>
@@ -27,14 +27,15 @@ class StepPace {
     std::int64_t rows = 0;
   };
 
-  // A request arrived.
+  // Records that a request arrived.
   void arrived(Clock::time_point now) { last_arrival_ = now; }
-  // A forward was enqueued behind those in flight, of which there are kMost at most; the host began to schedule it at
-  // `begin`.
+  // Records that a forward was enqueued behind those in flight, at most kMost. The host worked on scheduling and
+  // enqueueing it from `begin` to `end`.
   void submitted(Step step, Clock::time_point begin, Clock::time_point end);
-  // The oldest one's results were waited for from `begin` to `end`.
+  // Records that the oldest forward's results were waited for from `begin` to `end`.
   void collected(Clock::time_point begin, Clock::time_point end);
-  // No sooner the next forward need be scheduled. In the past where nothing is in flight or too little is known.
+  // Returns the earliest time at which the next forward needs to be scheduled; it is in the past where nothing is in
+  // flight or too little is known.
   Clock::time_point due() const;
 
  private:
@@ -43,29 +44,29 @@ class StepPace {
     Step step{};
     Clock::time_point submitted{};
   };
-  // Milliseconds over rows, by least squares whose weights fall with age.
+  // Milliseconds over rows, by least squares with weights that fall with age.
   class Line {
    public:
     void add(double rows, double ms);
-    // Less twice the mean distance; 0 while there are too few.
+    // Returns the estimate less twice the mean distance; 0 while there are too few points.
     double at(double rows) const;
     void found_too_long() { share_ = 0.5; }
 
    private:
     double fitted(double rows) const;
 
-    double weight_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;  // sums
-    double distance_ = 0;                                  // mean
-    double share_ = 1;                                     // of the estimate that is relied on
+    double weight_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;  // weighted sums
+    double distance_ = 0;                                  // mean distance of the points from the line
+    double share_ = 1;                                     // factor on the estimate
     int count_ = 0;
   };
 
   std::array<Line, 2> lines_{};              // [decodes]
   std::array<InFlight, kMost> in_flight_{};  // oldest first
-  std::size_t count_ = 0;                    // of them
-  Clock::time_point last_end_{};             // of the last forward that was collected
+  std::size_t count_ = 0;                    // number of forwards in flight
+  Clock::time_point last_end_{};             // end of the last forward that was collected
   Clock::time_point last_arrival_{};
-  double host_ms_ = 0;  // what scheduling and enqueuing a forward takes, mean of the last few
+  double host_ms_ = 0;  // time to schedule and enqueue a forward, mean of the last few
 };
 
 }  // namespace tessera

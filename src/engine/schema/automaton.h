@@ -1,5 +1,5 @@
-// Deterministic automata over code points: what a regular expression comes to where patterns are intersected or must
-// not match.
+// Deterministic finite automata over code points. Regular expressions become automata where patterns are intersected or
+// negated.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace tessera::schema {
 
-// Elementary steps that one schema may still take; bounds the time of everything here.
+// The number of elementary steps that one schema may still take. It bounds the time of everything here.
 class WorkLimit {
  public:
-  // invalid_argument once they are used up.
+  // Returns invalid_argument once the steps are used up.
   Status spend(std::size_t steps);
 
  private:
@@ -26,16 +26,16 @@ class WorkLimit {
 inline constexpr std::size_t kMaxStates = 4096;
 inline constexpr std::int32_t kNoState = -1;
 
-// State 0 is the first. Every state reaches an accepting one, except where nothing is accepted.
+// State 0 is the initial state. Every state reaches an accepting one, unless the automaton accepts nothing.
 struct Automaton {
   std::vector<char32_t> starts{};       // class c holds the characters [starts[c], starts[c + 1]); starts[0] is 0
-  std::vector<std::int32_t> next{};     // [state * classes + class]; kNoState where there is none
-  std::vector<std::uint8_t> accepts{};  // by state
+  std::vector<std::int32_t> next{};     // [state * classes + class]; kNoState: no transition
+  std::vector<std::uint8_t> accepts{};  // [state]
 
   std::size_t classes() const { return starts.size(); }
   std::size_t states() const { return accepts.size(); }
   std::int32_t step(std::size_t state, std::size_t char_class) const { return next[state * classes() + char_class]; }
-  // The characters of a class.
+  // Returns the characters of a class.
   CharRange range(std::size_t char_class) const;
   bool empty() const;
   bool accepts_text(std::string_view utf8) const;
@@ -43,17 +43,17 @@ struct Automaton {
 
 enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
 
-// invalid_argument where it takes more than kMaxStates states or the work that is left.
+// Returns invalid_argument where it needs more than kMaxStates states or the remaining work.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
-// These texts alone. Precondition: sorted, each once.
+// Accepts exactly these texts. Precondition: they are sorted and unique.
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);
-// Texts of `min` to `max` characters; max -1: without end.
+// Accepts texts of `min` to `max` characters; max -1: unbounded.
 Result<Automaton> length_automaton(std::int64_t min, std::int64_t max);
 Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit& work);
 Result<Automaton> complement(const Automaton& a, WorkLimit& work);
-// The fewest states.
+// Returns the equivalent automaton with the fewest states.
 Result<Automaton> minimised(const Automaton& a, WorkLimit& work);
-// All texts, where there are at most `most`.
+// Returns all texts where there are at most `most`.
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most);
 
 }  // namespace tessera::schema

@@ -1,4 +1,4 @@
-// Sets of Unicode code points, as ranges. Surrogates are in none of them.
+// Sets of Unicode code points as ranges. No set contains surrogates.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace tessera::schema {
 
 struct CharRange {
   char32_t first = 0;
-  char32_t last = 0;  // included
+  char32_t last = 0;  // inclusive
 };
 
 class CharSet {
@@ -18,10 +18,10 @@ class CharSet {
   explicit CharSet(std::vector<CharRange> ranges);
   static CharSet all();
   static CharSet of(char32_t code) { return CharSet({{code, code}}); }
-  // Each character of `characters`, which are ASCII.
+  // Returns the set of the characters in `characters`, which are ASCII.
   static CharSet any_of(std::string_view characters);
 
-  // Sorted, apart from each other by a character at least.
+  // Sorted, with at least one character between neighbouring ranges.
   const std::vector<CharRange>& ranges() const { return ranges_; }
   bool empty() const { return ranges_.empty(); }
   bool contains(char32_t code) const;

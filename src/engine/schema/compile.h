@@ -1,4 +1,4 @@
-// JSON schemas to grammars.
+// Compiles JSON schemas to grammars.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace tessera::schema {
 
-// The grammar, in xgrammar's EBNF, of JSON texts that a schema accepts. Every text of it is accepted by the schema;
-// which of the schema's values have no text is said in grammar.h. `blank`: see blank_ebnf(); "": as json.dumps writes.
+// Returns the grammar, in xgrammar's EBNF, of JSON texts that a schema accepts. The schema accepts every text of the
+// grammar; grammar.h lists the accepted values that are never generated. For `blank` see blank_ebnf(); "": texts are
+// written as json.dumps writes them.
 //
-// invalid_argument where the schema is malformed, too deep, too large or accepts nothing; unimplemented where it is
-// good and cannot be said exactly. The message names place and keyword once: "#/properties/a: \"contains\": …".
+// Returns invalid_argument where the schema is malformed, too deep, too large or accepts nothing; unimplemented where
+// it is valid but has no exact grammar. The message names place and keyword once: "#/properties/a: \"contains\": …".
 Result<std::string> compile_schema(std::string_view schema, std::string_view blank);
 
-// An expression for `pattern`, a regular expression over blanks, tabs and line ends alone, in which repetitions without
-// end stop at kMaxJsonWhitespace. invalid_argument for others.
+// Returns an EBNF expression for `pattern`, a regular expression of blanks, tabs and line ends only. Unbounded
+// repetitions stop at kMaxJsonWhitespace. Returns invalid_argument for other patterns.
 Result<std::string> blank_ebnf(std::string_view pattern);
 
 }  // namespace tessera::schema

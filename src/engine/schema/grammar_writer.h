@@ -1,4 +1,4 @@
-// The settled types of a schema as a grammar.
+// Writes the settled types of a schema as a grammar.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace tessera::schema {
 
 class GrammarWriter {
  public:
-  // `blank`: an expression of what may stand between JSON's tokens; "": they are written as Python's json.dumps writes
-  // them, `{"a": [1, 2]}`. Keeps references.
+  // `blank` is an expression of what may stand between JSON's tokens; "": texts are written as Python's json.dumps
+  // writes them, `{"a": [1, 2]}`. Keeps references to the arguments.
   GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
       : table_(table), types_(types), blank_(std::move(blank)) {}
 
-  // Rules in xgrammar's EBNF, of which "root" is the first. Precondition: types.possible(root).
+  // Returns rules in xgrammar's EBNF; "root" is the first. Precondition: types.possible(root).
   Result<std::string> write(TypeId root);
 
  private:
-  // One after the other, separated by commas: properties, or items.
+  // A property or an item; elements follow each other, separated by commas.
   struct Element {
     std::string text{};  // an expression
     bool required = false;
   };
   struct Elements {
-    std::vector<Element> listed{};  // in this order, each once at most
-    std::string more{};             // any number of these behind; "": none
-    bool alike = false;             // two of `more` may be one and the same: they count as one towards `min`
+    std::vector<Element> listed{};  // in this order, each at most once
+    std::string more{};             // any number of these follow; "": none
+    bool alike = false;             // two of `more` may be identical, so together they count as one towards `min`
     std::int64_t min = 0;
     std::int64_t max = -1;
   };
 
-  // A rule of the type's texts, which is written later where it has parts.
+  // Returns the rule of the type's texts. A type with parts is written later.
   Result<std::string> type_rule(TypeId type);
   Result<std::string> alternatives(TypeId type);
   Result<std::string> alternative(const Shape& shape, TypeId type);
@@ -46,14 +46,14 @@ class GrammarWriter {
   Result<std::string> object(const ObjectShape& shape);
   std::string value(const Json& json) const;
 
-  // The elements and their commas.
+  // Writes the elements and their commas.
   Result<std::string> separated(const Elements& elements);
   std::string uncounted(const Elements& elements);
   Result<std::string> counted(const Elements& elements);
-  // Each of `values` once at most, in any order, `min` to `max` of them.
+  // Writes `min` to `max` of `values` in any order, each at most once.
   std::string any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max);
 
-  std::string token(std::string_view text) const;  // with blanks around where there are any
+  std::string token(std::string_view text) const;  // with optional blanks around it
   std::string bracketed(std::string_view open, const std::string& inside, std::string_view close) const;
   std::string key(const std::string& name) const;  // with its colon
 
@@ -61,7 +61,7 @@ class GrammarWriter {
   SettledTypes& types_;
   std::string blank_;
   EbnfRules rules_;
-  std::vector<std::string> names_;  // of rules, by type; "": none yet
+  std::vector<std::string> names_;  // [type]: names of rules; "": not named yet
   std::vector<TypeId> queue_;
 };
 

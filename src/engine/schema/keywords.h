@@ -1,14 +1,15 @@
-// Which keywords of JSON schema mean something to a grammar.
+// Classifies the keywords of JSON schema that mean something to a grammar.
 #pragma once
 
 #include "tessera/base/json.h"
 
 namespace tessera::schema {
 
-// The "$ref" of a schema that is a reference and nothing else, or null. `alone`: what stands beside has no meaning.
+// Returns the "$ref" of a schema that is only a reference, or null. `alone`: keywords beside the "$ref" have no
+// meaning.
 const Json* lone_reference(const Json& schema, bool alone);
-// Whether every value is of `schema`: it is true, or has no keyword but annotations ("title", "default", …) and words
-// that the standard does not know.
+// Returns whether every value satisfies `schema`: it is true, or has only annotations ("title", "default", …) and
+// keywords that the standard does not define.
 bool says_nothing(const Json& schema);
 
 }  // namespace tessera::schema

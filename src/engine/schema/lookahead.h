@@ -1,4 +1,4 @@
-// Lookaheads at the beginning of a pattern, which are conditions on the whole text.
+// Splits off lookaheads at the beginning of a pattern, which are conditions on the whole text.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace tessera::schema {
 
 struct PatternPart {
   std::string pattern;
-  bool negated = false;  // no text matches it
+  bool negated = false;  // texts must not match `pattern`
 };
 
-// "^(?!a)(?=b)c" is "^c", with "^(?:b)" and without "^(?:a)": a text matches it where it is of all parts. Any other
-// pattern is its only part, with its lookaheads, which parse_regex() refuses.
+// Splits "^(?!a)(?=b)c" into "^c", "^(?:b)", and the negated "^(?:a)"; a text matches the pattern where it satisfies
+// all parts. Any other pattern is returned as its only part, including lookaheads, which parse_regex() refuses.
 std::vector<PatternPart> split_lookaheads(std::string_view pattern);
 
 }  // namespace tessera::schema

@@ -1,9 +1,9 @@
-// Regular expressions as JSON schemas write them ("pattern": ECMA-262), as trees.
+// Regular expressions of JSON schemas ("pattern": ECMA-262) as trees.
 //
-// ECMA-262 and Python's re, which most validators in Python use, read some parts differently: what \d, \s and \w hold
-// beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings: what every reading
-// matches (narrow), which is what may be generated, and what any reading matches (wide), which is what must be kept out
-// where a pattern must not match.
+// ECMA-262 and Python's re, which most Python validators use, read some parts differently: the characters of \d, \s and
+// \w beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings. Every reading
+// matches the narrow one, which may be generated. Some reading matches the wide one, which must be excluded where a
+// pattern must not match.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace tessera::schema {
 struct RegexNode;
 using Regex = std::shared_ptr<const RegexNode>;
 
-inline constexpr int kMaxRegexCount = 100000;  // of a repetition
+inline constexpr int kMaxRegexCount = 100000;  // of one repetition
 
 struct RegexNode {
   enum class Kind : std::uint8_t {
     kClass,     // one character of `narrow` (or of `wide`)
-    kSequence,  // all `parts`; none: the empty text
-    kChoice,    // one of `parts`; none: nothing matches
+    kSequence,  // all `parts` in order; none: the empty text
+    kChoice,    // one of `parts`; none: matches nothing
     kRepeat,    // the only part, `min` to `max` times
-    kStart,     // "^": no character before
-    kEnd,       // "$": no character after
+    kStart,     // "^": no character precedes
+    kEnd,       // "$": no character follows
   };
   Kind kind = Kind::kSequence;
   CharSet narrow{};
   CharSet wide{};
   std::vector<Regex> parts{};
   int min = 0;
-  int max = -1;  // -1: without end
+  int max = -1;  // -1: unbounded
 };
 
 Regex make_class(CharSet both);
@@ -44,28 +44,28 @@ Regex make_text(std::string_view utf8);
 Regex make_sequence(std::vector<Regex> parts);
 Regex make_choice(std::vector<Regex> parts);
 Regex make_repeat(Regex part, int min, int max);
-// The whole text is of `regex`.
+// Matches where the whole text matches `regex`.
 Regex make_whole(Regex regex);
-// Any character.
+// Matches any character.
 Regex make_any();
 
-// A "pattern", which by itself may match anywhere in a text. invalid_argument where it is malformed (with the offset),
-// unimplemented with the construct's name where it is not a regular language or not supported: lookaround,
-// backreferences, word boundaries, flags, some classes of Unicode.
+// Parses a "pattern", which on its own may match anywhere in a text. Returns invalid_argument where it is malformed
+// (with the offset), and unimplemented with the construct's name where it is not a regular language or not supported:
+// lookaround, backreferences, word boundaries, flags, some Unicode classes.
 Result<Regex> parse_regex(std::string_view pattern);
 
-// Code points of the shortest and of the longest text; `max` -1: without end. Anchors count as nothing.
+// Code points of the shortest and the longest text; `max` -1: unbounded. Anchors count as 0.
 struct LengthRange {
   std::int64_t min = 0;
   std::int64_t max = 0;
 };
 LengthRange regex_lengths(const Regex& regex);
 bool has_anchor(const Regex& regex);
-// Ranges of characters in all classes: what a tree takes of memory.
+// Returns the number of character ranges in all classes, which measures a tree's memory.
 std::size_t regex_ranges(const Regex& regex);
 
-// Whether `regex` is "^X$" in each of its alternatives, or lacks an anchor at a side but has none inside: then X (or
-// "any* X any*") of each alternative, and null otherwise.
+// Removes the anchors of a regex with them only at the sides of its alternatives: returns X for "^X$", and "any* X
+// any*" (or one side of it) where anchors are missing. Returns null where an anchor is inside an alternative.
 Regex without_anchors(const Regex& regex);
 
 }  // namespace tessera::schema

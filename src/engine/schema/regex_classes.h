@@ -1,4 +1,4 @@
-// The character classes that a regular expression names.
+// The character classes that regular expressions can name.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace tessera::schema {
 
-// What every dialect takes for a class, and what any of them does (regex.h).
+// The characters that every dialect puts into a class (narrow), and those that any dialect does (wide); see regex.h.
 struct ClassReading {
   CharSet narrow{};
   CharSet wide{};
@@ -18,9 +18,9 @@ struct ClassReading {
 
 inline ClassReading same_reading(const CharSet& set) { return {set, set}; }
 ClassReading any_but_line_ends();
-// `letter` of \d \D \s \S \w \W.
+// `letter` is that of \d \D \s \S \w \W.
 ClassReading escape_class(char letter);
-// \p{name}: L, M, N and their long names; unimplemented for others.
+// Returns \p{name} for L, M, N and their long names; unimplemented for others.
 Result<ClassReading> property_class(std::string_view name);
 
 }  // namespace tessera::schema

@@ -1,4 +1,4 @@
-// Where things are in one JSON schema: what a "$ref" means, and the place of a schema for messages.
+// Looks up places in one JSON schema: the target of a "$ref", and the place of a schema for messages.
 #pragma once
 
 #include <deque>
@@ -13,23 +13,23 @@ namespace tessera::schema {
 
 class SchemaIndex {
  public:
-  // Keeps a reference to `root`, whose nesting is bounded. invalid_argument for two different schemas of one "$id" or
-  // "$anchor", and for a "$id" of more than 2048 bytes.
+  // Keeps a reference to `root`, whose nesting must be bounded. Returns invalid_argument for two different schemas with
+  // one "$id" or "$anchor", and for an "$id" of more than 2048 bytes.
   static Result<SchemaIndex> create(const Json& root);
 
-  // The schema that `reference`, the "$ref" of `from`, means. invalid_argument where there is none, unimplemented for
-  // one outside this document.
+  // Returns the schema that `reference`, the "$ref" of `from`, refers to. Returns invalid_argument where there is none,
+  // and unimplemented where it is outside this document.
   Result<const Json*> resolve(const Json& from, const std::string& reference) const;
-  // "#/properties/a": a JSON pointer in a fragment. `schema` is a part of the root.
+  // Returns a JSON pointer in a fragment, such as "#/properties/a". `schema` must be a part of the root.
   std::string place(const Json& schema) const;
-  // Whether `schema` is of draft 7 or older, where what stands beside a "$ref" has no meaning.
+  // Returns whether `schema` is of draft 7 or older, where keywords beside a "$ref" have no meaning.
   bool reference_stands_alone(const Json& schema) const;
 
  private:
-  // A schema with an id of its own, or the root, and what is in it.
+  // A schema with its own id, or the root, together with its contents.
   struct Resource {
     const Json* root = nullptr;
-    std::string id{};  // absolute where it can be
+    std::string id{};  // absolute where possible
     bool old_draft = false;
   };
   explicit SchemaIndex(const Json& root) : root_(&root) {}
@@ -38,8 +38,8 @@ class SchemaIndex {
 
   const Json* root_;
   std::deque<Resource> resources_;
-  std::unordered_map<const Json*, const Resource*> resource_of_;  // every object
-  std::unordered_map<std::string, const Json*> by_name_;          // "id" and "id#anchor"
+  std::unordered_map<const Json*, const Resource*> resource_of_;  // for every object
+  std::unordered_map<std::string, const Json*> by_name_;          // keys are "id" and "id#anchor"
 };
 
 }  // namespace tessera::schema

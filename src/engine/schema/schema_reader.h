@@ -1,4 +1,4 @@
-// The keywords of one schema as shapes.
+// Reads the keywords of one schema as shapes.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ class SchemaReader {
   Result<Shapes> read();
 
  private:
-  // The parts, in the order of read().
+  // The parts of read(), in order.
   Result<Shapes> own_shapes();
   Result<Shapes> keep_values(const Shapes& shapes);
   Result<Shapes> apply_reference(Shapes shapes);
@@ -39,7 +39,7 @@ class SchemaReader {
   Status keep_names(ObjectShape& out);
   Result<Shapes> with_present(const std::string& name, const std::vector<std::string>& required, const Json* schema);
 
-  // A keyword of the expected type, or null where it is absent.
+  // Returns a keyword's value where it has the expected type, or null where it is absent.
   Result<const Json*> find(std::string_view key, std::string_view type) const;
   Result<std::int64_t> count(std::string_view key, std::int64_t otherwise) const;
   Result<const Json*> subschema(std::string_view key) const;

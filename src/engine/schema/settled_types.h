@@ -1,5 +1,5 @@
-// The part of a schema's types that is generated: what "oneOf" and "not" leave out is taken away, names are kept apart,
-// and what nothing satisfies is known.
+// The generated part of a schema's types: values that "oneOf" and "not" exclude are taken away, names are kept apart,
+// and types without values are known.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace tessera::schema {
 
 class SettledTypes {
  public:
-  // All types that `root` leads to. unimplemented where a oneOf's alternatives overlap, or a "not" holds, in a way that
-  // cannot be taken away.
+  // Settles all types reachable from `root`. Returns unimplemented where the alternatives of a oneOf overlap, or a
+  // "not" holds, in a way that cannot be taken away.
   static Result<SettledTypes> create(TypeTable& table, TypeId root);
 
-  // Shapes of a type that `root` leads to. Objects have the names that are generated and no others: implied ones are
-  // gone unless they are needed, and classes leave out the members' names.
+  // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied ones
+  // are removed unless they are needed, and classes leave out the members' names.
   const Shapes& shapes(TypeId type) const { return types_[static_cast<std::size_t>(type)].shapes; }
-  // Whether a text of it is generated; of a shape of shapes().
+  // Returns whether a text of the type, or of one of its shapes(), can be generated.
   bool possible(TypeId type) const { return types_[static_cast<std::size_t>(type)].possible; }
   Result<bool> possible(const Shape& shape);
 
@@ -30,11 +30,11 @@ class SettledTypes {
   struct Type {
     Shapes shapes{};
     bool generated = false;
-    bool reached = false;  // for proofs
+    bool reached = false;  // used in proofs
     bool possible = false;
-    bool inhabited = false;  // by the standard; perhaps
+    bool inhabited = false;  // some value may satisfy it by the standard
   };
-  // Holds for nothing, or the schema is refused.
+  // No value is in both, or else the schema is refused.
   struct Overlap {
     Shape shape;
     LeftOut with;
@@ -45,15 +45,15 @@ class SettledTypes {
   Status settle(TypeId type);
   Result<Shapes> without(const Shape& shape, const LeftOut& other);
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
-  // Nothing where it cannot be said property by property.
+  // Returns nothing where the difference cannot be stated property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
-  // Up to `most` parts of `closed` that are not of `other`, each because of one property, one item or the number of
-  // items; nothing where none can be told.
+  // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
+  // the number of items; nothing where none is found.
   Result<std::optional<Shapes>> apart(const Shape& closed, const Shape& other, const LeftOut& what, std::size_t most);
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);
   Result<std::optional<Shapes>> array_apart(const ArrayShape& array, const ArrayShape& other, const LeftOut& what);
-  // `object` with this property; what its classes of names say of it no longer holds.
+  // Returns `object` with this property; the object's name classes no longer apply to it.
   Result<Shape> with_member(const ObjectShape& object, const Member& member);
   Result<Shape> as_generated(const Shape& shape);
   Status keep_names_apart(ObjectShape& shape);
@@ -71,10 +71,10 @@ class SettledTypes {
   std::vector<TypeId> to_settle_;
   std::vector<TypeId> to_reach_;
   std::vector<Overlap> overlaps_;
-  std::set<std::pair<const Json*, TypeId>> told_apart_;  // LeftOut's place and type: by apart()
+  std::set<std::pair<const Json*, TypeId>> told_apart_;  // place and type of a LeftOut, told apart by apart()
 };
 
-// All values of a type, where they are few and of one word each; for "uniqueItems".
+// Returns all values of a type where they are few and of one word each; for "uniqueItems".
 Result<std::optional<std::vector<Json>>> few_values(const SettledTypes& types, TypeId type);
 
 }  // namespace tessera::schema

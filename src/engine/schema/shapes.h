@@ -1,4 +1,4 @@
-// What a schema comes to: a type is a set of JSON values, the union of shapes, each of which has values of one kind.
+// The result of reading a schema. A type is a set of JSON values: a union of shapes, each with values of one kind.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace tessera::schema {
 
-using TypeId = std::int32_t;  // an index of a TypeTable
+using TypeId = std::int32_t;  // index in a TypeTable
 
 struct ArrayShape {
-  std::vector<TypeId> prefix{};  // of the first items
-  TypeId rest = 0;               // of all others
-  bool implied = true;           // the schema says nothing of the others
+  std::vector<TypeId> prefix{};  // types of the first items
+  TypeId rest = 0;               // type of all other items
+  bool implied = true;           // the schema does not mention the other items
   std::int64_t min = 0;
-  std::int64_t max = -1;  // -1: without end
+  std::int64_t max = -1;  // -1: unbounded
   bool unique = false;
 
   TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
-  // By the standard, what a schema does not speak of is allowed; it is not generated, except where nothing is named
-  // at all or the schema asks for more items than it names.
+  // By the standard, values that a schema does not mention are allowed. They are not generated, except where nothing is
+  // named at all or the schema asks for more items than it names.
   bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
 };
 
@@ -35,12 +35,12 @@ struct Member {
   bool required = false;
 };
 
-// Properties that are not named, by their names. The classes of one shape do not overlap, and do not leave out the
-// names of its members.
+// The properties without explicit names, by the set of their names. The classes of one shape do not overlap, and do not
+// exclude the names of its members.
 struct NameClass {
   TextSet names{};
   TypeId value = 0;
-  bool implied = false;  // the schema says nothing of these
+  bool implied = false;  // the schema does not mention these properties
 };
 
 struct ObjectShape {
@@ -54,7 +54,7 @@ struct ObjectShape {
   bool closed() const { return names_something && min <= static_cast<std::int64_t>(members.size()); }
 };
 
-// A type whose values are not of the shape: of "not", or another alternative of a "oneOf".
+// A type with values that the shape must not have: that of a "not", or of another alternative of a "oneOf".
 struct LeftOut {
   TypeId type = 0;
   const Json* at = nullptr;
@@ -62,7 +62,7 @@ struct LeftOut {
 };
 
 struct Shape {
-  // A Json is the only value.
+  // A Json is the shape's only value.
   std::variant<Json, NumberSet, TextSet, ArrayShape, ObjectShape> values;
   std::vector<LeftOut> left_out{};
 
@@ -78,7 +78,7 @@ struct Shape {
 
 using Shapes = std::vector<Shape>;
 
-// By JSON schema: 1 is 1.0, true is not 1, and the order of properties has no meaning.
+// Compares as JSON schema does: 1 equals 1.0, true does not equal 1, and the order of properties has no meaning.
 bool equal_values(const Json& a, const Json& b);
 
 }  // namespace tessera::schema

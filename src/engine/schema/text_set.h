@@ -1,4 +1,4 @@
-// The strings that a schema allows: lengths, patterns and formats, and what is left out.
+// The strings that a schema allows: lengths, patterns and formats, and excluded texts.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace tessera::schema {
 
 struct TextTerm {
-  Regex regex{};  // every text matches it, or none does
+  Regex regex{};  // matches all texts of the term, or none where negated
   bool negated = false;
-  bool loose = false;  // of a format that other validators take more widely: the wide reading is all texts
-  std::shared_ptr<const Automaton> left_out{};  // instead of `regex`: no text is of it
-  bool exact = false;                           // `left_out` holds in the wide reading, too
+  bool loose = false;  // other validators accept more texts of this format: the wide reading is all texts
+  std::shared_ptr<const Automaton> left_out{};  // used instead of `regex`: texts that the term excludes
+  bool exact = false;                           // the wide reading excludes the texts of `left_out` too
 };
 
-// A conjunction.
+// The conjunction of its conditions.
 struct TextSet {
-  std::int64_t min = 0;   // code points
-  std::int64_t max = -1;  // -1: without end
+  std::int64_t min = 0;   // in code points
+  std::int64_t max = -1;  // -1: unbounded
   std::vector<TextTerm> terms{};
 
   bool free() const { return min == 0 && max < 0 && terms.empty(); }
@@ -35,21 +35,22 @@ struct TextSet {
 
 TextSet both(const TextSet& a, const TextSet& b);
 
-// Works on text sets, and keeps automata of their patterns. Errors: invalid_argument where it takes too long or too
-// many states.
+// Operations on text sets; caches the automata of their patterns. Returns invalid_argument where an operation takes too
+// long or needs too many states.
 class TextSets {
  public:
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // `set` without what the wide reading of `other` has; exact for generation, larger in the wide reading.
+  // Removes from `set` what the wide reading of `other` has. It is exact for generation, and leaves a larger set in the
+  // wide reading.
   Status leave_out(TextSet& set, const TextSet& other);
-  // `set` without these texts. Sets that lack the same texts share an automaton.
+  // Removes these texts from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);
-  // An expression for the JSON strings of the set, with their quotes. Precondition: not empty in the narrow reading;
-  // the same `rules` in every call, since equal sets share theirs.
+  // Returns an expression for the JSON strings of the set, with their quotes. Precondition: the set is not empty in the
+  // narrow reading, and every call has the same `rules`, since equal sets share their rules.
   Result<std::string> ebnf(const TextSet& set, EbnfRules& rules);
-  // parse_regex(), once for a pattern: what is made of equal patterns is then found again.
+  // Calls parse_regex() once for each pattern, so that results for equal patterns are reused.
   Result<Regex> pattern(const std::string& text);
   WorkLimit& work() { return work_; }
 
@@ -59,7 +60,7 @@ class TextSets {
 
   WorkLimit work_;
   struct Kept {
-    Regex regex;  // holds the key's node
+    Regex regex;  // keeps the key's node alive
     Automaton automaton;
   };
   std::map<std::pair<const RegexNode*, Reading>, Kept> kept_;
@@ -67,13 +68,13 @@ class TextSets {
   Result<Automaton> make(const TextSet& set, Reading reading);
 
   struct Made {
-    TextSet set;  // holds the key's nodes
+    TextSet set;  // keeps the key's nodes alive
     std::shared_ptr<const Automaton> automaton;
   };
   std::map<std::pair<std::vector<std::intptr_t>, Reading>, Made> made_;
   std::map<std::string, Regex> patterns_;
   struct Written {
-    TextSet set;  // holds the key's nodes
+    TextSet set;  // keeps the key's nodes alive
     std::string expression;
   };
   std::map<std::vector<std::intptr_t>, Written> written_;

@@ -1,4 +1,4 @@
-// The types of one schema, made as they are asked for: a type is a conjunction of schemas, so that recursion ends.
+// The types of one schema, made on demand. A type is a conjunction of schemas, so that recursion ends.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@
 
 namespace tessera::schema {
 
-// Errors: "#/place: \"keyword\": reason"; unimplemented where a schema cannot be said exactly, invalid_argument where
-// it is malformed or comes to too much.
+// Errors read "#/place: \"keyword\": reason". They are unimplemented where a schema has no exact form, and
+// invalid_argument where it is malformed or too large.
 class TypeTable {
  public:
-  // Keeps references. Precondition: the nesting of the schema is bounded.
+  // Keeps a reference to `index`. Precondition: the nesting of the schema is bounded.
   explicit TypeTable(const SchemaIndex& index) : index_(index) {}
 
-  // Values that are of all of these schemas.
+  // Returns the type of the values that satisfy all of these schemas.
   Result<TypeId> type_of(const std::vector<const Json*>& schemas);
   Result<TypeId> join(TypeId a, TypeId b);
-  // Values that are not of it; `why` is for messages.
+  // Returns the type of the values that are not of `type`; `why` is for messages.
   Result<TypeId> complement(TypeId type, const LeftOut& why);
-  // All values.
+  // Returns the type of all values.
   Result<TypeId> any() { return type_of({}); }
-  // None.
+  // Returns the type without values.
   Result<TypeId> never() { return type_of({&never_}); }
 
-  // The union of these is the type. The reference holds as long as the table.
+  // Returns shapes whose union is the type. The reference is valid as long as the table.
   Result<const Shapes*> shapes(TypeId type);
   std::size_t size() const { return types_.size(); }
 
-  // Values that are of both; nothing where it is plain that there are none.
+  // Returns the values that are in both; nothing where there are obviously none.
   Result<Shapes> both(const Shape& a, const Shape& b);
-  // The type of a property that is none of the shape's members; that of no value where no class of names holds it.
+  // Returns the type of a property that is not one of the shape's members; never() where no class has the name. Returns
   // unimplemented where dialects of regular expressions differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
-  // Whether `value` is of it, in every reading of its patterns or in any.
+  // Returns whether `value` is in it: in every reading of its patterns (narrow), or in some reading (wide).
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
 
   TextSets& texts() { return texts_; }
-  // An error that names no place yet gets the type's.
+  // Adds the type's place to an error that names no place yet.
   Status placed(Status error, TypeId type) const;
   Status error(StatusCode code, const Json& at, std::string_view keyword, std::string_view reason) const;
 
@@ -60,27 +60,27 @@ class TypeTable {
   };
   friend class SchemaReader;
 
-  // The schema that a "$ref" names, which is a string.
+  // Returns the schema that a "$ref" names, which must be a string.
   Result<const Json*> target_of(const Json& schema);
   Result<Shapes> expand(const Type& type);
-  // Of one schema, without what stands around it.
+  // Reads one schema without its surroundings.
   Result<Shapes> read(const Json& schema);
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
   Result<ObjectShape> both_objects(const ObjectShape& a, const ObjectShape& b);
-  // The class that holds a name which is none of the shape's members; null: no class does. unimplemented where
-  // dialects of regular expressions differ.
+  // Returns the class with a name that is not one of the shape's members; null where no class has it. Returns
+  // unimplemented where dialects of regular expressions differ.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);
 
-  // Where a type comes from.
+  // Returns a schema from which the type comes.
   const Json& origin(const Type& type) const;
 
   const SchemaIndex& index_;
   Json never_{false};
   struct Negation {
-    Json schema{};  // stands for it in keys
+    Json schema{};  // stands for the negation in keys
     LeftOut of{};
   };
   std::map<TypeId, std::unique_ptr<Negation>> negations_;
