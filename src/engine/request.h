@@ -107,7 +107,7 @@ struct Request {
   StopConditions stop{};
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
-  // Of the last layer, normed: for the prompt tokens, then for each token that is fed back.
+  // Returns the normed hidden states of the last layer: for the prompt tokens, then for each token that is fed back.
   bool return_hidden_states = false;
   bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
   bool return_images = false;           // the completion has the images' embedding rows

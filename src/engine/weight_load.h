@@ -34,7 +34,7 @@ class WeightLoad {
   Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
-  // Shared with the runner; the load may still write it after a runner that could not be made is gone.
+  // Keeps the memory alive where a runner cannot be made and frees its own share.
   std::shared_ptr<const Allocation> memory_;
   Weights::Addresses addresses_;
   WeightSource source_;

@@ -1,6 +1,6 @@
-// Catches: a kernel of all layers that computes something else than the layers' operators do one by one, for one and
-// two requests, of lengths at the borders of tiles and shares; one that is wrong where pages are scattered or a row is
-// padding; bits that change from run to run; one that does not run at all; and one that two engines run at once.
+// Catches: a kernel of all layers with results other than those of the layers' operators, for one and two requests with
+// lengths at the borders of tiles and shares; wrong results with scattered pages or padding rows; bits that change from
+// run to run; a kernel that never runs; and a kernel that two engines run at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,17 +17,18 @@ namespace {
 
 constexpr std::int64_t kPageSize = 16;
 constexpr std::int64_t kContext = 2048;
-constexpr std::int64_t kRequests = 2;  // what the kernel serves
+constexpr std::int64_t kRequests = 2;  // number of requests that the kernel serves
 constexpr std::int64_t kLayers = 3;
 
-// Qwen3-0.6B's layers.
+// The layers of Qwen3-0.6B.
 constexpr const char* kConfig = R"({
   "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
   "num_hidden_layers": 3, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 512,
   "rms_norm_eps": 1e-6, "rope_theta": 1000000, "max_position_embeddings": 4096, "tie_word_embeddings": true,
   "hidden_act": "silu", "torch_dtype": "bfloat16"})";
 
-// Requests of these lengths; of each the last `tokens` are new, 0: all. Neighbouring pages of a request lie apart.
+// Makes requests of these lengths, with `tokens` new tokens each; 0: all are new. Neighbouring pages of a request are
+// not contiguous.
 ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t tokens) {
   ForwardBatch batch;
   std::vector<std::vector<PageId>> tables;
@@ -56,7 +57,7 @@ ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t t
 struct Made {
   std::unique_ptr<ModelRunner> runner;
 
-  // `replay` false: the same kernels as the graph's, launched one by one.
+  // `replay` false: launches the graph's kernels one by one.
   std::vector<float> logits(const ForwardBatch& batch, bool force_eager, Decision* decision = nullptr,
                             bool replay = true) {
     std::vector<float> made(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
@@ -66,7 +67,7 @@ struct Made {
     if (out.ok() && decision != nullptr) *decision = out->decision;
     return made;
   }
-  // Kernels of the smallest decode graph.
+  // Returns the kernels of the smallest decode graph.
   std::int64_t nodes() const {
     const MemoryReport report = runner->memory();
     for (const RunnerMemory& memory : report.runners)
@@ -96,7 +97,7 @@ Result<Made> make(Device& device, const KernelTable* kernels, std::vector<std::i
   return made;
 }
 
-// ‖a - b‖ / ‖b‖ of a row.
+// Returns ‖a - b‖ / ‖b‖ of a row.
 double distance(const std::vector<float>& a, const std::vector<float>& b, std::size_t row, std::size_t columns) {
   double difference = 0;
   double norm = 0;
@@ -112,7 +113,7 @@ class DecoderLayers : public ::testing::Test {
   void SetUp() override {
     if (kernels_.joined().size() == plain_.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
   }
-  // Whether the graphs of one runner have the kernel, and those of the other its operators.
+  // Returns whether the graphs of `joined` have the kernel and those of `each` have its operators.
   static bool has_kernel(const Made& joined, const Made& each) { return joined.nodes() + 7 * kLayers < each.nodes(); }
 
   DeviceRegistry devices_ = built_in_devices();
@@ -121,13 +122,13 @@ class DecoderLayers : public ::testing::Test {
   const KernelTable plain_ = kernels_.with(**kernels_.get("rms_norm"));
 };
 
-// Compares decodes of these requests. Without a size for one request, one alone has a row of padding beside it.
+// Compares decodes of these requests. Where there is no graph for one request, a single request has a padding row.
 void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_t>>& cases, std::int64_t smallest) {
   double greatest = 0;
   for (const std::vector<std::int64_t>& lengths : cases) {
     std::string what;
     for (const std::int64_t length : lengths) what += std::to_string(length) + " ";
-    // The prompts are all but the last token; a request of one token has no other.
+    // The prompts are all tokens but the last; a request of one token has no prompt.
     std::vector<std::int64_t> prompts = lengths;
     for (std::int64_t& n : prompts) n = std::max<std::int64_t>(n - 1, 1);
     for (Made* made : {joined, each}) made->logits(make_batch(prompts, 0), true);
@@ -163,7 +164,7 @@ TEST_F(DecoderLayers, EqualTheirOperators) {
   }
 }
 
-// Blocks of two launches, each waiting for others of its own that have no room, would wait for ever.
+// If blocks of two launches each waited for blocks of their own launch that have no room, they would wait forever.
 TEST_F(DecoderLayers, AreRunByOneEngineOfTheProcess) {
   Result<Made> each = make(*device_, &plain_, {1});
   ASSERT_TRUE(each.ok()) << each.status().to_string();

@@ -1,6 +1,6 @@
-// Catches: in a deterministic runner, a request's logits that change by a bit with the other requests of its forwards,
-// with the size that a graph was captured for, with the way its prompt is cut, between graphs and eager forwards, or
-// between a token that was decoded and the same token in a prefill (a request that was preempted is computed again so).
+// Catches, in a deterministic runner, logits of a request that change by a bit with the other requests of its forwards,
+// the captured size, the cuts of its prompt, graphs or eager runs, or between a decoded token and the same token in a
+// prefill (which computes a preempted request again).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,9 +36,9 @@ struct Ways {
 
   Ways() = default;
   Ways(Ways&&) = default;
-  ~Ways() { runner.reset(); }  // before its device
+  ~Ways() { runner.reset(); }  // released before its device
 
-  // Logits of every position of the first request, in order.
+  // Returns the logits of every position of the first request, in order.
   std::vector<float> logits(const std::vector<Step>& steps, bool force_eager) {
     std::vector<float> all;
     for (const Step& step : steps) {

@@ -8,7 +8,7 @@ namespace tessera {
 int TokenHistogram::bucket_of(std::int64_t tokens) {
   if (tokens <= 8) return static_cast<int>(std::max<std::int64_t>(tokens, 1)) - 1;
   const auto above = static_cast<std::uint64_t>(tokens - 1);
-  const int octave = static_cast<int>(std::bit_width(above)) - 4;  // 0: 9 to 16
+  const int octave = static_cast<int>(std::bit_width(above)) - 4;  // octave 0 is 9 to 16
   const int step = static_cast<int>(above >> octave) & 7;
   return std::min(8 + octave * 8 + step, kBuckets - 1);
 }

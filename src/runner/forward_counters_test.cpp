@@ -1,4 +1,4 @@
-// Catches histogram buckets whose limits and members disagree, and sums over keys that miss or mix some.
+// Catches: histogram buckets whose limits and members disagree, and sums over keys that leave out or mix keys.
 #include "tessera/runner/forward_counters.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-TEST(TokenHistogram, EveryCountFallsIntoTheBucketWhoseLimitIsNext) {
+TEST(TokenHistogram, CountsFallIntoTheBucketWithTheNextLimit) {
   int last = 0;
   for (std::int64_t tokens = 1; tokens <= (std::int64_t{1} << 20); tokens += 1 + tokens / 97) {
     const int bucket = TokenHistogram::bucket_of(tokens);

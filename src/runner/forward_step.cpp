@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// Outputs of decode graphs, and of a head of PrefillGraphs, in the order of their chains. A head alone has the last
-// two.
+// Indices of the outputs of decode graphs, and of a head of PrefillGraphs, in the order of their chains. A plain head
+// has only the last two.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -31,7 +31,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   return parts_.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
 }
 
-// A body needs a token: a dummy's, on the reserved page.
+// The body needs at least one token, so it gets that of a dummy batch on the reserved page.
 Status ForwardStep::accompany(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
@@ -72,8 +72,8 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
                    results);
 }
 
-// Hidden states of any row may be asked for, and debug mode looks for NaNs in all: then every row is planned as a
-// wanted one.
+// Hidden states may be wanted of any row, and debug mode searches all rows for NaNs. In both cases every row is planned
+// as a wanted one.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug != nullptr;
   if (!parts_.graphs.prefill || !wants_all) return parts_.stage(inputs.tokens(), BatchKind::kExtend, size);
@@ -94,7 +94,8 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   const ir::Bucket bucket = runner.bucket(decision.size);
   if (!parts_.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
-  // In the planned memory the outputs lie where the head reads them; isolated, they have places of their own.
+  // In planned memory the outputs already lie where the head reads them; in isolated memory they have addresses of
+  // their own.
   for (std::size_t i = 0; i < parts_.handed_over.size(); ++i) {
     const OutputView made = TRY(runner.executable().output(bucket, i));
     const DeviceAddress place = parts_.arena->base() + parts_.handed_over[i].offset;
@@ -105,7 +106,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   return ok_status();
 }
 
-// The rows from `first` on that the head takes at once.
+// Stages the rows from `first` on that the head computes in one run.
 Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);
@@ -120,11 +121,12 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
   GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
-  const std::size_t before = parts_.graphs.prefill ? 0 : 1;  // that the head does not have
+  const std::size_t before = parts_.graphs.prefill ? 0 : 1;  // outputs that the head does not have
   for (std::int64_t first = 0; first < total; first += chunk) {
     const std::int64_t count = std::min(chunk, total - first);
     const std::int64_t size = runner.padded_size(count);
-    if (first > 0) TRY(stage_head(inputs, static_cast<std::size_t>(first)));  // the first went with the body's inputs
+    // stage_body() staged the first rows with the body's inputs.
+    if (first > 0) TRY(stage_head(inputs, static_cast<std::size_t>(first)));
     TRY(runner.make_ready(size));
     TRY(parts_.launch(runner, size, count, Execution::kOperators));
     const ir::Bucket bucket = runner.bucket(size);
@@ -144,7 +146,7 @@ Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
                                                         static_cast<std::size_t>(rows.count * parts_.vocab_size));
     TRY(parts_.check_fresh(rows.logits));
     TRY(stream.download(part.data(), rows.logits.data, part.size_bytes()));
-    TRY(stream.synchronize());  // the next chunk overwrites the logits
+    TRY(stream.synchronize());  // the next run of the head overwrites the logits
   }
   if (inputs.needs_choice()) return chooser_.take(inputs, rows, results);
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
@@ -175,7 +177,7 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
   return ok_status();
 }
 
-// One download for each run of neighbouring rows.
+// Uses one download for each run of neighbouring rows.
 Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to) {
   TRY(parts_.check_fresh(hidden));
   const ir::DType dtype = parts_.graphs.body.value(parts_.graphs.body.outputs[0]).type.dtype;

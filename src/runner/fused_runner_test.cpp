@@ -1,5 +1,5 @@
-// Catches: fused forwards whose graphs differ from their own eager run on isolated memory, that compute something else
-// than the eager compiler's, or a size that is compiled by the other compiler than asked for.
+// Catches: fused forwards with graphs that differ from their own eager run on isolated memory, results other than the
+// eager compiler's, and a size that is compiled by another compiler than requested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST_P(FusedGoldens, GraphsAreTheirOwnEagerRunBitForBit) {
     }
 }
 
-// On a CPU sums have one order and every value is rounded where the operators round: no bit differs.
+// On a CPU sums have one order, and every value is rounded where the operators round, so no bit differs.
 TEST_P(FusedGoldens, ComputesWhatTheEagerCompilerComputes) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16}) {
     RunnerBench eager = make_captured(GetParam(), small_options(), dtype);
@@ -97,7 +97,7 @@ TEST(FusedDecodes, UpToTheBatchThatWasAskedFor) {
   }
 }
 
-// The programs of a start lie in the cache folder for the next one.
+// The programs of one start are in the cache folder for the next one.
 TEST(FusedStart, TheSecondLoadsWhatTheFirstCompiled) {
   std::string folder = ::testing::TempDir() + "/fused_start_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

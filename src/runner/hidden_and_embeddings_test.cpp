@@ -1,5 +1,6 @@
-// Catches: hidden states of another row, of padding or from after the head overwrote them; embeddings given to another
-// token, left over from the last forward or rounded to another type; either one losing the graphs.
+// Catches: hidden states of another row, of padding, or read after the head overwrote them; embeddings given to another
+// token, left over from the last forward or rounded to another type; and hidden states or embeddings that lose the
+// graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +55,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
     isolated.memory_plan = MemoryPlanKind::kIsolated;
     RunnerBench apart = make_captured("llama", isolated, dtype);
     EXPECT_LE(greatest_difference(hidden_states(apart, prompts, RunnerKind::kPrefill), eager), tolerance);
-    // The last token of each request again, by the decode graph.
+    // Computes the last token of each request again by the decode graph.
     const ForwardBatch last = make_batch({{ids(13, 5), 12}, {ids(17, 2), 16}}, Rows::kAll);
     const std::vector<float> decoded = hidden_states(bench, last, RunnerKind::kDecode);
     EXPECT_LE(greatest_difference(row(decoded, 0, width), row(eager, 12, width)), tolerance);
@@ -63,7 +64,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
   }
 }
 
-// The head makes them then, at most 256 rows at a time.
+// The head then computes them, at most 256 rows at a time.
 TEST(HiddenStates, AreTheSameWhereTheLastLayerIsOfWantedRows) {
   for (const MemoryPlanKind plan : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
     RunnerOptions options = small_options();
@@ -93,8 +94,8 @@ TEST(HiddenStates, AreTheSameWhereTheLastLayerIsOfWantedRows) {
   }
 }
 
-// Neighbours and rows apart, of a prompt's graph.
-TEST(HiddenStates, OfSomeRowsAreThoseOfAll) {
+// Wants neighbouring and separate rows of a prompt's graph.
+TEST(HiddenStates, SelectedRowsEqualThoseOfAllRows) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
     RunnerBench bench = make_captured("llama", small_options(), dtype);
     const auto width = static_cast<std::size_t>(bench.runner->hidden_size());
@@ -132,7 +133,7 @@ TEST(HiddenStates, SpaceForAnotherNumberIsRefused) {
       HasSubstr("space for 7 values of hidden states, 30 tokens"));
 }
 
-// The checkpoint's embedding of a token.
+// Returns the checkpoint's embedding of a token.
 std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   const Checkpoint checkpoint = Checkpoint::open(testing::data_path("goldens/llama")).value();
   const StoredTensor* table = checkpoint.find("model.embed_tokens.weight");
@@ -143,13 +144,13 @@ std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   return made;
 }
 
-// A forward with some tokens' embeddings in place of their ids, which are other ones.
+// A forward in which some tokens have embeddings instead of their ids, which are set to other ids.
 struct Embedded {
   ForwardBatch batch;
   std::vector<float> values;
 };
 
-// The embeddings lie from `first_row` on, in order.
+// The embeddings are in order from `first_row` on.
 Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
                          std::int32_t first_row) {
   Embedded made{.batch = std::move(batch), .values = {}};
@@ -166,7 +167,7 @@ Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vect
   return made;
 }
 
-TEST(InputEmbeddings, OfATokenGiveTheSameAsItsId) {
+TEST(InputEmbeddings, EqualTheIdsOfTheirTokens) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
     RunnerBench bench = make_captured("llama", small_options(), dtype);
     const double tolerance = dtype == ir::DType::kFloat32 ? kTolerance : 0.06;
@@ -206,7 +207,7 @@ TEST(InputEmbeddings, ReachTheirOwnTokens) {
   }
 }
 
-// Written by one forward, named by another: rows stay until somebody writes them again.
+// One forward writes the rows and another reads them: rows stay until they are written again.
 TEST(InputEmbeddings, StayInTheirRows) {
   RunnerBench bench = make_captured("llama", small_options());
   const Embedded given = with_embeddings(bench, make_batch(kTwo, Rows::kAll), {3, 20}, 8);

@@ -96,7 +96,7 @@ Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
   if (ranks != nullptr && ranks->leads()) return submit_to_ranks(inputs, TRY(decide(inputs)));
   Result<Decision> decided = decide(inputs);
   if (decided.ok()) decided = submit_here(inputs, *decided, parts_->ranks() == 1);
-  // Other ranks must not wait for one that failed.
+  // Other ranks must not wait for a rank that failed.
   if (!decided.ok() && parts_->options.communicator != nullptr)
     parts_->options.communicator->abort(decided.status().message());
   if (!decided.ok() && has_own_tokens()) return device_lost(decided.status().message());
@@ -109,7 +109,7 @@ Status ModelRunner::accompany() {
   Event& passed = *accompanied_[next_accompanied_];
   next_accompanied_ = (next_accompanied_ + 1) % accompanied_.size();
   const Status ran = [&]() -> Status {
-    TRY(wait_for(passed));  // the oldest one's
+    TRY(wait_for(passed));  // for the oldest idle forward
     TRY(step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {}))))));
     return parts_->stream->record(passed);
   }();
@@ -120,8 +120,8 @@ Status ModelRunner::end_accompanied() {
   return has_own_tokens() ? or_end_group(parts_->stream->synchronize()) : ok_status();
 }
 
-// Of ranks with tokens of their own, the others wait for what a forward that failed was to send them, or have got
-// something else.
+// Where ranks have tokens of their own, a failed forward ends the group: the other ranks wait for its data, or have
+// received wrong data.
 Status ModelRunner::or_end_group(const Status& ran) {
   if (ran.ok() || !has_own_tokens()) return ran;
   parts_->options.communicator->abort(ran.message());
@@ -134,7 +134,7 @@ Status ModelRunner::follow(const ForwardInputs& inputs, const Decision& decision
   return submit_here(inputs, decision, /*alone=*/false).status();
 }
 
-// A size whose replays keep failing, on whichever rank, is given up on all.
+// A size with replays that keep failing on any rank is dropped on all ranks.
 Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const Decision& decided) {
   RankGroup& ranks = *parts_->options.ranks;
   TRY(ranks.send_forward(inputs, decided));
@@ -150,7 +150,7 @@ Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const
   return failure.status;
 }
 
-// What a stage without a head does of a forward.
+// Returns the inputs as a stage without a head sees them: it samples nothing and computes no logits.
 ForwardInputs ModelRunner::of_stage(const ForwardInputs& inputs) const {
   if (parts_->graphs.has_head) return inputs;
   return {.batch = inputs.batch,
@@ -191,24 +191,25 @@ Result<StepOutputs> ModelRunner::collect() {
     dispatcher_.replay_succeeded(decision);
     return outputs;
   }
-  // A rank whose launch failed behind the last collective has held up no other.
+  // A rank whose launch failed after the last collective has not delayed other ranks.
   if (failure.replay_failed && failure.status.code() != StatusCode::kDeviceLost)
     TRY(dispatcher_.replay_failed(decision, failure.status));
   return failure.status;
 }
 
-// On a device that runs beside the host the others' work goes on while rank 0 waits for its own.
+// On a device that runs beside the host, the other ranks' work continues while rank 0 waits for its own.
 bool ModelRunner::collects_as_it_runs() const {
   Communicator* const communicator = parts_->options.communicator;
   return communicator != nullptr && communicator->pipeline() != nullptr && parts_->device.properties().on_host;
 }
 
-// Ranks of this stage carry out an order once they have run what was sent before it, for which they need this one.
+// Runs all deferred forwards. The ranks of this stage carry out an order only after the forwards sent before it, and
+// those need this rank.
 void ModelRunner::run_all_deferred() {
   while (!runs_deferred_ && deferred_.size() > 0) ran_.push_back(run_deferred());
 }
 
-// The oldest one. Where a forward fails, on whichever rank, all that are in flight do.
+// Runs the oldest deferred forward. Where a forward fails on any rank, all forwards in flight fail.
 Result<StepOutputs> ModelRunner::run_deferred() {
   runs_deferred_ = true;
   Result<StepOutputs> outputs = run_oldest();
@@ -244,8 +245,8 @@ Result<StepOutputs> ModelRunner::collect_here() {
   return outputs;
 }
 
-// Kernels that wait for a group which has ended leave with whatever they have. Of ranks that compute all tokens the
-// group itself looks (rank_group.h).
+// Checks the group after a forward: kernels that waited for an ended group return with incomplete data. Where the ranks
+// compute all tokens together, the group checks this itself (rank_group.h).
 Status ModelRunner::check_group() const {
   if (!has_own_tokens()) return ok_status();
   const Status status = parts_->options.communicator->status();
@@ -259,7 +260,7 @@ Status ModelRunner::discard() {
   return wait_for(*done_[static_cast<std::size_t>(next_flight_)]);
 }
 
-// A profile ends with a forward that failed: its events may never pass.
+// A failed forward ends the profile, because its events may never pass.
 Status ModelRunner::wait_for(Event& done) {
   const StepProfiler::Scope waiting(parts_->profiler, HostWork::kWait);
   Status passed = done.synchronize();
@@ -267,9 +268,9 @@ Status ModelRunner::wait_for(Event& done) {
   return passed;
 }
 
-// A forward whose graph was not launched has kept nothing: its cache slots are written again by the eager run, and the
-// ids it reads are still there. One of several ranks cannot go back alone: the others have met it in the graph's
-// collectives already.
+// A forward with a graph that was not launched has changed nothing that matters: the eager run writes its cache slots
+// again, and the ids that it reads are still there. One of several ranks cannot repeat it alone, because the other
+// ranks have already met it in the graph's collectives.
 Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone) {
   const ForwardBatch& batch = inputs.batch;
   Decision decision = decided;
@@ -283,7 +284,7 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs, const Decisio
     TRY(dispatcher_.replay_failed(decision, ran));
     decision = {RunnerKind::kEager, batch.num_tokens(), 0, Reason::kReplayFailed};
     ran = step_.run(inputs, decision, results);
-  } else if (ran.ok() && parts_->ranks() == 1) {  // of several ranks it is known once all have run it
+  } else if (ran.ok() && parts_->ranks() == 1) {  // with several ranks this is known only once all have run it
     dispatcher_.replay_succeeded(decision);
   }
   TRY(ran);

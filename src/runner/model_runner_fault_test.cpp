@@ -1,5 +1,5 @@
 // Catches: a start that fails because of one size, dispatch to a size without a graph, wrong results after a fault, a
-// lost device treated like a fault of one forward, and memory errors that crash.
+// lost device treated like a fault of one forward, and crashes without memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using testing::try_make_bench;
 const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
 const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 
-// 3 layers are 4 pieces a prefill size, and a decode size is one: 40, 16, 4, then 4, 2, 1.
+// 3 layers make 4 pieces a prefill size; a decode size is one piece. The order is 40, 16, 4, then 4, 2, 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
 TEST(ModelRunnerFaults, ASizeThatCannotBeCapturedIsDroppedAndServedEagerly) {
@@ -69,7 +69,7 @@ TEST(ModelRunnerFaults, DispatchSkipsDroppedSizes) {
   EXPECT_EQ(decision.reason, Reason::kExactSize);
 }
 
-// Forwards of the largest size must run, with graphs or without.
+// Forwards of the largest size must be able to run, with graphs or without.
 TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsAnErrorOfTheStart) {
   RunnerBench bench = make_bench("llama", small_options());
   bench.device->set_plan({.out_of_memory_at = 1});
@@ -119,7 +119,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
   Decision decision;
-  for (int n = 1; n <= 4; ++n) {  // each graph of one forward
+  for (int n = 1; n <= 4; ++n) {  // each graph of one forward fails once
     bench.device->set_plan({.replay_fails_at = n});
     EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, false, &decision), want_eager);
     EXPECT_EQ(bench.device->counts().faults, 1);
@@ -132,7 +132,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
   EXPECT_EQ(bench.runner->counters().forwards(Reason::kReplayFailed), 4);
 }
 
-// One rank alone cannot repeat a forward in which the others have exchanged data with it.
+// One rank cannot repeat a forward alone after the other ranks have exchanged data with it.
 TEST(ModelRunnerFaults, AReplayThatFailsOnOneOfSeveralRanksFailsTheForwardOnAll) {
   for (const int ranks : {1, 2}) {
     const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
@@ -197,7 +197,8 @@ TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
   EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
 }
 
-// A user's limits may leave no size at all. In a process of its own, since the bug this caught was a crash.
+// A user's limits may leave no size at all. This runs in a process of its own, since the fault that it found was a
+// crash.
 TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
   const auto serve = [] {
     RunnerOptions options = small_options();

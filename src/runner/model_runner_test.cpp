@@ -1,5 +1,5 @@
-// Catches: a forward whose results differ between graphs and eager runs, as a whole, in chunks or in a batch; rows
-// given to the wrong request; counters that do not count; and wrong input that is accepted.
+// Catches: results that differ between graphs and eager runs, whole prompts, chunks or batches; rows given to the wrong
+// request; counters that do not count; and invalid input that is accepted.
 #include "tessera/runner/model_runner.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// float32 with other shapes: kernels may add in another order.
+// Shapes differ, so float32 kernels may add in another order.
 constexpr double kRunTolerance = 1e-4;
 
 // 40 tokens, which is a captured size: 9, 17 and 14.
@@ -76,7 +76,7 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   bench.logits({{ids(7, 5)}}, Rows::kNone);
   EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kRunTolerance)
       << "chunks";
-  // The request's last token, beside other requests' decodes and beside a prompt.
+  // The request's last token is computed beside other requests' decodes, and beside a prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
@@ -101,7 +101,7 @@ TEST(ModelRunner, MoreRowsThanTheHeadTakesKeepTheirOrder) {
   options.num_pages = {80};
   options.prefill_sizes = {600};
   RunnerBench bench = make_captured("llama", options);
-  // One request of 600 tokens: more than two runs of the head.
+  // One request of 600 tokens needs more than two runs of the head.
   std::vector<TestRequest> one = {{ids(600, 4)}};
   ForwardBatch batch = make_batch(one, Rows::kAll);
   std::vector<float> all;
@@ -137,7 +137,7 @@ TEST(ModelRunner, GreedySamplingTakesTheGreatestLogitAndTheNextStepFindsIt) {
     next[r].computed = static_cast<std::int64_t>(next[r].ids.size());
     next[r].ids.push_back(step->step.sampled[r].value());
   }
-  // The same step with ids from the host, and with the ids that the previous step left on the device.
+  // Runs the same step with ids from the host, and with the ids that the previous step left on the device.
   const std::vector<float> given = bench.logits(next);
   ASSERT_TRUE(bench.runner->forward({.batch = prompts, .sampling = greedy}).ok());
   EXPECT_EQ(bench.logits_from_rows(next), given);
@@ -238,12 +238,13 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
 }
 
 TEST(ModelRunner, MemoryIsReportedByUse) {
-  // Of 3 layers of size 64: 4 heads on 2, of 16, and an MLP of 160; 512 tokens, in and out.
+  // Parameters: 3 layers of hidden size 64 with 4 query and 2 KV heads of 16 and an MLP of 160, plus 512 tokens in and
+  // out.
   constexpr std::int64_t kParameters = 3 * (64 * (2 * 64 + 2 * 32 + 3 * 160) + 2 * 64) + 2 * 512 * 64 + 64;
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
   const MemoryReport memory = bench.runner->memory();
-  // Keys and values: 3 layers of 33 pages of 8 tokens of 2 heads of 16 floats.
+  // Keys and values: 3 layers of 33 pages of 8 tokens, with 2 heads of 16 floats.
   EXPECT_EQ(memory[MemoryUse::kKvCache], 3 * 2 * 33 * 8 * 2 * 16 * 4);
   EXPECT_GT(memory[MemoryUse::kWeights], kParameters * 4 - 1);
   EXPECT_GT(memory[MemoryUse::kGraphObjects], 0);
@@ -299,7 +300,7 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   batch = make_batch({{ids(4)}}, Rows::kLast);
   batch.groups[0].own({{PageId(33)}});
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
-  // Five requests, where the buffers hold four.
+  // Five requests, while the buffers hold four.
   EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }

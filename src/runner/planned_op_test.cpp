@@ -1,5 +1,5 @@
-// Catches: a planned operator other than attention, in the body or in the head, whose plan is not made, is not called
-// before a forward, is not found by its kernel, is not counted in the memory, or whose refusal is lost.
+// Catches: a planned operator other than attention, in the body or in the head, with a plan that is not made, not
+// called before a forward, not found by its kernel, or not counted in the memory, or with a refusal that is lost.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,9 +19,9 @@ using testing::make_bench;
 using testing::RunnerBench;
 using testing::small_options;
 
-// A plan that hands its kernel the number of tokens of the forward; more than `kRefused` are refused.
+// A plan that passes the forward's number of tokens to its kernel and refuses more than `kRefused`.
 constexpr std::int64_t kRefused = 44;
-std::vector<float> factors_seen;  // written by the kernel, one for each launch
+std::vector<float> factors_seen;  // the kernel appends one value at each launch
 
 class TokenCountPlan final : public OpPlan {
  public:
@@ -49,7 +49,7 @@ constexpr OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// The CPU's kernels with one of `op` that fills its result with the number in its plan at run time. The body has
+// Returns the CPU's kernels with an `op` that fills its result with the number in its plan at run time. The body has
 // silu_mul, the head gather_rows.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,
@@ -82,8 +82,8 @@ TEST(PlannedOp, ItsPlanIsMadeForEveryForwardAndReadByACapturedGraph) {
   }
 }
 
-// The head runs by itself after a prefill, and within the decode graph.
-TEST(PlannedOp, OneInTheHeadReadsThePlanOfTheForwardItBelongsTo) {
+// The head runs on its own after a prefill, and inside the decode graph.
+TEST(PlannedOp, AHeadOperatorReadsItsForwardsPlan) {
   const KernelTable kernels = planned_kernels("gather_rows");
   RunnerOptions options = small_options();
   options.kernels = &kernels;

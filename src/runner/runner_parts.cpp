@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Of a runner's parts, pieces are one kind of work and each split operator another.
+// Returns the profile's name of a part: all pieces have one name, and each split operator has its own.
 std::string profiled_name(const GraphRunner& runner, std::int64_t size, std::size_t part) {
   const std::span<const CompiledPart> parts = runner.executable().parts(runner.bucket(size));
   if (parts.size() == 1) return std::string(runner.name());
@@ -35,7 +35,7 @@ RunnerParts::RunnerParts(ModelGraphs graphs_in, Weights weights_in, Device& devi
       hidden_size(*graphs.body.value(graphs.body.outputs[0]).type.shape.back().constant()) {}
 
 RunnerParts::~RunnerParts() {
-  // Nobody is left to whom an error would matter.
+  // There is no caller left to handle an error.
   if (stream != nullptr) static_cast<void>(stream->synchronize());
 }
 
@@ -61,7 +61,7 @@ Status RunnerParts::allocate() {
   embeddings = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
   TRY(embeddings->reserve(options.embedding_rows));
 
-  // The inputs' share lies behind that of the plans: the short lists of both are neighbours.
+  // The share of the inputs follows that of the plans, so that the short lists of both are neighbours.
   step = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context.limits = plan_limits(options);
@@ -99,8 +99,8 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
 }
 
 Status RunnerParts::build_runners() {
-  // Addresses only: how much of the ranges is used follows from the plans. An arena of fixed size has what is
-  // predicted.
+  // Only address ranges are reserved here; the plans decide how much of them is used. An arena of fixed size has the
+  // predicted size.
   std::int64_t arena_bytes = device.properties().memory_bytes;
   std::int64_t workspace_bytes = arena_bytes;
   if (!device.properties().arenas_grow) {
@@ -125,7 +125,7 @@ Status RunnerParts::build_runners() {
   }
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
-  // All ranks of a stage compile the same.
+  // All ranks of a stage compile the same programs.
   const bool is_logged = options.communicator == nullptr || options.communicator->place() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);

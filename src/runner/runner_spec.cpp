@@ -22,7 +22,7 @@ ir::Bucket prefill_bucket(std::int64_t tokens, const NumPages& num_pages) {
   return bucket;
 }
 
-// Every request adds `query_length` tokens and wants the logits of all of them.
+// A decode batch: every request adds `query_length` tokens and wants the logits of all of them.
 ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const NumPages& num_pages) {
   ir::Bucket bucket = prefill_bucket(requests * query_length, num_pages);
   bucket[Symbol::kRequests] = requests;
@@ -33,7 +33,7 @@ ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const
 
 ir::Bucket head_bucket(std::int64_t rows, std::int64_t max_tokens) {
   ir::Bucket bucket;
-  bucket[Symbol::kTokens] = max_tokens;  // rows are gathered from wherever they are
+  bucket[Symbol::kTokens] = max_tokens;  // rows are gathered from any of the body's rows
   bucket[Symbol::kRows] = rows;
   return bucket;
 }
@@ -72,7 +72,8 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded =
       options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
-  // All running requests at once, as far as that takes no more than twice the memory: each run reads the weights.
+  // Fits all running requests into one run, as long as that takes no more than twice the memory, because each run reads
+  // the weights again.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
@@ -87,7 +88,7 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    // A whole body's only output has any name.
+    // The only output of a whole body may have any name.
     values.push_back({.name = graphs.prefill ? value.name : "hidden", .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));
   }

@@ -25,8 +25,8 @@ using ir::ValueId;
 using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // sorted by name
 
-// A kernel that reads no state and has no planner knows nothing of sequences: since padding rows must not change
-// others, a row of its results follows from the same row of its operands.
+// Returns whether a row of the node's results depends only on the same row of its operands. A kernel that reads no
+// state and has no planner knows nothing of sequences, and padding rows must not change other rows.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);
@@ -35,14 +35,14 @@ bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTab
   return decl != nullptr && decl->capturable && !reads_state && (kernel == nullptr || kernel->planner == nullptr);
 }
 
-// The first node from which on all work by rows; 0 where all do, which no body is.
+// Returns the first node after which all nodes work by rows; 0 where all nodes do, which holds for no body.
 std::size_t first_movable(const ir::Graph& body, const ir::OpTable& ops, const KernelTable& kernels) {
   std::size_t first = body.nodes.size();
   while (first > 0 && works_by_rows(body, body.nodes[first - 1], ops, kernels)) --first;
   return first;
 }
 
-// [T, …] with numbers behind.
+// Returns whether the type is [T, …] with constant further dimensions.
 bool is_rows_of_tokens(const ir::Type& type) {
   return !type.shape.empty() && type.shape[0] == ir::Dim(Symbol::kTokens) &&
          std::all_of(type.shape.begin() + 1, type.shape.end(),
@@ -53,8 +53,8 @@ bool is_slots(const ir::Value& value) {
   return value.kind == ValueKind::kInput && value.name.starts_with(input_names::kSlots);
 }
 
-// What the nodes from `first` on read of those before, in the order in which it was made; none where a value is not of
-// whole rows, is another value's memory or is written behind.
+// Returns the values before node `first` that later nodes read, in the order in which they were made. Returns nothing
+// where such a value does not consist of whole rows, is a view of another value, or is written later.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);
   const auto is_made_before = [&](ValueId id) {
@@ -81,7 +81,7 @@ std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size
   return values;
 }
 
-// "T, 8, 64" → "R, 8, 64"
+// Turns "T, 8, 64" into "R, 8, 64".
 std::string of_wanted_rows(std::string_view shape) {
   const std::string from(ir::symbol_name(Symbol::kTokens));
   const std::string to(ir::symbol_name(Symbol::kRows));
@@ -107,7 +107,7 @@ ir::Attributes of_wanted_rows(ir::Attributes attributes) {
   return attributes;
 }
 
-// The new head, as it is put together.
+// Builds the new head.
 class WantedHead {
  public:
   WantedHead(const ir::Graph& body, const ir::Graph& head, const ir::OpTable& ops)
@@ -115,7 +115,7 @@ class WantedHead {
     wanted_ = b_.input(std::string(input_names::kWantedRows), {ir::DType::kInt32, {Symbol::kRows}});
   }
 
-  // Whole rows by number; those of more dimensions as one.
+  // Gathers whole rows by number; rows with several dimensions are gathered as one.
   void gather(ValueId from) {
     const ir::Value& value = body_.value(from);
     ir::Shape shape = value.type.shape;
@@ -134,7 +134,7 @@ class WantedHead {
 
   void take_body_node(const ir::Node& node) { copy(body_, node, of_body_, true); }
 
-  // The head's own nodes, where its gathered rows of `hidden` are there already.
+  // Appends the head's own nodes; its gathered rows of `hidden` are there already.
   Result<ir::Graph> finish() {
     const ValueId hidden = of_body_.at(body_.outputs[0]);
     b_.output(hidden);
@@ -148,7 +148,8 @@ class WantedHead {
     }
     for (const ValueId output : head_.outputs) b_.output(of_head.at(output));
     ir::Graph graph = TRY(b_.finish());
-    for (const ValueId output : head_.outputs) rename(graph, of_head.at(output), head_.value(output));  // known by them
+    // The outputs are found by their names.
+    for (const ValueId output : head_.outputs) rename(graph, of_head.at(output), head_.value(output));
     for (const auto& [from, to] : of_body_) rename(graph, to, body_.value(from));
     for (const auto& [from, to] : of_head)
       if (to != hidden) rename(graph, to, head_.value(from));
@@ -180,13 +181,13 @@ class WantedHead {
     return own;
   }
 
-  // One for the slots of all cache groups: each tells padding alone.
+  // One input replaces the slots of all cache groups, because each only tells which rows are padding.
   ValueId marks() {
     if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
     return *marks_;
   }
 
-  // Results keep their names, except that two graphs' inner ones may be alike.
+  // Results keep their names, except that inner names of the two graphs may collide.
   static void rename(ir::Graph& graph, ValueId id, const ir::Value& like) {
     ir::Value& value = graph.value(id);
     if (value.kind == ValueKind::kResult && graph.find_value(like.name) == nullptr) value.name = like.name;
@@ -197,10 +198,10 @@ class WantedHead {
   ir::GraphBuilder b_;
   ValueId wanted_;
   std::optional<ValueId> marks_;
-  std::map<ValueId, ValueId> of_body_;  // the body's values: those of wanted rows
+  std::map<ValueId, ValueId> of_body_;  // maps the body's values to those of wanted rows
 };
 
-// Nothing in the body reads what its last node makes. Operators that declare the attribute can leave rows out.
+// No node of the body reads the last node's results. An operator that declares the attribute may leave rows out.
 void tell_last_node(ir::Graph& body, const ir::OpTable& ops) {
   ir::Node& last = body.nodes.back();
   const ir::OpDecl* decl = ops.find(last.op);

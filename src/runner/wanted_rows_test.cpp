@@ -1,6 +1,6 @@
-// Catches: an attention that computes rows which nobody wants, or leaves out rows that something reads; a node moved
-// that reads other rows or a state, a value handed over that the head cannot gather, moved nodes that still have as
-// many rows as there are tokens, and a model whose last layer is computed for every token unnoticed.
+// Catches: an attention that computes unwanted rows or leaves out rows that are read; a moved node that reads other
+// rows or a state; a handed-over value that the head cannot gather; moved nodes that still have a row for each token;
+// and a model that unnoticed computes its last layer for every token.
 #include "tessera/runner/wanted_rows.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ constexpr const char* kHead = R"(graph @head {
   return %logits
 })";
 
-// `end`: what stands behind the attention.
+// `end` is the text behind the attention.
 std::string body_with(const std::string& end) {
   return R"(graph @body {
   group "full" paged layers [0]
@@ -68,7 +68,7 @@ std::optional<PrefillGraphs> graphs_of_text(const std::string& text) {
 
 std::optional<PrefillGraphs> graphs_of(const std::string& end) { return graphs_of_text(body_with(end)); }
 
-TEST(WantedRows, TakeWhatStandsBehindTheLastAttention) {
+TEST(WantedRows, MoveNodesBehindTheLastAttentionToTheHead) {
   const auto made = graphs_of(R"(  %o: f32[T, 8] = linear(%a, %w) {bias = false}
   %hidden: f32[T, 8], %sum: f32[T, 8] = add_rms_norm(%o, %e, %norm) {eps = 1e-06}
 )");
@@ -89,7 +89,7 @@ std::ptrdiff_t count_told(const ir::Graph& graph) {
   return std::ranges::count_if(graph.nodes, [](const ir::Node& n) { return n.attribute_or(kWantedRowsOnly, false); });
 }
 
-// The last attention is told, and no other: rows of an earlier one are read by the layer behind it.
+// Only the last attention writes wanted rows alone, because the next layer reads the rows of an earlier one.
 TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   const auto made = graphs_of(R"(  %b: f32[T, 8] = empty_like(%a)
   attention(%a, %k, %v, mut %b) {group = 0, scale = 0.5, window = 0}
@@ -102,8 +102,8 @@ TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   EXPECT_TRUE(made->body.nodes.back().attribute_or(kWantedRowsOnly, false));
 }
 
-// Another operator that does not work by rows ends the body, and reads what the attention makes.
-TEST(WantedRows, AreNotToldToAnAttentionThatTheBodyReads) {
+// Another operator that does not work by rows ends the body and reads the attention's result.
+TEST(WantedRows, DoNotLimitAnAttentionThatTheBodyReads) {
   const auto made = graphs_of(R"(  kv_store(%a, %a, %slots.full, mut %k, mut %v)
   %hidden: f32[T, 8] = linear(%a, %w) {bias = false}
 )");
@@ -121,7 +121,7 @@ TEST(WantedRows, HaveTheirOwnShapes) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%r: f32[R, 2, 4] = reshape("));
 }
 
-// Slots tell a router which rows are padding; rows that are wanted have marks.
+// Slots tell a router which rows are padding; for wanted rows, marks do.
 TEST(WantedRows, TellPaddingByTheirMarks) {
   const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
   %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}
@@ -144,7 +144,7 @@ TEST(WantedRows, TellPaddingOfAllCacheGroupsByTheSameMarks) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%others: i32[R, 2], %parts: f32[R, 2] = moe_route("));
 }
 
-// Graphs that follow the head know its results by their names.
+// Graphs that follow the head find its results by their names.
 TEST(WantedRows, LeaveTheHeadItsOwnNames) {
   const auto made = graphs_of(R"(  %logits: f32[T, 8] = linear(%a, %w) {bias = false}
   %hidden: f32[T, 8] = linear(%logits, %w) {bias = false}
@@ -153,16 +153,16 @@ TEST(WantedRows, LeaveTheHeadItsOwnNames) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%logits: f32[R, 16] = linear(%hidden, %lm)"));
 }
 
-TEST(WantedRows, LeaveWhatTheyCannotGather) {
-  // An input of tokens; memory of the body that is written behind.
+TEST(WantedRows, KeepNodesThatCannotBeGathered) {
+  // One reads an input of tokens; one reads memory of the body that is written later.
   EXPECT_FALSE(graphs_of("  %hidden: f32[T, 8] = embedding(%input_ids, %table)\n"));
   EXPECT_FALSE(graphs_of("  all_reduce(mut %e)\n  %hidden: f32[T, 8] = linear(%e, %w) {bias = false}\n"));
-  // A view, which has another value's memory.
+  // A view shares another value's memory.
   std::string viewed =
       body_with("  %s: f32[T, 2, 4] = add(%v3, %v3)\n  %hidden: f32[T, 8] = reshape(%s) {shape = \"T, 8\"}\n");
   viewed.insert(viewed.find("  attention("), "  %v3: f32[T, 2, 4] = reshape(%e) {shape = \"T, 2, 4\"}\n");
   EXPECT_FALSE(graphs_of_text(viewed));
-  // Nothing behind the attention.
+  // Nothing follows the attention.
   std::string ends = body_with("");
   ends.replace(ends.find("return %hidden"), 14, "return %a");
   EXPECT_FALSE(graphs_of_text(ends));

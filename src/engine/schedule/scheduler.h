@@ -4,9 +4,9 @@
 // A step takes one decode token of every running sequence and then fills up to `chunk` tokens with prompts, so a long
 // prompt is computed in chunks beside running decodes. Higher priorities come first, then older sequences. Prompts that
 // fill the device one by one are not computed together (prompt_share.h). `fit` may shorten the step's prompts, from the
-// last one on, so that the step fills a captured size, as long as at least half of the prompts' tokens remain; decodes
-// are never postponed. A decoding sequence keeps its place in the batch as far as possible, so that plans that remember
-// the contents of each place have little to do.
+// last one on, so that the step fills a captured size, as long as prompts still make up at least half of the step;
+// decodes are never postponed. A decoding sequence keeps its place in the batch as far as possible, so that plans that
+// remember the contents of each place have little to do.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those of the prefix cache, and
 // for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. Where no page

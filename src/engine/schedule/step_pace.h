@@ -21,7 +21,7 @@ class StepPace {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMost = 4;
 
-  // Of a forward: `rows` are requests where all decode, else tokens.
+  // A forward: `rows` are requests where all of them decode, else tokens.
   struct Step {
     bool decodes = false;
     std::int64_t rows = 0;

@@ -37,7 +37,7 @@ bool contains(const NumberSet& set, const Json& number);
 // Returns the parts of `set` below and above `other` where these are exactly the numbers that `other` lacks; nothing
 // where that is not known.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
-// All integers of the set, where they are `most` at most.
+// Returns all integers of the set where there are at most `most`.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
 // Returns an expression for the texts; nothing where there are no texts. Returns unimplemented where a bound has more
 // digits than texts have.

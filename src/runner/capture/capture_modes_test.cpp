@@ -1,6 +1,5 @@
-// Catches: sizes that are never captured or captured too early, a forward padded to a size that is not captured, costs
-// that are not measured or whose measurement disturbs requests, a capture that disturbs the forward in flight, and idle
-// work that never ends.
+// Catches: sizes that are never captured or are captured too early, a forward padded to a size that is not captured,
+// costs that are not measured, a measurement or capture that disturbs requests, and idle work that never ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +58,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(16));
   same({{ids(14), 13}}, RunnerKind::kDecode, 1);
-  // Sizes below and above the first one.
+  // Sizes below and above the first captured one.
   same({{ids(3)}}, RunnerKind::kPrefill, 4);
   same({{ids(33)}}, RunnerKind::kPrefill, 40);
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
@@ -104,8 +103,8 @@ TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
   EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
 }
 
-// A server that is never idle comes to its sizes too: a forward is padded further only a few times.
-TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenItIsWantedOften) {
+// A server that is never idle captures its sizes too: a forward is padded to a larger size only a few times.
+TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   RunnerBench bench = make_captured("llama", core_options());
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < 10; ++i) {
@@ -118,8 +117,8 @@ TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenItIsWantedOften) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
 }
 
-// Where much padding would cost more than a capture, or nothing larger is there, the size is captured at once.
-TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenPaddingIsDear) {
+// Where much padding would cost more than a capture, or no larger size is captured, the size is captured at once.
+TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   RunnerOptions options = core_options();
   options.max_tokens = 300;
   options.prefill_sizes = {8, 10, 12, 300};
@@ -130,8 +129,9 @@ TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenPaddingIsDear) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 300));
 }
 
-// Tokens of three requests that decode, each step submitted before the one whose tokens it continues is collected, as
-// an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device fails as `faults` says.
+// Returns the tokens of three decoding requests. Each step is submitted before the one with the tokens that it
+// continues is collected, as an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device
+// fails as `faults` says.
 constexpr int kCaptured = 8;
 std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
   ModelRunner& runner = *bench.runner;
@@ -165,7 +165,7 @@ std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = 
   return tokens;
 }
 
-// On a GPU that is the rule: the next step is submitted, and finds its size missing, while the last one is computed.
+// This is the usual case on a GPU: the next step is submitted, and its size is found missing, while the last one runs.
 TEST(CaptureModes, ASizeIsCapturedWhileAForwardIsInFlight) {
   RunnerOptions options = core_options();
   options.capture = CaptureMode::kEager;
@@ -187,7 +187,7 @@ TEST(CaptureModes, ASizeIsCapturedWhileAForwardIsInFlight) {
   EXPECT_EQ(failing.runner->counters().of_size(RunnerKind::kDecode, 4).forwards, 12);
 }
 
-TEST(CaptureModes, TheLogSaysThatSizesArePutOff) {
+TEST(CaptureModes, LogsThatSizesAreDeferred) {
   const auto log_of = [](const RunnerOptions& options) {
     RunnerBench bench = make_bench("llama", options);
     ::testing::internal::CaptureStderr();
@@ -201,7 +201,7 @@ TEST(CaptureModes, TheLogSaysThatSizesArePutOff) {
   EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
-// While something else is waited for, sizes that could wait are captured, one at a time and no more than are asked for.
+// While something else is waited for, deferred sizes are captured, one at a time and no more than requested.
 TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
   RunnerBench bench = make_bench("llama", core_options());
   int asked = 0;
@@ -215,7 +215,7 @@ TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
 TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
   RunnerBench bench = make_captured("llama", with(CaptureMode::kEager));
   EXPECT_TRUE(bench.runner->costs().empty()) << "the start measures nothing";
-  bench.logits({{ids(30)}}, Rows::kLast);  // is in the cache, and must stay readable
+  bench.logits({{ids(30)}}, Rows::kLast);  // it is in the cache and must stay readable
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
   EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples, decode sizes

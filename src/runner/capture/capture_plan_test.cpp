@@ -1,4 +1,4 @@
-// Catches a core that leaves out an end of the ladder or a stretch of it.
+// Catches: a core that leaves out an end of the ladder or a range of it.
 #include "tessera/runner/capture/capture_plan.h"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ double median_bound(std::vector<double> ratios) {
 
 Result<bool> FullMeasurement::measure_next() {
   if (!dispatcher_.chooses_full() || !dispatcher_.has_memory_for_full()) return false;
-  if (at_ && !runner().has_full(at_->size)) at_.reset();  // its size was given up meanwhile
+  if (at_ && !runner().has_full(at_->size)) at_.reset();  // its size was dropped meanwhile
   if (!at_) {
     const std::optional<std::int64_t> size = next_size();
     if (!size) return false;
@@ -43,7 +43,7 @@ Result<bool> FullMeasurement::measure_next() {
   return true;
 }
 
-// What earlier runs measured counts too.
+// Results of earlier runs count too.
 std::optional<std::int64_t> FullMeasurement::next_size() {
   constexpr int kMostLosses = 2;  // in a row
   const CostTable& costs = dispatcher_.costs();
@@ -58,7 +58,8 @@ std::optional<std::int64_t> FullMeasurement::next_size() {
 }
 
 bool FullMeasurement::may_win(std::int64_t size) {
-  constexpr double kMostCutMs = 0.005;  // no cut takes longer: the launches around it and the gaps that they leave
+  // Upper bound of the time that a cut costs: the launches around it and the gaps that they leave.
+  constexpr double kMostCutMs = 0.005;
   const auto cuts = static_cast<double>(runner().executable().graph().num_split_ops());
   const std::optional<double> ms = dispatcher_.costs().ms(RunnerKind::kPrefill, size);
   return ms && cuts * kMostCutMs > (kFullMargin - 1) * *ms;
@@ -72,7 +73,7 @@ Status FullMeasurement::work() {
   return decide({.ratio = median_bound(at_->ratios), .equal = true});
 }
 
-// Both forms have to come to the same bits, which they do unless a kernel does something else within a larger graph.
+// Both forms must give the same bits. They do, unless a kernel computes differently within a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(dispatcher_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
@@ -95,14 +96,14 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
     const std::size_t before = bytes.size();
     bytes.resize(before + static_cast<std::size_t>(output.bytes()));
     TRY(parts_.stream->download(bytes.data() + before, output.data, static_cast<std::size_t>(output.bytes())));
-    TRY(parts_.stream->synchronize());  // before the vector moves
+    TRY(parts_.stream->synchronize());  // the download must finish before the vector moves
   }
   return bytes;
 }
 
-// By the host's clock, from an idle device on: what a prompt waits for.
+// Measures by the host's clock from an idle device on, which is the time that a prompt waits.
 Status FullMeasurement::measure_pairs() {
-  constexpr double kMostMs = 30;  // a request that comes meanwhile waits
+  constexpr double kMostMs = 30;  // a request that arrives meanwhile waits this long at most
   const std::int64_t size = at_->size;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .size = size},
                       [&] { return parts_.stage_dummy(runner(), size); }));

@@ -1,5 +1,6 @@
-// Catches: a full graph that is taken without having been measured to be equal and faster, or for a batch it does not
-// serve; one that is kept though it lost, or that a fault takes the pieces with; and other bits than the pieces'.
+// Catches: a full graph that is used before it was measured to be equal and faster, or for a batch that it does not
+// serve; one that is kept although it lost; a fault of it that drops the pieces too; and results with other bits than
+// those of the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -28,10 +29,10 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Of a page batch: the slots of its rows lie in the first alone.
+// Groups of a page batch: only the slots of the first one are distinct.
 const std::vector<ir::CacheGroup> kGroups = {{.name = "full"}, {.name = "state", .kind = ir::CacheGroup::Kind::kState}};
 
-// Requests of several rows each; and the second of them one token later, a single row beside another prompt.
+// Requests of several rows each, and the second of them one token later: a single row beside another prompt.
 const std::vector<TestRequest> kPrompts = {{ids(7)}, {ids(4, 2)}, {ids(3, 3)}};
 const std::vector<TestRequest> kMixed = {{ids(7)}, {ids(5, 2), 4}};
 
@@ -41,7 +42,7 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Costs so small that no size is too slow to gain from fewer cuts.
+// Returns costs so small that no size is too slow to gain from fewer cuts.
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);
@@ -164,7 +165,7 @@ TEST(FullGraphs, ALazySizeIsCapturedInBothForms) {
   EXPECT_EQ(decision_of(bench, kMixed).form, GraphForm::kPieces);
 }
 
-TEST(FullGraphs, OneThatCannotBeCapturedIsDoneWithout) {
+TEST(FullGraphs, AFailedCaptureLeavesThePieces) {
   RunnerBench bench = make_bench("llama", choosing());
   bench.runner->set_costs(full_at(16));
   bench.device->set_plan({.end_recording_fails_at = 13});  // after the four pieces of three sizes
@@ -176,7 +177,7 @@ TEST(FullGraphs, OneThatCannotBeCapturedIsDoneWithout) {
   EXPECT_EQ(decision_of(bench, kPrompts).form, GraphForm::kPieces);
 }
 
-TEST(FullGraphs, OneThatFailsThreeTimesLeavesThePieces) {
+TEST(FullGraphs, ThreeFailedReplaysLeaveThePieces) {
   RunnerBench bench = captured_with(full_at(16));
   const std::vector<float> want = bench.logits(kPrompts);
   for (int n = 0; n < 3; ++n) {
@@ -194,7 +195,7 @@ TEST(FullGraphs, OneThatFailsThreeTimesLeavesThePieces) {
 TEST(FullGraphs, IdleMomentsMeasureThemAndKeepTheWinners) {
   RunnerBench bench = captured_with(small_costs());
   EXPECT_THAT(bench.runner->prefill().report().full, IsEmpty()) << "a first start is piecewise";
-  bench.logits({{ids(30)}}, Rows::kLast);  // is in the cache, and must stay readable
+  bench.logits({{ids(30)}}, Rows::kLast);  // it is in the cache and must stay readable
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
   work_until_done(*bench.runner);
@@ -221,7 +222,7 @@ TEST(FullGraphs, ASizeThatWasMeasuredBeforeIsNotMeasuredAgain) {
   EXPECT_FALSE(bench.runner->costs().full(40)) << "two sizes before it have won nothing";
 }
 
-TEST(FullGraphs, WhereNoCutsCouldMakeUpTheMarginNothingIsMeasured) {
+TEST(FullGraphs, SlowSizesAreNotMeasured) {
   RunnerBench bench = make_captured("llama", choosing());
   CostTable slow;
   for (const std::int64_t size : {4, 16, 40}) slow.add(RunnerKind::kPrefill, size, 1e9);
@@ -234,8 +235,8 @@ TEST(FullGraphs, WhereNoCutsCouldMakeUpTheMarginNothingIsMeasured) {
   EXPECT_TRUE(*measurement.measure_next());
 }
 
-// The CPU's kernels with a last attention that computes something else when it stands in a full graph. Of `layers`
-// attentions that a forward binds in order.
+// Returns the CPU's kernels with a last attention that computes something else inside a full graph. `layers` is the
+// number of attentions that a forward binds in order.
 KernelTable other_attention_within_full_graphs(int layers) {
   static int number;
   static int of;
@@ -264,7 +265,7 @@ KernelTable other_attention_within_full_graphs(int layers) {
   return cpu_kernels().with(attention);
 }
 
-TEST(FullGraphs, OneThatComesToOtherBitsIsNeverTaken) {
+TEST(FullGraphs, AFullGraphWithOtherBitsIsNeverTaken) {
   for (const LastLayer rows : {LastLayer::kOfAllRows, LastLayer::kOfWantedRows}) {
     const KernelTable kernels = other_attention_within_full_graphs(/*layers=*/3);
     RunnerOptions options = choosing();
@@ -278,7 +279,7 @@ TEST(FullGraphs, OneThatComesToOtherBitsIsNeverTaken) {
   }
 }
 
-TEST(FullGraphs, WhatCannotBeMeasuredStaysInPieces) {
+TEST(FullGraphs, AnUnmeasurableSizeStaysInPieces) {
   RunnerBench bench = captured_with(small_costs());
   for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());  // replays and eager samples
   bench.device->set_plan({.replay_fails_at = 1});

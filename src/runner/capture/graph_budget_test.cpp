@@ -1,5 +1,5 @@
-// Catches: a budget that is exceeded, graphs dropped that would fit, a size dropped before one that is worth less for
-// each byte, and the only graph of long forwards dropped while another is kept.
+// Catches: a budget that is exceeded, graphs dropped that would fit, a size dropped before one with less value a byte,
+// and the only graph of long forwards dropped while another is kept.
 #include "tessera/runner/capture/graph_budget.h"
 
 #include <gmock/gmock.h>
@@ -37,13 +37,13 @@ TEST(GraphBudget, EvenlySpacedSizesThatSaveLeastAreDroppedFirst) {
 }
 
 TEST(GraphBudget, NeighboursOfADroppedSizeAreValuedAgain) {
-  // 120 and 124 are each worth little while both are there. Once one is dropped the other is worth more than 126, which
-  // is dropped next.
+  // 120 and 124 are each worth little while both exist. Once one is dropped, the other is worth more than 126, which is
+  // dropped next.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
   const BudgetedSizes first = fit_graph_budget(sizes, kNone, kNone, 4);
   ASSERT_EQ(first.dropped_prefill.size(), 1u);
   const BudgetedSizes second = fit_graph_budget(sizes, kNone, kNone, 3);
-  // Each step drops the least valuable size that is left.
+  // Each step drops the least valuable remaining size.
   const std::vector<std::int64_t>& left = first.prefill;
   std::size_t least = 0;
   for (std::size_t i = 1; i + 1 < left.size(); ++i)
@@ -62,7 +62,7 @@ TEST(GraphBudget, AHistogramOverrulesThePrior) {
 }
 
 TEST(GraphBudget, ValueIsCountedPerByte) {
-  // The same ladder twice: sizes that take ten times the memory are dropped first.
+  // The same ladder twice: the one with ten times the memory is dropped first.
   const std::vector<std::int64_t> sizes = {1, 2, 4, 8};
   const BudgetedSizes dear_prefill = fit_graph_budget(ladder(sizes, 10), ladder(sizes, 1), kNone, 24);
   EXPECT_EQ(dear_prefill.prefill.size(), 2u);
@@ -75,7 +75,7 @@ TEST(GraphBudget, ValueIsCountedPerByte) {
 TEST(GraphBudget, TheLargestPrefillSizeIsDroppedLast) {
   const BudgetLadder prefill = ladder({4, 8, 16}, 100);
   const BudgetLadder decode = ladder({1, 2}, 100);
-  // No forward uses the largest size, and it is kept all the same.
+  // No forward uses the largest size, and it is still kept.
   BudgetLadder unused = prefill;
   unused.histogram = {{3, 10}, {7, 10}};
   const BudgetedSizes one = fit_graph_budget(unused, decode, kNone, 100);
@@ -88,7 +88,7 @@ TEST(GraphBudget, TheLargestPrefillSizeIsDroppedLast) {
 }
 
 TEST(GraphBudget, TheLargestDecodeSizeIsWorthAllItsForwards) {
-  // Without size 8 half of the forwards would have no graph; without size 4 the other half is padded.
+  // Without size 8, half of the forwards would have no graph; without size 4, the other half is padded.
   BudgetLadder decode = ladder({4, 8}, 1);
   decode.histogram = {{4, 10}, {8, 10}};
   EXPECT_THAT(fit_graph_budget(kNone, decode, kNone, 1).decode, ElementsAre(8));
@@ -101,8 +101,8 @@ TEST(GraphBudget, WithoutPaddingASizeIsWorthItsOwnForwards) {
   EXPECT_THAT(fit_graph_budget(kNone, exact, kNone, 2).decode, ElementsAre(1, 3));
 }
 
-// Real ladders and many budgets: the graphs kept never exceed the budget, no dropped one would fit, and a larger budget
-// never keeps fewer.
+// For real ladders and many budgets, the kept graphs never exceed the budget, no dropped one would fit, and a larger
+// budget never keeps fewer.
 TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   const BudgetLadder prefill = ladder(prefill_ladder(8192), 3900);
   const BudgetLadder decode = ladder(decode_ladder(256), 890);
@@ -117,7 +117,7 @@ TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
       ASSERT_FALSE(kept.prefill.empty()) << budget;
       EXPECT_EQ(kept.prefill.back(), 8192) << budget;
     }
-    // The size that was dropped last would not fit.
+    // The size dropped last would not fit.
     if (kept.bytes < all) {
       EXPECT_GT(kept.bytes + 3900, budget);
     }
@@ -127,7 +127,7 @@ TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   EXPECT_THAT(fit_graph_budget(prefill, decode, kNone, all).dropped_prefill, IsEmpty());
 }
 
-// A vision tower's budgets go by the same rule, and all of them before the largest prefill size.
+// A vision tower's budgets follow the same rule, and all of them are dropped before the largest prefill size.
 TEST(GraphBudget, BudgetsOfATowerAreDroppedLikeOthers) {
   const BudgetLadder prefill = ladder({64, 128}, 10);
   const BudgetLadder decode = ladder({1, 2}, 10);

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Behind a number of sizes.
+// Returns text for the log that follows a number of sizes.
 std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
   if (runner.pending().empty()) return "";
   switch (mode) {
@@ -56,13 +56,13 @@ Status GraphCapture::prepare(StepResults& results) {
   dispatcher_.enable();
   if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!dispatcher_.table().graphs_enabled) return ok_status();
-  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be on their way
+  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be loading
   TRY(warm_up(results).with_context("warming up"));
   if (parts_.debug != nullptr) parts_.debug->resume();
   return ok_status();
 }
 
-// `bytes`: by the memory that captures left.
+// `bytes` is the free device memory that the captures took.
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
   for (const GraphRunner* runner : captured_runners(parts_))
@@ -96,8 +96,8 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
   return bytes;
 }
 
-// Forwards of every size must run, with graphs or without: what the largest ones need is taken now, so that a lack of
-// memory is an error of the start and not of a request.
+// Forwards of every size must be able to run, with graphs or without. The memory of the largest ones is taken here, so
+// that a lack of memory is an error of the start and not of a request.
 Status GraphCapture::reserve_memory() {
   const std::int64_t arena = parts_.predicted[MemoryUse::kArena];
   const std::int64_t workspace = parts_.predicted[MemoryUse::kWorkspace];
@@ -111,8 +111,8 @@ Status GraphCapture::reserve_memory() {
                   max_padded_tokens(parts_.options), arena, workspace));
 }
 
-// Every operator runs once, at the smallest size, on the reserved page. Kernels that other sizes bind are warmed up
-// before these are captured.
+// Runs every operator once, at the smallest size, on the reserved page. Kernels that only other sizes use are warmed up
+// before those sizes are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.options.start, "warm up");
   const ForwardBatch dummy =
@@ -179,7 +179,7 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
   const char* const rows =
       runner.spec().role == RunnerRole::kDecode ? "batch size (batch_size" : "num tokens (num_tokens";
   const auto before_each = [&](std::int64_t size) {
-    if (!log_enabled("capture", LogLevel::kDebug)) return;  // or the driver is asked for nothing
+    if (!log_enabled("capture", LogLevel::kDebug)) return;  // avoid asking the driver for a line that is not logged
     log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
               static_cast<double>(parts_.device.available_bytes()) / 1e9);
   };

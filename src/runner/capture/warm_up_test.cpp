@@ -1,5 +1,5 @@
-// Catches: a size whose kernels run for the first time while they are recorded, which a device or library that loads
-// code then refuses; at the start, on first use and in idle moments, and among ranks.
+// Catches: a size with kernels that first run while they are recorded, which a device or library that loads code then
+// refuses: at the start, on first use, in idle moments, and among ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,11 +21,11 @@ using ::testing::Pair;
 using testing::RunnerBench;
 using testing::small_options;
 
-// How often the code of each number of rows ran, recordings left out.
+// How often the code for each number of rows ran, not counting recordings.
 std::map<std::uint64_t, int> runs;
 
-// silu_mul with code of its own for each number of rows, as a library has that picks algorithms by size. The first run
-// of each loads it, which is refused while the stream records.
+// A silu_mul with code of its own for each number of rows, like a library that picks algorithms by size. The first run
+// of each loads the code, which is refused while the stream records.
 class LazilyLoaded final : public BoundOp {
  public:
   LazilyLoaded(std::unique_ptr<BoundOp> kernel, std::int64_t rows, Device& device)
@@ -53,7 +53,7 @@ const KernelTable& lazy_kernels() {
   return table;
 }
 
-// silu_mul in which the ranks meet, one variant for each number of rows.
+// A silu_mul in which the ranks meet, with a variant for each number of rows.
 class MeetsRanks final : public BoundOp {
  public:
   MeetsRanks(std::unique_ptr<BoundOp> kernel, const TensorView& y, Communicator* communicator)
@@ -107,7 +107,7 @@ TEST(WarmUp, EverySizeIsCapturedInIdleMoments) {
   RunnerOptions options = lazy_options(CaptureMode::kCore);
   options.prefill_sizes = {4, 9, 10, 12, 16, 40};
   RunnerBench lazy = make_captured("llama", options);
-  lazy.logits({{ids(30)}}, testing::Rows::kLast);  // is cached, and to be read again
+  lazy.logits({{ids(30)}}, testing::Rows::kLast);  // it is cached and must be readable again
   RunnerBench plain = make_captured("llama", small_options());
   plain.logits({{ids(30)}}, testing::Rows::kLast);
   while (*lazy.runner->idle_work()) {
@@ -116,8 +116,8 @@ TEST(WarmUp, EverySizeIsCapturedInIdleMoments) {
   EXPECT_EQ(lazy.logits({{ids(31), 30}}), plain.logits({{ids(31), 30}}));
 }
 
-// The start's forward of one token has three layers; a size of prefill and one of decode share a variant.
-TEST(WarmUp, RunsOnceWhatHasNotRun) {
+// The start's forward of one token has three layers; a prefill size and a decode size share a variant.
+TEST(WarmUp, RunsEachKernelVariantOnce) {
   make_captured("llama", lazy_options(CaptureMode::kEager));
   EXPECT_THAT(runs, ElementsAre(Pair(1, 3), Pair(2, 1), Pair(4, 1), Pair(16, 1), Pair(40, 1)));
 }
@@ -146,7 +146,7 @@ TEST(WarmUp, RanksMeetInIt) {
   EXPECT_FALSE(logits[0].empty());
 }
 
-// Batches of a ladder's sizes may have more requests than a runner takes.
+// Batches of a ladder's sizes may have more requests than the runner takes.
 TEST(WarmUp, TakesSizesThatNeedMoreRequestsThanThereMayBe) {
   RunnerOptions options = lazy_options(CaptureMode::kEager);
   options.max_requests = 2;

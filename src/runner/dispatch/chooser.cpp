@@ -51,7 +51,8 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   return read_logprobs(rows, results);
 }
 
-// The ids, on the device, of the first `sampled` rows: of those with edits as edited, of the others the same again.
+// Returns the ids of the first `sampled` rows in device memory. Rows with edits are sampled from the edited logits;
+// other rows get the same id as from the head.
 Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   GraphRunner& runner = parts_.runner(RunnerRole::kChoose);
   const std::int64_t size = runner.padded_size(sampled);
@@ -85,11 +86,11 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
   return download(2, results.top_logprobs.subspan(first * kMaxTopLogprobs, count * kMaxTopLogprobs));
 }
 
-// To where both graphs find them; choose edits them there.
+// Copies the logits to the input of both graphs. `choose` edits them in place.
 Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
   const std::int64_t row_bytes = parts_.vocab_size * static_cast<std::int64_t>(sizeof(float));
   TRY(parts_.check_fresh(rows.logits));
-  // The planned memory has grown so far; isolated, nothing has.
+  // The planned arena already has this size; an isolated one has not grown yet.
   TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.choice_logits_offset + kMaxChoiceRows * row_bytes)));
   return parts_.stream->copy(parts_.arena->base() + parts_.choice_logits_offset, rows.logits.data,
                              static_cast<std::size_t>(count * row_bytes));

@@ -29,8 +29,8 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Whether a row's mask allows a token. various_edits() gives most rows penalties and offsets, and every third row this
-// mask.
+// Returns whether a row's mask allows a token. various_edits() gives most rows penalties and offsets, and every third
+// row this mask.
 bool may_be_chosen(std::int64_t token, std::size_t row) {
   return (token + static_cast<std::int64_t>(row) / 3) % 3 == 0;
 }
@@ -142,7 +142,7 @@ TEST(Chooser, EditsAndLogprobsThroughGraphsAndEagerly) {
         EXPECT_EQ(second, check_forward(bench, next, 3, given, top, RunnerKind::kEager, true));
       }
     }
-    // Some rows are sampled, some scored, some neither.
+    // Some rows are sampled, some are scored, and some are neither.
     const LogitEdits two = various_edits(2, bench.runner->vocab_size());
     check_forward(bench, make_batch(kThree, Rows::kAll), 2, &two, 3, RunnerKind::kPrefill);
     check_forward(bench, make_batch(kThree, Rows::kAll), 0, nullptr, 3, RunnerKind::kPrefill);
@@ -321,7 +321,7 @@ TEST(Chooser, RefusesEditsAndTargetsThatContradictTheBatch) {
   EXPECT_THAT(bench.runner->forward({.batch = batch, .top_logprobs = 21}).status().message(), HasSubstr("0 to 20"));
 }
 
-// A run of choose takes a limited number of edits; rows beyond it go to the next run.
+// A run of `choose` takes a limited number of edits; rows beyond it go into the next run.
 TEST(EditBuffers, RowsGoTogetherWhileTheirEditsFit) {
   const auto device = FakeDevice::create({}, {.threads = 1}).value();
   constexpr std::int64_t kVocab = 200000;

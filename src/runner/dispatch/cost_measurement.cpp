@@ -10,13 +10,13 @@
 namespace tessera {
 namespace {
 
-// A size that takes longer is the last of its kind: larger ones are extrapolated, so that requests need not wait for
-// them.
+// A size that takes longer is the last one measured of its kind. Larger sizes are extrapolated, so that requests need
+// not wait for their measurements.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
 
-// Small sizes first: they say how long the larger ones will take.
+// Collects small sizes first, since their times predict those of the larger ones.
 void CostMeasurement::collect() {
   const auto add = [&](RunnerKind kind, std::int64_t size) {
     if (!measured_.contains({kind, size}) && size < measured_below_[static_cast<std::size_t>(kind)])
@@ -24,7 +24,8 @@ void CostMeasurement::collect() {
   };
   const std::vector<std::int64_t>& prefill = parts_.runner(RunnerRole::kPrefill).report().captured;
   for (const std::int64_t size : prefill) add(RunnerKind::kPrefill, size);
-  // One token less than a captured size, so that binding, which most eager forwards need, is part of it.
+  // Eager runs use one token less than a captured size, so that the measurement includes binding, which most eager
+  // forwards need.
   for (const std::int64_t size : eager_samples(prefill))
     if (size > 1) add(RunnerKind::kEager, size - 1);
   for (const std::int64_t size : parts_.runner(RunnerRole::kDecode).report().captured) add(RunnerKind::kDecode, size);
@@ -51,10 +52,10 @@ Result<bool> CostMeasurement::measure_next() {
   return false;
 }
 
-// The fastest of a few, by the host's clock: what a forward takes that finds the device idle.
+// Returns the fastest of a few runs by the host's clock: the time of a forward on an idle device.
 Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
-  constexpr double kLongEnoughMs = 3;  // two runs that take so long are a measurement
+  constexpr double kLongEnoughMs = 3;  // two runs of this length are enough for a measurement
   GraphRunner& runner = dispatcher_.runner_of(kind);
   const RunnerRole role = runner.spec().role;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .role = role, .size = size}, [&]() -> Status {
@@ -89,7 +90,7 @@ Status CostMeasurement::forget(GraphRunner& runner, std::int64_t size) {
   });
 }
 
-// Of several ranks, rank 0's time: they meet in every layer.
+// With several ranks, measures rank 0's time; the ranks meet in every layer.
 Result<double> CostMeasurement::timed(const RankOrder& order, const std::function<Status()>& run) {
   using Clock = std::chrono::steady_clock;
   double ms = 0;

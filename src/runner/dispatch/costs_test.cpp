@@ -41,7 +41,7 @@ TEST(CostTable, InterpolatesBetweenMeasuredNeighboursOfTheSameRunner) {
 
 TEST(CostTable, ASmallerSizeCostsNoMoreThanALargerOne) {
   CostTable table;
-  table.add(kPrefill, 32, 9.0);  // disturbed
+  table.add(kPrefill, 32, 9.0);  // a disturbed measurement
   table.add(kPrefill, 64, 2.0);
   table.add(kPrefill, 128, 3.0);
   table.add(kEager, 32, 1.0);
@@ -138,7 +138,7 @@ TEST(CostTable, RefusesEveryOtherForm) {
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << c.text;
     EXPECT_THAT(status.message(), HasSubstr(c.named));
   }
-  // A value that text cannot hold, but a table in memory can.
+  // Text cannot hold this value, but a table in memory can.
   Json endless = CostTable().to_json();
   endless.set("eager", Json(Json::Array{Json(Json::Array{Json(4), Json(std::numeric_limits<double>::infinity())})}));
   EXPECT_EQ(CostTable::from_json(endless).status().code(), StatusCode::kDataLoss);

@@ -1,4 +1,4 @@
-// Catches: decode that assumes one token for each request (a query length of 2 padded, captured, dispatched or read as
+// Catches: decode that assumes one token a request (a query length of 2 that is padded, captured, dispatched or read as
 // if it were 1), and a decode graph that cannot be cut.
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Three requests whose last `tokens` are new.
+// Makes three requests with `tokens` new tokens each.
 std::vector<TestRequest> last_tokens(std::int64_t tokens) {
   return {{ids(9, 2), 9 - tokens}, {ids(5, 3), 5 - tokens}, {ids(17, 4), 17 - tokens}};
 }
@@ -46,7 +46,7 @@ TEST(DecodeShapes, ABatchWithoutTwoTokensEachTakesThePrefillRunner) {
   Decision decision;
   bench.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
-  // Four tokens of two requests, but not two of each.
+  // Four tokens of two requests, but not two of each request.
   bench.logits({{ids(9, 2), 8}, {ids(5, 3), 2}}, testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
 }

@@ -30,23 +30,23 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
 }};
 
-// Differences below this decide nothing, and the padded replay, at once, is taken. Measurements differ by 2 % from run
-// to run, and eager may seem 5 % faster than the same kernels replayed (docs/benchmarks.md, 4096 tokens); a replay
-// leaves the host free; and a second forward is staged by itself and its attention reads what the first computed, which
-// the table does not have.
+// A cost difference below this factor is ignored, and the padded replay is used. Measurements differ by 2 % from run to
+// run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/benchmarks.md, 4096 tokens). A
+// replay also leaves the host free. A second forward has costs that the table does not contain: it is staged
+// separately, and its attention reads the tokens of the first.
 constexpr double kMargin = 1.05;
-// From about so many tokens on twice as many take twice as long (docs/benchmarks.md: on an H200 two forwards of 512
-// take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so that a cut costs little. With
-// fewer it is the weights that take their time, in each part again.
+// From about this many tokens on, a forward's time is proportional to them (docs/benchmarks.md: on an H200 two forwards
+// of 512 take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so a cut costs little. With
+// fewer tokens, reading the weights dominates, and every part reads them again.
 constexpr std::int64_t kBusyTokens = 512;
-constexpr double kNearlyLeast = 1.25;  // of a token's time at the size where it is least
+constexpr double kNearlyLeast = 1.25;  // relative to the least time per token over all sizes
 
 Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
 
 struct Choice {
   RunnerKind runner;
   std::int64_t count;      // tokens or requests, in the sizes' unit
-  std::int64_t rows_each;  // of a unit
+  std::int64_t rows_each;  // rows of each unit
   std::span<const std::int64_t> sizes;
   bool padding;
   const CostTable* costs;
@@ -70,13 +70,13 @@ Decision pick(const BatchShape& batch, const Choice& choice) {
 
 using Sizes = std::span<const std::int64_t>;
 
-// Prefill sizes that can be replayed now.
+// The prefill sizes that can be replayed now.
 struct Replayable {
   Sizes sizes;
   Sizes waiting;
 
   bool has(std::int64_t size) const { return !std::ranges::binary_search(waiting, size); }
-  // The smallest that holds so many tokens; none: no size does.
+  // Returns the smallest size that holds `tokens`; nothing where none does.
   std::optional<std::int64_t> padded(std::int64_t tokens) const {
     const auto next = std::find_if(std::ranges::lower_bound(sizes, tokens), sizes.end(),
                                    [this](std::int64_t size) { return has(size); });
@@ -84,8 +84,8 @@ struct Replayable {
   }
 };
 
-// Milliseconds of so many tokens, padded or eager, as dispatch() will have it. None where that is not known.
-// Precondition: a size holds them.
+// Returns the milliseconds of `tokens` tokens, padded or eager, as dispatch() will decide. Returns nothing where they
+// are not known. Precondition: a size holds the tokens.
 std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
   const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
@@ -104,7 +104,8 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
     const std::optional<double> head = costs.ms(RunnerKind::kPrefill, first);
     const std::optional<double> rest = best_ms(tokens - first, sizes, costs);
     if (!head || !rest) continue;
-    // Both parts together have the attention of the whole, which grows with its square; the table's parts have not.
+    // The two parts together compute the attention of the whole, which grows quadratically; the table's costs of the
+    // parts leave that out.
     const double sum = std::max(*head + *rest, *unpadded);
     if (sum >= best_sum) continue;
     best_sum = sum;
@@ -113,8 +114,9 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
   return best;
 }
 
-// Above the largest size: one eager forward, or replays of the largest and the rest, which is counted in proportion. It
-// has no forward to itself: the next step, which running decodes want in any case, takes it with what has come by then.
+// Decides for more tokens than the largest size: one eager forward, or replays of the largest size and the rest. The
+// rest counts in proportion to its tokens. It does not get a forward of its own: the next step, which running decodes
+// need in any case, computes it together with newly arrived tokens.
 std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
   const std::int64_t largest = sizes.back();
   if (costs != nullptr) {
@@ -173,7 +175,7 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
-    // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little.
+    // More requests than the largest decode graph run through prefill graphs; the cuts cost such a step little.
     const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
                        table.prefill_enabled && !table.prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
@@ -183,7 +185,7 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  // Measured costs are of prefills: they say nothing of a decode.
+  // Measured costs are those of prefills, so they are not used for a decode.
   Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
                                    is_decode ? nullptr : table.costs});
   const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);

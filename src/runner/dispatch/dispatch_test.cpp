@@ -1,6 +1,6 @@
 // Catches: a batch sent to the wrong runner or size, padding where it is disabled or was measured to cost more, a
-// decision without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs
-// less, or to a size that has no graph yet.
+// decision with a reason that was not decisive, and a chunk that is cut where that costs more, not cut where it costs
+// less, or cut to a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ const DispatchTable kLarge = [] {
   table.prefill_sizes = {2048, 4096, 4608};
   return table;
 }();
-// A replay saves 1 ms; a token costs 1 µs up to 1000 and 2 µs from there on.
+// A replay saves 1 ms. A token costs 1 µs up to 1000 tokens and 2 µs beyond.
 const CostTable kCosts = [] {
   CostTable costs;
   for (const std::int64_t size : {4, 8, 64, 1000, 2000}) {
@@ -101,19 +101,19 @@ std::vector<DispatchCase> cases() {
   using enum RunnerKind;
   using enum Reason;
   return {
-      // Prefill: the size itself, the next one, the edges.
+      // Prefill: the size itself, the next one, and the edges.
       {extend(4), kOn, {kPrefill, 4, 0, kExactSize}},
       {extend(5), kOn, {kPrefill, 8, 3, kPaddedToSize}},
       {extend(2), kOn, {kPrefill, 4, 2, kPaddedToSize}},
       {extend(64), kOn, {kPrefill, 64, 0, kExactSize}},
       {extend(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
-      // Mixed and many requests are prefill.
+      // Mixed batches and many requests are prefills.
       {extend(9, 3), kOn, {kPrefill, 64, 55, kPaddedToSize}},
       // Decode.
       {decode_shape(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
       {decode_shape(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       {decode_shape(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
-      // More than decode_shape graphs are for: as a prefill.
+      // More requests than decode graphs exist for run as a prefill.
       {decode_shape(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(8), kOn, {kPrefill, 8, 0, kExactSize}},
       {decode_shape(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
@@ -123,10 +123,10 @@ std::vector<DispatchCase> cases() {
       {decode_shape(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
       {decode_shape(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
-      // A decode_shape batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
+      // A decode batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
       {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
-      // Switched off, one or both.
+      // One or both kinds of graphs are switched off.
       {extend(4), kOff, {kEager, 4, 0, kGraphsDisabled}},
       {decode_shape(1), kOff, {kEager, 1, 0, kGraphsDisabled}},
       {extend(4), kDecodeOnly, {kEager, 4, 0, kPrefillGraphsDisabled}},
@@ -135,7 +135,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // Sizes that are faster as one graph, for prefills whose requests have several rows each.
+      // Sizes with faster full graphs, which prefills use where every request has several rows.
       {prompts(8), kFull, full(8, 0)},
       {prompts(7, 3), kFull, full(8, 1)},
       {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},
@@ -162,7 +162,7 @@ std::vector<DispatchCase> cases() {
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode_shape(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
-      // A request for an eager run comes first.
+      // A request for an eager run has priority.
       {forced(extend(4)), kOn, {kEager, 4, 0, kEagerRequested}},
       {forced(decode_shape(1)), kOff, {kEager, 1, 0, kEagerRequested}},
   };
@@ -176,7 +176,7 @@ TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
     fired.insert(c.decision.reason);
     ++number;
   }
-  fired.insert(Reason::kReplayFailed);  // the runner's: no decision has it
+  fired.insert(Reason::kReplayFailed);  // given by the runner after a failed replay, never by dispatch
   EXPECT_EQ(fired.size(), static_cast<std::size_t>(kNumReasons)) << "a reason without a case";
 }
 
@@ -251,7 +251,7 @@ TEST(SplitTokens, WithoutCostsOnlyWhatNoGraphServesIsCut) {
     DispatchTable table = graphs(true, true, true);
     table.prefill_sizes = c.sizes;
     EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
-    // Measurements of other things change nothing.
+    // Measurements of other sizes change nothing.
     const CostTable nothing;
     table.costs = &nothing;
     EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
@@ -263,7 +263,7 @@ TEST(SplitTokens, WithoutCostsOnlyWhatNoGraphServesIsCut) {
   }
 }
 
-// A replay costs 0.1 ms and 1 µs a token.
+// A replay costs 0.1 ms plus 1 µs a token.
 CostTable cheap_launches() {
   CostTable costs;
   for (const std::int64_t size : {1, 4096}) {
@@ -297,7 +297,7 @@ TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
 }
 
 TEST(FillingTokens, IsTheFirstSizeWhoseTokensCostLittleMoreThanTheLeast) {
-  const CostTable costs = cheap_launches();  // a token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
+  const CostTable costs = cheap_launches();  // per token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);
   EXPECT_EQ(filling_tokens(with_costs({64}, costs)), 64);
@@ -306,7 +306,7 @@ TEST(FillingTokens, IsTheFirstSizeWhoseTokensCostLittleMoreThanTheLeast) {
 }
 
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
-  // The cost of a token rises with the number of tokens, so parts seem cheaper than the whole, and are not.
+  // The cost of a token rises with the number of tokens, so the parts seem cheaper than the whole but are not.
   CostTable costs;
   for (std::int64_t size = 64; size <= 4096; size += 64) {
     const double thousands = 1e-3 * static_cast<double>(size);

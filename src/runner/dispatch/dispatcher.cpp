@@ -26,7 +26,7 @@ void Dispatcher::enable() {
 }
 
 void Dispatcher::refresh() {
-  // Sizes that are captured on first use are dispatched to before they are there.
+  // Dispatch also chooses pending sizes, which are captured on first use.
   const auto sizes_of = [&](RunnerRole role) {
     const GraphRunner& runner = parts_.runner(role);
     if (!runner.spec().captured) return std::vector<std::int64_t>();
@@ -87,8 +87,8 @@ Status Dispatcher::capture_full(std::int64_t size) {
 }
 
 std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const Decision& wanted) {
-  // On an H200 a capture takes 4 to 10 ms; so many rows more take a forward of a model of 8 G parameters 6 ms, one of
-  // 0.6 G half a millisecond, and a decode less.
+  // On an H200 a capture takes 4 to 10 ms. This many padding rows cost a forward 6 ms with a model of 8 G parameters
+  // and half a millisecond with one of 0.6 G; a decode costs less.
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.options.capture != CaptureMode::kCore) return std::nullopt;
@@ -134,12 +134,12 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
 }
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
-  constexpr int kMostFailures = 3;  // in a row; a single one may have been a moment without memory
+  constexpr int kMostFailures = 3;  // in a row; a single failure may have been a momentary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
            parts_.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
   const int failures = ++failed_replays_[{decision.runner, decision.size}];
   if (failures < kMostFailures) return ok_status();
-  TRY(parts_.stream->synchronize());  // earlier launches may still use it
+  TRY(parts_.stream->synchronize());  // an earlier launch may still use the graph
   failed_replays_.erase({decision.runner, decision.size});
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-// Sparse attention, whose indexer chooses the keys of each row by its own cache, has no operator.
+// Sparse attention has no operator: its indexer chooses the keys of each row through a cache of its own.
 constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
 
 constexpr std::array<Rule, 6> kRules = {{
@@ -53,8 +53,8 @@ GraphSwitches apply_rules(const RuleInputs& inputs) {
     switches.prefill = false;
     switches.messages.push_back(std::string(rule.message) + (rule.detail == nullptr ? "" : rule.detail(inputs)));
   }
-  // Decode follows the user's switch and mode, and whether there is any; in piecewise mode decode batches replay
-  // prefill graphs.
+  // Decode graphs depend on the user's switch and mode, and on whether the model decodes at all. In piecewise mode,
+  // decode batches replay prefill graphs.
   switches.decode = inputs.generates && !inputs.disable_cuda_graph && inputs.mode != GraphMode::kOff &&
                     inputs.mode != GraphMode::kPiecewise;
   return switches;

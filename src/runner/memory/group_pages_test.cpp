@@ -1,5 +1,5 @@
-// Catches: pages of verify's and soak's batches that differ from what the engine would give: of another group's pool,
-// before a window, shared by two requests, or more than a pool has.
+// Catches: pages in verify's and soak's batches that the engine would not give: pages of another group's pool, before a
+// window, shared by two requests, or beyond the pool.
 #include "tessera/runner/memory/group_pages.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ RunnerOptions options_of(std::vector<std::int64_t> num_pages) {
   return options;
 }
 
-TEST(GroupPages, AreThoseThatARowReaches) {
+TEST(GroupPages, AreThePagesThatARowReaches) {
   const auto touched = [](std::size_t group, std::int64_t computed, std::int64_t length) {
     const PageRange span = pages_touched(kTwoGroups[group], computed, length, kPage);
     return std::pair(span.begin, span.end);
@@ -55,7 +55,7 @@ TEST(GroupPages, SlotsLieInThePagesOfTheirPositions) {
   EXPECT_THAT(slots(2, {PageId(3)}), ElementsAre(SlotId(3), SlotId(3)));
 }
 
-// Of every group: tables as long as the engine's, no page twice, none that the pool has not.
+// Checks for every group that tables are as long as the engine's, no page appears twice, and every page is in the pool.
 void check_pages(const ForwardBatch& batch, const RunnerOptions& options) {
   ASSERT_TRUE(batch.check().ok()) << batch.check().to_string();
   for (std::size_t g = 0; g < kTwoGroups.size(); ++g) {
@@ -110,7 +110,7 @@ TEST(VerifyBatch, FitsTheSmallestPoolOfEachGroupAndSaysWhichIsTooSmall) {
 }
 
 TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
-  // Pools with room to spare, one that holds less than a context in its window group, and the smallest.
+  // A pool with room to spare, one with less than a context in its window group, and the smallest pool.
   for (const std::vector<std::int64_t>& num_pages :
        {std::vector<std::int64_t>{64, 40, 9}, {33, 9, 3}, {17, 3, 2}, {2, 2, 2}}) {
     const RunnerOptions options = options_of(num_pages);
@@ -129,7 +129,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
   }
 }
 
-// Slots that are written stay the request's until it gives their page back.
+// Written slots stay the request's until it gives their page back.
 TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
   const RunnerOptions options = options_of({33, 17, 5});
   SoakWorld world(options, kTwoGroups, 100, 4, 3);

@@ -1,5 +1,5 @@
 // Catches: padding that keeps the last step's rows, a field staged into its neighbour or with the wrong width,
-// addresses that graphs would miss, and an overflow that is written all the same.
+// addresses that change under graphs, and an overflow that is written instead of refused.
 #include "tessera/runner/memory/input_buffers.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class InputBuffersTest : public ::testing::Test {
     buffers_.add_to(addresses_);
   }
 
-  // Of a forward of so many tokens and rows, as the device has it.
+  // Returns an input of a forward of this many tokens and rows as the device has it.
   template <class T>
   std::vector<T> read(std::string_view name, std::int64_t count) {
     EXPECT_TRUE(step_.upload(*stream_).ok());
@@ -43,7 +43,7 @@ class InputBuffersTest : public ::testing::Test {
     made[ir::Symbol::kRows] = rows;
     return made;
   }
-  // Everything is as a former step could have left it.
+  // Fills everything as an earlier step could have left it.
   void dirty() {
     ForwardBatch full = batch(8);
     ASSERT_TRUE(buffers_.stage_tokens({.batch = full, .padding_id = TokenId(77)}, 8).ok());
@@ -170,7 +170,7 @@ TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
   EXPECT_EQ(ints("input_ids", 8).back(), 107) << "a refused step writes nothing";
 }
 
-// Of every bucket: no input overlaps another, and those of one forward lie in one range that is no longer than needed.
+// Checks for every bucket that no input overlaps another, and that those of one forward are in one range without gaps.
 TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
   const auto is_row = [](std::string_view name) {
     return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||
@@ -190,7 +190,7 @@ TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
       EXPECT_EQ(std::adjacent_find(places->begin(), places->end()), places->end());
     }
     EXPECT_EQ(token_places.front(), addresses_.find("input_ids", bucket(8, 4))) << "the fixed place";
-    // Elements are few: each input takes one unit of alignment.
+    // There are few elements, so each input takes one unit of alignment.
     EXPECT_EQ(token_places.front(), row_places.front() + row_places.size() * kDeviceAlignment);
     EXPECT_EQ(token_places.back(), token_places.front() + (token_places.size() - 1) * kDeviceAlignment);
   }

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The batch's values, then `padding` up to `padded` elements.
+// Writes the batch's values, then `padding` up to `padded` elements.
 template <class T>
 void write_list(const std::vector<T>& values, T padding, std::size_t padded, std::byte* to) {
   if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
@@ -25,7 +25,7 @@ void write_sampling(const StagedRows& step, std::size_t padded, std::byte* to) {
   }
 }
 
-// Padding is at position 0 of each.
+// Padding has position 0 on each axis.
 void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
   for (const std::vector<std::int32_t>& own : step.rope_positions) {
     write_list(own.empty() ? step.batch.positions : own, std::int32_t{0}, padded, to);
@@ -33,7 +33,7 @@ void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t pad
   }
 }
 
-// Padding is no row, and gathered as zeros.
+// Padding has row -1, which is gathered as zeros.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
   const auto rows = std::as_bytes(step.rows);
   std::copy(rows.begin(), rows.end(), to);

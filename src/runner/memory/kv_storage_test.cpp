@@ -1,5 +1,5 @@
-// Catches: caches of two layers that overlap, a page that is counted too small or for another group, a slot copied
-// in part, and a reserved page that holds NaN.
+// Catches: overlapping caches of two layers, a page counted too small or for another group, a slot copied in part, and
+// a reserved page with NaNs.
 #include "tessera/runner/memory/kv_storage.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ ir::Graph two_layers() {
                           nullptr);
 }
 
-// A layer with pages and one with a slot of 40 bytes for each sequence.
+// One layer with pages, and one with a slot of 40 bytes for each sequence.
 ir::Graph pages_and_slots() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0] group "memory" state layers [1]
@@ -97,7 +97,7 @@ TEST(KvStorage, EveryStateHasAnAlignedRangeOfItsOwnAndAZeroedReservedPage) {
     ASSERT_TRUE(states[name]) << name;
   }
 
-  // [begin, end) of each; 7 pages of 30 and of 96 bytes.
+  // [begin, end) of each range; 7 pages of 30 and of 96 bytes.
   std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
   for (const auto& [name, begin] : states) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;

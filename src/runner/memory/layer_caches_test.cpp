@@ -1,4 +1,4 @@
-// Catches: a layer without attention, or whose cache no operator declares, that is captured as if it had both.
+// Catches: a layer without attention, or with a cache that no operator declares, that is captured as if it had both.
 #include "tessera/runner/memory/layer_caches.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Two layers: the first with attention; `rest` declares and computes the second.
+// Makes two layers: the first has attention; `rest` declares and computes the second.
 ir::Graph model(const std::string& groups, const std::string& rest) {
   Result<ir::Graph> graph = ir::parse_graph("graph @body { " + groups + R"(
     input %q: f32[T, 16]
@@ -74,7 +74,7 @@ TEST(LayerCaches, ALayerWithAnotherOperatorThanAttentionIsDeclaredAndNotGqa) {
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa));
 }
 
-// Beside the delta net another operator keeps a state of the layer, its convolution.
+// Another operator, the convolution, keeps a state of the layer beside the delta net's.
 TEST(LayerCaches, AGatedDeltaNetIsHeldByGraphs) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]", R"(
     state %c.1: f32[P1, 8] causal_conv(%q, mut %c.1) {group = 1}

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Every size of the ladder; their needs where they are asked for.
+// Predicts every size of the ladder, with their memory needs where `detail` asks for them.
 Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
                                     PredictionDetail detail) {
   RunnerMemory memory{.role = runner.spec().role};
@@ -65,7 +65,7 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
 
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail) {
-  // Shapes are asked for, nothing is bound: the environment stays unused but for device and context.
+  // Only shapes are computed and nothing is bound, so the environment is unused except for device and context.
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
   const std::unique_ptr<Arena> arena =
       TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));

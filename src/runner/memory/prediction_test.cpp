@@ -1,5 +1,5 @@
-// Catches: memory that is taken and was not predicted, or predicted and not taken: the arena, workspace, every static
-// buffer and graph objects, of models and ladders of several kinds; a report whose parts do not add up.
+// Catches: memory that is taken without being predicted, or predicted without being taken: arena, workspace, every
+// static buffer and graph objects, for models and ladders of several kinds; and a report with parts that do not add up.
 #include "tessera/runner/memory/prediction.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
 }
 std::string golden(const std::string& name) { return testing::data_path("goldens/" + name); }
 
-// What a prediction must meet: exactly what is allocated once, the arena to 1 %, graph objects to a quarter.
+// Checks a prediction: exact for memory that is allocated once, within 1 % for the arena, within a quarter for graph
+// objects.
 void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
   std::vector<std::string_view> uses;
   for (const auto& [use, bytes] : predicted.entries()) {
@@ -79,7 +80,7 @@ TEST(Prediction, IsWhatARunnerTakes) {
   }
 }
 
-// The bundled model at the sizes that it is served with.
+// The bundled model at the sizes with which it is served.
 TEST(Prediction, IsWhatTheBundledModelTakes) {
   const std::string folder = testing::source_path("models/demo");
   RunnerOptions options = small_options();
@@ -98,7 +99,7 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
   expect_met(predicted, runner->memory());
 }
 
-// The arena is not merely grown to what was predicted: the largest size needs that much, and each size has its own
+// The arena does not merely grow to the predicted size: the largest size needs that much, and each size has its own
 // need.
 TEST(Prediction, TheArenaIsTheLargestNeed) {
   const RunnerOptions options = small_options();
@@ -126,7 +127,7 @@ TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
   const RunnerOptions options = small_options();
   const RunnerBench bench = make_captured("llama", options);
   const MemoryReport p = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
-  // Three layers: four pieces between their attentions; decode is one.
+  // Three layers make four pieces around their attentions; decode is one piece.
   const GraphMemory prefill = p.runner(RunnerRole::kPrefill)->sizes[0].graphs;
   const GraphMemory decode = p.runner(RunnerRole::kDecode)->sizes[0].graphs;
   EXPECT_EQ(prefill.graphs, 4);
@@ -143,8 +144,8 @@ TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
   }
 }
 
-// The parts of the report: sizes that were captured, and their bytes, which the runners' own counts must equal.
-TEST(MemoryReport, IsByRunnerAndSize) {
+// The report's parts, which are captured sizes and their bytes, must equal the runners' own counts.
+TEST(MemoryReport, ListsCapturedSizesByRunner) {
   RunnerBench bench = make_captured("llama", small_options());
   const MemoryReport report = bench.runner->memory();
   ASSERT_THAT(report.runners, SizeIs(2));
@@ -169,8 +170,9 @@ TEST(MemoryReport, IsByRunnerAndSize) {
   EXPECT_GT(report.available, 0);
 }
 
-// Where the device does not tell, sizes share what was measured by what they are expected to take; what is told counts.
-TEST(MemoryReport, WhatIsNotToldIsShared) {
+// Where the device does not report graph memory, sizes share the measured bytes in proportion to their estimates.
+// Reported bytes take precedence.
+TEST(MemoryReport, UnreportedGraphBytesAreShared) {
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);
   const RunnerBench bench = make_captured("llama", small_options());
@@ -178,8 +180,8 @@ TEST(MemoryReport, WhatIsNotToldIsShared) {
   EXPECT_EQ(told.graph_bytes(), bench.runner->prefill().report().graphs.bytes);
 }
 
-// Lazily captured sizes come into the report when they are captured, and no earlier.
-TEST(MemoryReport, HasWhatIsCapturedLater) {
+// Lazily captured sizes enter the report when they are captured, and no earlier.
+TEST(MemoryReport, IncludesLaterCaptures) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kLazy;
   RunnerBench bench = make_captured("llama", options);
@@ -192,7 +194,7 @@ TEST(MemoryReport, HasWhatIsCapturedLater) {
   EXPECT_GT(report[kGraphObjects], 0);
 }
 
-// A device of 8 GiB that says how much of it is free.
+// A device of 8 GiB that reports how much of it is free.
 class PartlyFree : public CpuDevice {
  public:
   static DeviceProperties of_8_gib() {
@@ -214,7 +216,7 @@ std::unique_ptr<ModelRunner> llama_on(Device& device, const RunnerOptions& optio
   return *ModelRunner::create(std::move(graphs), std::move(weights), device, options);
 }
 
-// While so many bytes of the device are free.
+// Returns the log of a capture with `available` free bytes on the device.
 std::string log_of_capture(std::int64_t available, const RunnerOptions& options = small_options()) {
   PartlyFree device(available);
   const std::unique_ptr<ModelRunner> runner = llama_on(device, options);
@@ -223,8 +225,8 @@ std::string log_of_capture(std::int64_t available, const RunnerOptions& options 
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(MemoryReport, TheLogTellsItAndWarnsWhereLittleIsLeft) {
-  // The reserve is 512 + 128 MiB, and half of it should be left.
+TEST(MemoryReport, LogsMemoryAndWarnsWhereLittleIsLeft) {
+  // The reserve is 512 + 128 MiB, and half of it should remain free.
   const std::string poor = log_of_capture(319 << 20);
   EXPECT_THAT(poor, HasSubstr("memory: weights"));
   EXPECT_THAT(poor, HasSubstr("memory: only 0.33 GB of the device's memory are left"));
@@ -234,7 +236,7 @@ TEST(MemoryReport, TheLogTellsItAndWarnsWhereLittleIsLeft) {
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
 }
 
-// Sizes that a start puts off take their memory later, when a warning comes too late.
+// Deferred sizes take their memory later, when a warning would be too late.
 TEST(MemoryReport, TheWarningCountsSizesThatAreStillToBeCaptured) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kCore;
@@ -255,7 +257,7 @@ TEST(MemoryReport, TheWarningCountsSizesThatAreStillToBeCaptured) {
   EXPECT_THAT(log_of_capture(kLow - 1, options), HasSubstr("are left, less"));
 }
 
-TEST(MemoryReport, KeepsWhatItHasAndLeavesTheHostsOut) {
+TEST(MemoryReport, DeviceEntriesLeaveHostMemoryOut) {
   MemoryReport report;
   EXPECT_EQ(report[kArena], 0);
   report.set(kStepResults, 7);

@@ -1,5 +1,5 @@
-// Catches: an answer that is taken for another message's, a buffer that is written while a rank reads it, a wait
-// without an end, and ranks that plan apart.
+// Catches: an answer taken for another message's, a buffer written while a rank reads it, a wait without an end, and
+// ranks that plan differently.
 #include "tessera/runner/ranks/rank_channel.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(RankChannel, EveryRankGetsEveryMessageInOrder) {
     std::vector<std::byte>& message = **channel.begin();
     message.assign(n % 50, static_cast<std::byte>(n % 7));
     ASSERT_EQ(channel.send(), n);
-    if (n % 3 != 0) continue;  // the others stay unanswered for a while
+    if (n % 3 != 0) continue;  // the other messages stay unanswered for a while
     ASSERT_TRUE(channel.wait(n).ok());
     for (int rank = 1; rank < kRanks; ++rank)
       EXPECT_EQ(channel.answer(n, rank).value, rank + static_cast<std::int64_t>((n % 50) * (n % 7)));
@@ -55,8 +55,8 @@ TEST(RankChannel, OnceRanksAreLostNobodyWaits) {
   EXPECT_THAT(channel.lost().message(), HasSubstr("node 1 is gone"));
 }
 
-// A process without rank 0 has the channel for its own ranks, and tells each answer.
-TEST(RankChannel, SomeOfTheRanks) {
+// A process without rank 0 uses the channel for its own ranks and reports each answer.
+TEST(RankChannel, ServesTheRanksOfOneProcess) {
   std::vector<std::pair<int, std::uint64_t>> replied;
   RankChannel channel({.first = 2, .end = 4}, 4, std::chrono::milliseconds(50),
                       [&](int rank, std::uint64_t number, const RankAnswer&) { replied.emplace_back(rank, number); });
@@ -69,8 +69,8 @@ TEST(RankChannel, SomeOfTheRanks) {
   EXPECT_THAT(replied, ElementsAre(std::pair(2, number), std::pair(3, number)));
 }
 
-// Another node may say what it likes: an answer that was given is not written again while rank 0 reads it.
-TEST(RankChannel, OfAnotherNodeOnlyTheNextAnswerIsTaken) {
+// Another node may send anything: an answer that was given is not overwritten while rank 0 reads it.
+TEST(RankChannel, TakesOnlyTheNextAnswerOfAnotherNode) {
   RankChannel channel(3, std::chrono::seconds(60));
   EXPECT_EQ(channel.take_reply(1, 1, {}).code(), StatusCode::kDataLoss) << "nothing was asked";
   for (int i = 0; i < 3; ++i) {
@@ -103,7 +103,7 @@ TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(channel.begin().status().code(), StatusCode::kDeviceLost) << "its buffer is still to be read";
 }
 
-// Not before: a rank that has not answered may still read it.
+// The buffer stays until then, since a rank that has not answered may still read it.
 TEST(RankChannel, ALargeMessagesBufferIsFreedOnceAllHaveAnswered) {
   RankChannel channel(3, std::chrono::seconds(60));
   std::vector<std::byte>& large = **channel.begin();
@@ -150,7 +150,7 @@ TEST(RankLimits, AreWhatFitsAll) {
   EXPECT_EQ(limits.agree(other).code(), StatusCode::kInternal);
 }
 
-TEST(RankOrders, ComeAsTheyWereSentAndNoOthers) {
+TEST(RankOrders, ArriveAsTheyWereSentAndRefuseOthers) {
   const RankOrder order{.kind = RankOrderKind::kSoak,
                         .role = RunnerRole::kDecode,
                         .size = 77,
@@ -176,7 +176,7 @@ TEST(RankOrders, ComeAsTheyWereSentAndNoOthers) {
   EXPECT_THAT(unpack_order(order.kind, reader).status().message(), HasSubstr("role of a message is 99"));
 }
 
-TEST(RankOrders, ImagesLimitsAndMemory) {
+TEST(RankOrders, CarryImagesLimitsAndMemory) {
   Patches image{
       .grid = {.t = 1, .h = 4, .w = 6}, .merge_size = 2, .patch_values = 3, .values = {1, 2, 3}, .content = {7, 8}};
   const Patches* images[] = {&image, &image};

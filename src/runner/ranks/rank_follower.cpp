@@ -18,13 +18,13 @@ RankFollower::RankFollower(int rank, RankChannel& channel, std::unique_ptr<Commu
                            std::unique_ptr<RankHost> host)
     : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {}
 
-// A rank that fails ends the collectives that the others wait in.
+// A rank that fails aborts the collectives in which the other ranks wait.
 void RankFollower::run() {
   while (const std::optional<RankChannel::Message> message = channel_.receive(rank_)) {
     RankAnswer answer;
     try {
       answer.status = carry_out(message->bytes, answer);
-    } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
+    } catch (const std::exception& e) {  // usually out of memory; the state that was being changed is unknown
       answer.status = device_lost(fmt::format("it ended by an exception: {}", e.what()));
     }
     if (!answer.status.ok()) communicator_->abort(answer.status.message());
@@ -53,7 +53,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
   GraphRunner& runner = parts.runner(order.role);
-  // What rank 0 does behind the body a stage without a head has no part in.
+  // A stage without a head takes no part in what rank 0 runs behind the body.
   if (!parts.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
     return ok_status();
   switch (order.kind) {
@@ -113,7 +113,7 @@ Status RankFollower::load(MessageReader& from) {
   return ok_status();
 }
 
-// Where a message cannot be read, what follows it builds on what was in it: the rank is lost.
+// After a message that cannot be read, the rank is lost, because later messages build on it.
 Status RankFollower::forward(MessageReader& from, RankAnswer& answer) {
   if (const Status read = received_.unpack(from); !read.ok())
     return device_lost(fmt::format("a forward's message cannot be read: {}", read.message()));

@@ -60,7 +60,8 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.list(inputs.hidden_rows);
 }
 
-// Rows keep their order from forward to forward, but for those that ended: the search goes on behind the last find.
+// Rows keep their order from forward to forward, except for those that ended, so the search continues behind the last
+// match.
 void ForwardPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
   to.word(std::ssize(tables));
   group.next.clear();
@@ -186,7 +187,7 @@ Status ReceivedForward::unpack_table(MessageReader& from, Group& group, Row& row
   if (kept > row.pages.size())
     return data_loss(
         fmt::format("{} entries of table {} are kept, and {} are known", kept, row.number.value(), row.pages.size()));
-  constexpr std::size_t kFewPages = 64;  // a sequence grows by a page now and then: rarely beyond its memory
+  constexpr std::size_t kFewPages = 64;  // a sequence grows by a page now and then, so that this rarely reallocates
   if (kept + added.size() > row.pages.capacity()) row.pages.reserve(std::max(kFewPages, 2 * (kept + added.size())));
   row.pages.resize(kept);
   row.pages.insert(row.pages.end(), added.begin(), added.end());

@@ -1,5 +1,5 @@
-// Catches: a forward that reaches another rank changed, page tables that drift apart over many steps, a message that is
-// read past its end, and memory that is taken anew in every step.
+// Catches: a forward that arrives changed at another rank, page tables that drift apart over many steps, a message read
+// past its end, and memory allocated in every step.
 #include "tessera/runner/ranks/rank_forward.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,8 @@ ForwardBatch batch_of_groups(std::size_t groups) {
   return batch;
 }
 
-// Sequences that come, grow, lose pages that left a window, and go; with all that a forward may carry.
+// Makes random sequences that arrive, grow, lose pages that left a window, and end, with everything that a forward may
+// carry.
 class RandomForwards {
  public:
   explicit RandomForwards(std::uint32_t seed) : random_(seed) {}
@@ -167,7 +168,7 @@ std::vector<std::byte> repacked(ForwardPacker& packer, const ReceivedForward& re
               received.decision());
 }
 
-// What packing again does not show: page tables come whole.
+// Checks what packing again does not show: received page tables are whole.
 void expect_same_tables(const ForwardBatch& got, const ForwardBatch& want) {
   ASSERT_EQ(got.groups.size(), want.groups.size());
   for (std::size_t g = 0; g < want.groups.size(); ++g) {
@@ -186,7 +187,7 @@ TEST(RankForward, RandomForwardsComeAsTheyWereSent) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     RandomForwards forwards(seed);
     ForwardPacker packer;
-    ForwardPacker second;  // of a rank that passes on what it got
+    ForwardPacker second;  // the packer of a rank that passes on what it received
     ReceivedForward received;
     for (int step = 0; step < 60; ++step) {
       const ForwardInputs& sent = forwards.next();
@@ -221,14 +222,14 @@ TEST(RankForward, EveryTruncatedMessageIsAnError) {
       ReceivedForward received;
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
       if (bytes < kMessageHeaderBytes) continue;
-      const std::uint64_t size = cut.size();  // a header that agrees with it
+      const std::uint64_t size = cut.size();  // the header agrees with the truncated size
       std::memcpy(cut.data() + 24, &size, sizeof(size));
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
     }
   }
 }
 
-// No byte of a message is trusted: other values are errors, or other forwards, and nothing is read outside of it.
+// No byte of a message is trusted: other values give errors or other forwards, and nothing outside the message is read.
 TEST(RankForward, ChangedMessagesNeverReadOutside) {
   RandomForwards forwards(4);
   int errors = 0;
@@ -272,7 +273,7 @@ TEST(RankForward, ATableOfAnUnknownNumberIsAnError) {
   batch.groups[0].page_tables = {{.pages = pages, .number = new_page_table_number()}};
   ForwardPacker packer;
   pack(packer, {.batch = batch}, {});
-  ReceivedForward received;  // that missed the first one
+  ReceivedForward received;  // it missed the first message
   EXPECT_THAT(unpack(received, pack(packer, {.batch = batch}, {})).message(), HasSubstr("of the last forward"));
 }
 

@@ -13,14 +13,14 @@
 namespace tessera {
 namespace {
 
-// Why the group ends where a node has, by the ranks that end with it.
+// Returns the error of a group that a node has ended, naming the ranks that ended with it.
 Status lost_with(const std::string& node, int first, int count, const Status& why) {
   try {
     const std::string ranks =
         count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
     return device_lost(
         fmt::format("{}, and {} with it", why.ok() ? node + " is gone: it was ended" : why.message(), ranks));
-  } catch (const std::exception&) {  // there is no memory for more words
+  } catch (const std::exception&) {  // no memory for a longer message
     return device_lost("a node is gone");
   }
 }
@@ -40,7 +40,7 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   return group;
 }
 
-// What other nodes say. The group outlives their connections' threads.
+// Sets what happens with messages of other nodes. The group outlives the threads of their connections.
 void RankGroup::start_nodes(int ranks_here) {
   nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
     WiredAnswer wired = TRY(unpack_answer(payload));
@@ -54,7 +54,7 @@ void RankGroup::start_nodes(int ranks_here) {
       const std::lock_guard lock(when_lost_mutex_);
       if (when_lost_) when_lost_();
     }
-    // The ranks of other nodes are of no use any more: their processes end, and whoever watches them sees it.
+    // Tells the ranks of other nodes to leave: they are useless now. Their processes end, which their supervisors see.
     nodes_->leave(channel_->lost());
   });
   nodes_->start();
@@ -86,7 +86,8 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
                                           message.size(), kMostFrameBytes));
   if (kind == RankOrderKind::kForward) last_forward_ = &message;
   const std::uint64_t number = channel_->send();
-  // A node that does not get it is lost, which wait() says. The message stays until all have answered.
+  // A node that does not get the message is lost, which wait() reports. The message stays valid until all have
+  // answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
   return number;
 }
@@ -105,8 +106,8 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   return waited;
 }
 
-// The error that the others followed from, in the oldest message that has one: none of those that a rank got because
-// another had left.
+// Returns the error that caused the others, from the oldest message that has one. Errors that ranks report because
+// another rank left are not the cause.
 RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbers, const Status& own,
                                             bool replay_failed) const {
   const auto weight = [](const Status& status) {
@@ -140,8 +141,9 @@ RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, cons
   return failure;
 }
 
-// All have answered, so that none is in a collective. Where the group cannot go on what they answered counts for
-// nothing: a GPU whose connection broke stops waiting with whatever it has, and says so by the end of the group alone.
+// Restarts the communicator. All ranks have answered, so none is in a collective. Where the group cannot continue, its
+// answers are worthless: a GPU with a broken connection stops waiting with incomplete data, and only the end of the
+// group shows it.
 void RankGroup::restart() {
   if (!lost_.ok() || communicator_->status().ok()) return;
   const Status again = communicator_->restart();
@@ -267,7 +269,7 @@ RankGroup::Failure RankGroup::ran(const Status& own, bool replay_failed, std::ui
       return failure;
     }
   }
-  // The links between stages are emptied by a restart: what they hold of later forwards is lost.
+  // A restart empties the links between stages, so their data of later forwards is lost.
   communicator_->abort(own.ok() ? failure.status.message() : own.message());
   if (Status waited = wait(in_flight_.back(), channel_->limit()); !waited.ok()) return {std::move(waited), false};
   if (failure.status.ok()) failure = cause(in_flight_, own, replay_failed);
@@ -287,14 +289,14 @@ RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest)
   if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
   Failure failure = cause(std::span(&collecting_, 1), own, false);
   restart();
-  // What ranks of a group that has ended compute differs, and that is not why.
+  // Results differ between ranks of an ended group, but that is not the cause.
   if (failure.status.ok()) failure.status = lost_;
   if (failure.status.ok()) failure.status = same_results(collecting_, digest);
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
   return failure;
 }
 
-// Other stages than the last have no results; what goes wrong there reaches the last one's.
+// Stages before the last have no results; their faults reach the last stage's results.
 Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
   for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;

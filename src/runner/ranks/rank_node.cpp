@@ -13,8 +13,9 @@
 namespace tessera {
 namespace {
 
-// Gives an order to the ranks here. Node 0 sends no more than the channel has slots for: this waits at most until a
-// rank, whose answer is out, has noted it. A node 0 that sends more has to wait, up to the limit.
+// Gives an order to the ranks of this process. Node 0 sends no more orders than the channel has slots, so this waits
+// only until a rank, whose answer is already sent, has recorded it. If node 0 sends more, it has to wait, up to the
+// limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);
@@ -37,7 +38,7 @@ Status follow_node_0(const RankNodeOptions& options) {
       const std::vector<std::byte> bytes = pack_answer(rank, number, answered);
       return to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
     };
-    // A node 0 that is gone needs no answer; what is too long for a frame is an error that it is told.
+    // A lost node 0 needs no answer. An answer that is too long for a frame becomes an error, which node 0 is told.
     const Status sent = send(made);
     if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };
@@ -49,7 +50,7 @@ Status follow_node_0(const RankNodeOptions& options) {
   RankThreads threads;
   for (std::unique_ptr<Communicator>& communicator : communicators)
     threads.start(channel, std::move(communicator), options.host);
-  Status why = ended.get_future().get();  // the collectives have ended with it
+  Status why = ended.get_future().get();  // the collectives have ended with the group
   channel->close();
   nodes.end();
   threads.join(options.limit);

@@ -1,4 +1,4 @@
-// Catches: an answer that loses something between processes, and one that cannot be read and is taken for another.
+// Catches: an answer that loses parts between processes, and an unreadable answer that is taken for another one.
 #include "tessera/runner/ranks/rank_wire.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-TEST(RankWire, AnAnswerComesAsItWasGiven) {
+TEST(RankWire, AnAnswerArrivesAsItWasGiven) {
   const std::vector<std::byte> content = {std::byte{1}, std::byte{2}, std::byte{3}};
   const RankAnswer given{.status = resource_exhausted("no memory"),
                          .value = -7,
@@ -33,7 +33,7 @@ TEST(RankWire, EveryCutAnswerIsRefused) {
     EXPECT_EQ(unpack_answer(std::span(whole).first(bytes)).status().code(), StatusCode::kDataLoss) << bytes;
 }
 
-TEST(RankWire, ACodeThatThereIsNotIsRefused) {
+TEST(RankWire, AnUnknownStatusCodeIsRefused) {
   std::vector<std::byte> wrong = pack_answer(1, 2, {});
   wrong[32 + 8] = std::byte{99};  // behind the header and the rank
   EXPECT_THAT(unpack_answer(wrong).status().message(), ::testing::HasSubstr("code of a message is 99"));

@@ -1,7 +1,6 @@
-// Catches: debug mode that changes a result or refuses a sound forward, a moved address or a page table whose change
-// nobody notices, a kernel
-// or a memory plan that reads what the last replay left, a NaN that is blamed on the wrong operator or not found, and a
-// checked forward that breaks the next one.
+// Catches: debug mode that changes a result or refuses a correct forward, a moved address or changed page table that is
+// not noticed, a kernel or memory plan that reads the last replay's values, a NaN that is not found or is blamed on the
+// wrong operator, and a checked forward that breaks the next one.
 #include "tessera/runner/verify/debug_mode.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +31,7 @@ RunnerOptions debug_options() {
   return options;
 }
 
-// Both are replayed, at 16 tokens and at 4 requests. The second reads the caches that the first filled.
+// Both batches are replayed, at 16 tokens and at 4 requests. The second reads the caches that the first filled.
 const std::vector<TestRequest> kPrompt = {{ids(6, 2)}, {ids(3, 3)}, {ids(2, 4)}};
 const std::vector<TestRequest> kNext = {{ids(7, 2), 6}, {ids(4, 3), 3}, {ids(3, 4), 2}};
 
@@ -68,9 +67,9 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
 
-// The last attention of a prompt leaves out rows that nobody wants, which are NaN before it; not in debug mode, which
-// looks at all rows.
-TEST(DebugMode, RowsThatNobodyWantsAreNoNaNs) {
+// Outside debug mode, a prompt's last attention leaves out unwanted rows, which then keep their NaNs. Debug mode checks
+// all rows, so it computes them.
+TEST(DebugMode, ComputesUnwantedRowsToo) {
   const auto logits_of = [](bool debug, MemoryPlanKind plan) {
     RunnerOptions options = debug_options();
     options.debug = debug;
@@ -158,7 +157,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
     externals.add(c.name, address);
     EXPECT_TRUE(forward_error(bench, kPrompt).ok());
   }
-  // No graph was dropped because of it.
+  // The fault dropped no graph.
   EXPECT_EQ(bench.runner->dispatch_table().prefill_sizes, small_options().prefill_sizes);
 }
 
@@ -185,7 +184,7 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
                     HasSubstr("weight %lm_head.weight, has one at row 0 column 5")));
 }
 
-// Their other rows need not have memory.
+// The other embedding rows need not have memory.
 TEST(DebugMode, ANaNOfGivenEmbeddingsIsTracedToTheirOperator) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());
@@ -214,7 +213,7 @@ TEST(DebugMode, AnOutputIsStaleOnceAForwardMayHaveOverwrittenIt) {
     EXPECT_THAT(runner.parts().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
-// silu_mul that does not write its last row, which keeps the content of the previous forward.
+// A silu_mul that does not write its last row, which keeps the value of the previous forward.
 Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
   const TensorView gate_up = args.operands[0];
   const TensorView out = args.results[0];
@@ -245,7 +244,7 @@ TEST(DebugMode, AKernelThatLeavesAValueOfTheLastForwardIsNamed) {
   EXPECT_TRUE(forward_error(bench, kPrompt).ok()) << "a padded row may be anything";
 }
 
-// Replays repeat the batch of the capture.
+// An operator with replays that repeat the batch of the capture.
 class BakingOp final : public BoundOp {
  public:
   BakingOp(TensorView x, TensorView y) : x_(x), y_(y) {}

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// `paged` for each group, but with the one slot that is no request's where the group keeps states.
+// Gives each group the batch `paged`; state groups get slot 0, which belongs to no request, for all rows.
 void assign_groups(ForwardBatch& batch, const CacheGroupBatch& paged, std::span<const ir::CacheGroup> groups) {
   CacheGroupBatch states = paged;
   std::ranges::fill(states.slots, SlotId(0));

@@ -1,5 +1,5 @@
-// Catches: measured batches whose rows a router takes for padding, so that experts cost nothing; or that write to a
-// slot of a request.
+// Catches: measured batches with rows that a router takes for padding, so that experts cost nothing, and batches that
+// write to a slot of a request.
 #include "tessera/runner/verify/dummy_batch.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(DummyBatch, RowsAreNoPaddingAndDiffer) {
   }
 }
 
-// What is measured computes what a prompt's last chunk does.
+// A measured batch computes what a prompt's last chunk does.
 TEST(DummyBatch, WantsTheLastRowOfEachRequest) {
   EXPECT_EQ(dummy_batch(100, /*decode=*/false, options(16), kGroups, 30).wanted_rows,
             (std::vector<std::int32_t>{63, 99}));

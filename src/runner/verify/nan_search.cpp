@@ -10,13 +10,14 @@
 namespace tessera {
 namespace {
 
-// Real rows lie at the start only where no dimension but the first depends on the batch.
+// Real rows are contiguous at the start only where no dimension but the first depends on the batch.
 bool rows_lead(const ir::Type& type) {
   return !type.shape.empty() && std::all_of(type.shape.begin() + 1, type.shape.end(),
                                             [](const ir::Dim& dim) { return dim.constant().has_value(); });
 }
 
-// Results and mutated operands. States are left out: most of a cache belongs to nobody.
+// Returns the results and mutated operands of a call. States are left out, because most of a cache belongs to no
+// request.
 std::vector<ir::ValueId> written_by(const Program& program, const ir::Node& call) {
   std::vector<ir::ValueId> written = call.results;
   for (std::size_t i = 0; i < call.operands.size(); ++i)
@@ -61,7 +62,7 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
   return std::string("a second run of the same forward makes none");
 }
 
-// Until here nothing that a kernel wrote is NaN; so the first that is was made by its kernel, or came from outside.
+// No kernel has written a NaN before this point, so the first NaN was made by its kernel or came in as an operand.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
     const CompiledPart& part = forward.executable.parts(forward.bucket)[p];
@@ -89,9 +90,9 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     const std::string& name = of.value_names[id.index()];
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
-    // What an earlier executable left in the arena was looked at when that made it.
+    // A value that an earlier executable left in the arena was checked when that executable made it.
     if (view.data.handle == arena_.base().handle) continue;
-    // Most rows of a state, or of given embeddings, belong to nobody, and not all of the latter have memory.
+    // Most rows of a state, or of given embeddings, belong to no request, and some embedding rows have no memory.
     if (value.kind == ir::ValueKind::kState || name == input_names::kEmbeddings) {
       unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), name);
       continue;

@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // failures, and ties
+constexpr std::size_t kMostKept = 8;  // of failures, and of ties
 
 std::int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -32,7 +32,7 @@ std::int64_t resident_bytes() {
   return read ? pages * sysconf(_SC_PAGESIZE) : 0;
 }
 
-// All that a forward came to, on the host.
+// All results of a forward on the host.
 struct Outcome {
   std::vector<float> logits;
   std::vector<float> hidden;
@@ -47,7 +47,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// The first part in which they differ; empty: none.
+// Returns the first part in which two outcomes differ; empty: they are equal.
 std::string difference(const Outcome& a, const Outcome& b) {
   if (!same_bits(a.hidden, b.hidden)) return "hidden states";
   if (!same_bits(a.logits, b.logits)) return "logits";
@@ -94,7 +94,8 @@ class Soak {
     available = runner_.device().available_bytes();
   }
 
-  // What no sequence has written is NaN: a kernel that reads a page of nobody shows, such as by another group's table.
+  // Fills all pages that no sequence has written with NaN. A kernel that reads a page of no sequence, such as through
+  // another group's table, then shows.
   Status poison_all() {
     const RunnerParts& parts = runner_.parts();
     for (std::size_t g = 0; g < parts.num_cache_groups(); ++g)
@@ -108,7 +109,8 @@ class Soak {
     return ok_status();
   }
 
-  // Half of the embeddings' rows are images'. Of several ranks the others do not see what a soak does to the tower.
+  // Gives half of the embedding rows to images. Not used with several ranks, because the other ranks do not see what
+  // soak does to the tower.
   void use_images() {
     if (runner_.vision() == nullptr || runner_.parts().ranks() > 1) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
@@ -129,7 +131,7 @@ class Soak {
     TRY(poison_given_back());
     report_.tokens += batch.num_tokens();
     draw_wishes(batch);
-    // The graph's run is the last: its keys and values are what later batches read.
+    // The graph runs last, because later batches read its keys and values.
     ForwardInputs first = inputs_of(batch);
     first.force_eager = true;
     TRY(compute(first, unpadded_).with_context("eager"));
@@ -157,7 +159,7 @@ class Soak {
     return ok_status();
   }
 
-  // What is asked of the batch beside its tokens.
+  // Draws what the batch wants beside its tokens.
   void draw_wishes(const ForwardBatch& batch) {
     const std::int64_t rows = batch.num_wanted_rows();
     const std::int64_t sampled = std::min(rows, runner_.options().max_requests);
@@ -231,7 +233,7 @@ class Soak {
     if (list.size() < kMostKept) list.push_back(fmt::format("batch {}: {}", report_.batches, what));
   }
 
-  // So many are no accident: each is a failure.
+  // Counts ties as failures where there are too many for an accident.
   void judge_ties() {
     const auto most =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostTies * static_cast<double>(report_.batches)));
@@ -245,9 +247,9 @@ class Soak {
 
   ModelRunner& runner_;
   SoakOptions options_;
-  std::optional<SoakImages> images_;  // of a model with a tower; before the world, which borrows them
+  std::optional<SoakImages> images_;  // set for a model with a tower; declared before the world, which borrows from it
   SoakWorld world_;
-  bool routes_;  // rows choose experts
+  bool routes_;  // the model's rows choose experts
   SoakReport report_;
   double logit_scale_ = 0;
   double hidden_scale_ = 0;
@@ -267,7 +269,8 @@ Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   if (runner.options().ranks != nullptr && !runner.costs().empty())
     return failed_precondition(
         "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
-  // Each would capture by itself what its batches want, and a capture that fails on one would be dropped there alone.
+  // Otherwise each rank would capture the sizes of its own batches, and a failed capture would be dropped on one rank
+  // only.
   if (runner.options().ranks != nullptr) TRY(runner.capture_rest());
   SoakReport report;
   const RankOrder order{

@@ -1,4 +1,4 @@
-// Catches: a soak that passes wrong graphs, fails right ones, or is not the same twice.
+// Catches: a soak that passes wrong graphs, fails correct ones, or is not reproducible.
 #include "tessera/runner/verify/soak.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST(Soak, IsTheSameForTheSameSeed) {
 
 TEST(Soak, HasSequencesForACacheOfOnePage) {
   RunnerOptions options = small_options();
-  options.num_pages = {2};  // and the reserved one
+  options.num_pages = {2};  // one page beside the reserved one
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_GE(report.tokens, 20);
@@ -80,13 +80,13 @@ TEST(Soak, FindsValuesThatShareBytes) {
     for (LiveRange& r : changed) r.last = r.first;
     return plan_memory(changed);
   };
-  // Eager and graph share the plan: only the numbers of another size tell.
+  // Eager and graph runs share the plan, so only the results at another size show the fault.
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_GT(report.num_failures, 0);
 }
 
-// A tie is rare. What differs in many batches is a failure, of a model that routes as of any other. Here every batch
-// differs by more than is allowed.
+// Ties are rare, so differences in many batches are failures, for a routing model too. Here every batch differs by more
+// than is allowed.
 TEST(Soak, TiesOfARouterAreFew) {
   const RunnerBench routes = make_captured("qwen3-moe", small_options());
   const SoakReport one = soaked(routes, {.batches = 1, .tolerance = -1});

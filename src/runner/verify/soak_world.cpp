@@ -55,7 +55,7 @@ bool SoakWorld::has_room(std::int64_t length) const {
   return true;
 }
 
-// New sequences while there is room.
+// Admits new sequences while there is room.
 void SoakWorld::admit() {
   const std::int64_t wanted = 1 + draw(options_.max_requests);
   while (std::ssize(live_) < wanted) {
@@ -92,7 +92,7 @@ std::int32_t SoakWorld::image_row(const Sequence& sequence, std::int64_t token) 
   return -1;
 }
 
-// Other sequences get the page soon, in another order.
+// Puts the page back at a random place, so that other sequences get it soon and in another order.
 void SoakWorld::give_back(std::size_t group, PageId page) {
   free_[group].insert(free_[group].begin() + draw(std::ssize(free_[group]) + 1), page);
   given_back_.push_back({group, page});
@@ -190,7 +190,7 @@ const ForwardBatch& SoakWorld::next() {
     ++finished_;
   }
   admit();
-  // What this batch may have: decodes, prompts, or both.
+  // What this batch may contain: decodes, prompts, or both.
   const std::int64_t kind = draw(3);
   const std::int64_t budget = log_uniform(options_.max_tokens);
   const bool all_rows = chance(0.2);
@@ -201,12 +201,13 @@ const ForwardBatch& SoakWorld::next() {
     const bool decodes = sequence.computed >= sequence.prompt;
     if (kind != 2 && decodes != (kind == 0)) continue;
     const std::int64_t wanted = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
-    const std::int64_t count = fitting(sequence, wanted);  // 0 where another one's chunk took the pages of a window
+    // 0 where another sequence's chunk took the pages of a window group.
+    const std::int64_t count = fitting(sequence, wanted);
     if (count == 0) continue;
     append(sequence, count, all_rows, turned);
     left -= count;
   }
-  // There were none of the kind: any sequence goes on.
+  // There were no sequences of that kind, so any sequence continues.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows, turned);

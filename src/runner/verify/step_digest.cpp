@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kStart = 0x9e3779b97f4a7c15;
 
-// A word of 8 bytes at a time: the multiplication carries every bit upwards, and the shift brings it down again.
+// Hashes 8 bytes at a time: the multiplication carries bits upwards, and the shift brings them down again.
 template <class T>
 std::uint64_t add(std::uint64_t hash, std::span<const T> values) {
   const std::span<const std::byte> bytes = std::as_bytes(values);

@@ -61,7 +61,7 @@ class Verifier {
     return r_.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
   }
 
-  // The head has no graphs; its plan leaves what it reads alone, and that is compared.
+  // Compares the head, which has no graphs: its plan must not overwrite what it reads.
   Status compare_heads(Executable& isolated) {
     std::vector<TensorView> read_rows;
     for (const HandedOver& value : r_.handed_over)
@@ -97,7 +97,8 @@ class Verifier {
     return ok_status();
   }
 
-  // The same on every stage of a pipeline, which meet in each forward, though wanted rows alone are the last one's.
+  // Returns the same value on every stage of a pipeline, since the stages meet in each forward, although only the last
+  // one computes wanted rows alone.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.options.communicator;
     return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
@@ -105,7 +106,7 @@ class Verifier {
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
 
-  // In both forms, where a size has both.
+  // Compares both forms where a size has both.
   Status compare_prefill(Executable& isolated) {
     GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
     TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
@@ -133,7 +134,7 @@ class Verifier {
       const std::int64_t size = sizes[i];
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
       TRY(isolated.bind(runner.bucket(size)));
-      // Full, and padded as far as dispatch pads.
+      // Compares the size full, and padded as far as dispatch pads.
       TRY(compare(runner, isolated, size, size));
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
       isolated.drop(runner.bucket(size));
@@ -142,7 +143,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Sizes that are replayed as one graph: full, and padded.
+  // Compares sizes that are replayed as one graph, full and padded.
   Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) {
       TRY(isolated.bind(runner.bucket(size)));
@@ -155,9 +156,9 @@ class Verifier {
 
   struct Way {
     GraphForm form = GraphForm::kPieces;
-    bool last_rows = false;  // of each request the last row alone is wanted, and compared
+    bool last_rows = false;  // only the last row of each request is wanted and compared
   };
-  // `real`: of the size's unit, tokens or requests.
+  // `real` is in the size's unit: tokens or requests.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
     return compare(runner, isolated, size, real, Way{});
   }
@@ -198,7 +199,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Stages the batch and gives the KV cache the same pseudo-random content every time.
+  // Stages the batch and fills the KV cache with the same pseudo-random content every time.
   Status prepare(const StagedTokens& tokens, bool decode, std::int64_t size) {
     const ForwardBatch& batch = tokens.batch;
     TRY(fill_kv_cache());
@@ -225,14 +226,15 @@ class Verifier {
     return r_.upload();
   }
 
-  // Pages of one state, by ids.
+  // Returns the memory of a state's pages, by page ids.
   MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
     return {r_.externals.find(state.name, {}) + range.begin * page_bytes,
             static_cast<std::size_t>(range.count() * page_bytes)};
   }
-  // The batch's pages, and all that a kernel would find with another group's page table: from page 0 on.
+  // Returns the batch's pages and all pages that a kernel could find through another group's page table, from page 0
+  // on.
   PageRange named_pages(std::size_t group) const {
     PageRange named{.begin = 0, .end = 0};
     for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
@@ -240,7 +242,7 @@ class Verifier {
     return named;
   }
 
-  // NaN where no request of the batch has its pages, page 0 included.
+  // Fills pages that belong to no request of the batch, page 0 included, with NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : r_.graphs.body.states) {
       const ir::Value& state = r_.graphs.body.value(id);
@@ -254,8 +256,8 @@ class Verifier {
     return ok_status();
   }
 
-  // `bytes` or more of small finite numbers of either sign, with exponent bits well below the top: the same ones for
-  // every state of a type.
+  // Returns at least `bytes` bytes of small finite numbers of either sign, with exponents well below the maximum. Every
+  // state of a type gets the same numbers.
   Result<DeviceAddress> content_of(std::size_t bytes, ir::DType dtype) {
     std::unique_ptr<Allocation>& content = content_[dtype];
     if (content != nullptr && content->size() >= bytes) return content->data();
@@ -275,8 +277,8 @@ class Verifier {
     return content->data();
   }
 
-  // rows_ of every output, then, of each state, the pages past page 0, which takes the padding's keys and values and
-  // which nobody reads.
+  // Downloads rows_ of every output and, for each state, the pages past page 0. Page 0 takes the padding's keys and
+  // values, which no request reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
     std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
@@ -295,7 +297,7 @@ class Verifier {
     return r_.stream->synchronize();
   }
 
-  // Neighbouring rows as one range.
+  // Joins neighbouring rows into one range.
   std::vector<MemoryRange> rows_of(DeviceAddress first_row, std::size_t row_bytes) const {
     std::vector<MemoryRange> ranges;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -307,7 +309,7 @@ class Verifier {
     return ranges;
   }
 
-  // Of replayed_ and expected_, which `executable` was read to last.
+  // Compares replayed_ with expected_; `executable` was the last to be read.
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
     const std::size_t num_outputs = executable.graph().outputs.size();
     for (std::size_t i = 0; i < num_outputs; ++i) {
@@ -321,7 +323,7 @@ class Verifier {
       const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
       if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
         return fmt::format("{} differs from the isolated run", place(at / element));
-      // A tied head gives the poisoned id's own logit NaN; nothing else may be.
+      // With tied embeddings, the poisoned id's own logit is NaN; no other value may be.
       const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
       if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
         return fmt::format("{} is NaN: a real row read padding, or a page that is not its request's", place(at));
@@ -335,7 +337,8 @@ class Verifier {
     return std::string();
   }
 
-  // The last id of the vocabulary pads; its embedding row is NaN meanwhile, on the rank that has it.
+  // The last id of the vocabulary is the padding id. Its embedding row is NaN during the comparison, on the rank that
+  // has it.
   Status poison_padding_id() {
     const std::vector<ir::Node>& nodes = r_.graphs.body.nodes;
     const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
@@ -369,9 +372,9 @@ class Verifier {
   VerifyReport report_;
   VerifyOutcome replayed_;
   VerifyOutcome expected_;
-  std::vector<PageRange> pages_;                              // [cache groups]: of the batch at hand
-  std::vector<std::int32_t> rows_;                            // of its rows those that are compared
-  std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // what every state starts with, on the device
+  std::vector<PageRange> pages_;                              // [cache groups]: pages of the current batch
+  std::vector<std::int32_t> rows_;                            // rows of the batch that are compared
+  std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // the initial content of every state, on the device
   TokenId poisoned_id_;
   DeviceAddress row_;
   std::size_t row_bytes_ = 0;

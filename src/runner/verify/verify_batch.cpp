@@ -18,7 +18,7 @@ struct Lengths {
   std::vector<std::int32_t> prefix;
 };
 
-// `tokens` tokens in uneven requests, none longer than `context`.
+// Divides `tokens` tokens into uneven requests, none longer than `context`.
 Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
   Lengths lengths;
   const std::int64_t share =
@@ -33,7 +33,7 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
-// The same without requests of a single row: the request before takes it, or gives one of its own.
+// Removes requests of a single row: the request before takes the row, or gives up one of its own.
 Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   Lengths merged;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
@@ -52,7 +52,7 @@ Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   return merged;
 }
 
-// `query` tokens each, after caches of different lengths.
+// Gives each request `query` tokens after a cached prefix of a different length.
 Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
   Lengths lengths{
       .query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), static_cast<std::int32_t>(query)),
@@ -63,7 +63,7 @@ Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t c
   return lengths;
 }
 
-// The first request past the widest window, so that pages before it are left out of its tables.
+// Makes the first request longer than the widest window, so that its tables leave out the pages before it.
 Lengths past_windows(Lengths lengths, const VerifyModel& model) {
   std::int64_t window = 0;
   for (const ir::CacheGroup& group : model.groups) window = std::max(window, group.window);
@@ -103,7 +103,7 @@ Status check_room(const VerifyModel& model, const std::vector<std::int64_t>& nee
   return ok_status();
 }
 
-// The pages of group g lie behind as many as the groups before it have, as far as its pool goes.
+// Places the pages of group g behind those of the groups before it, as far as its pool allows.
 std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<std::int64_t>& needed) {
   std::vector<PageRange> ranges;
   std::int64_t before = 0;
@@ -115,7 +115,7 @@ std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<s
   return ranges;
 }
 
-// The range's pages are given out in order, those of every second group backwards.
+// Gives out the range's pages in order, backwards in every second group.
 void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange& range, std::size_t g,
                CacheGroupBatch& batch) {
   const ir::CacheGroup& group = model.groups[g];
@@ -136,7 +136,7 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   batch.own(std::move(tables));
 }
 
-// Some tokens have an embedding, and an id that nobody may look at.
+// Adds a token. Some tokens have an embedding, and an id that must not be read.
 void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
   ForwardBatch& batch = made.batch;
   const std::int64_t token = batch.num_tokens();
@@ -149,7 +149,7 @@ void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& mad
     made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
   batch.input_rows.push_back(-1);
   batch.positions.push_back(position);
-  // As in an image of rows of 7.
+  // Positions as in an image with rows of 7.
   made.rope_positions[0].push_back(position / 2);
   made.rope_positions[1].push_back(position / 2 + position % 49 / 7);
   made.rope_positions[2].push_back(position / 2 + position % 7);

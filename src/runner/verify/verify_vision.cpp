@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// An image of so many merge units.
+// Makes an image of rows × columns merge units.
 Patches make_image(const VisionConfig& config, std::int64_t rows, std::int64_t columns) {
   Patches image{.grid = {.t = 1,
                          .h = static_cast<std::int32_t>(rows * config.merge_size),
@@ -23,7 +23,7 @@ Patches make_image(const VisionConfig& config, std::int64_t rows, std::int64_t c
   return image;
 }
 
-// Images of `units` merge units together: a square one and what is left, in a row.
+// Makes images with `units` merge units in total: a square one, and the rest in one row.
 std::vector<Patches> make_images(const VisionConfig& config, std::int64_t units) {
   const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(units) * 2 / 3));
   std::vector<Patches> images;
@@ -80,7 +80,7 @@ class VisionVerifier {
     return vision_.stage(pointers, size);
   }
 
-  // Of the whole forward; staged images leave it in the padding.
+  // Poisons the patches of the whole forward; the staged images leave the NaNs in the padding.
   Status poison_patches(std::int64_t size) {
     Patches image = make_image(vision_.config(), 1, size / vision_.config().merged_patches());
     std::ranges::fill(image.values, std::numeric_limits<float>::quiet_NaN());
@@ -88,7 +88,7 @@ class VisionVerifier {
     return vision_.stage(std::span(&pointer, 1), size);
   }
 
-  // The real rows.
+  // Downloads the real rows.
   Result<std::vector<std::byte>> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
     const TensorView rows = TRY(executable.output(bucket, 0));
     const std::int64_t tokens = real / vision_.config().merged_patches();

@@ -5,14 +5,14 @@
 namespace tessera {
 namespace {
 
-// A merge unit's place in its image.
+// The place of a merge unit in its image.
 struct Unit {
   std::int32_t frame;
-  std::int32_t row;  // in units
+  std::int32_t row;  // counted in units
   std::int32_t column;
 };
 
-// `count` values from 0 to `last` at equal distances, with the rounding of torch.linspace.
+// Returns value i of `count` equally spaced values from 0 to `last`, rounded as torch.linspace does.
 float linspace(std::int64_t last, std::int64_t count, std::int64_t i) {
   if (count == 1) return 0;
   const float end = static_cast<float>(last);
@@ -20,7 +20,7 @@ float linspace(std::int64_t last, std::int64_t count, std::int64_t i) {
   return i < count / 2 ? step * static_cast<float>(i) : end - step * static_cast<float>(count - 1 - i);
 }
 
-// One axis of a bilinear sample: two learned positions and the share of the second.
+// One axis of a bilinear sample: two learned positions and the weight of the second.
 struct AxisSample {
   std::int32_t low;
   std::int32_t high;
@@ -34,7 +34,7 @@ AxisSample sample_axis(std::int64_t side, std::int64_t count, std::int64_t i) {
           .share = at - static_cast<float>(low)};
 }
 
-// Qwen3VLVisionModel.fast_pos_embed_interpolate.
+// Follows Qwen3VLVisionModel.fast_pos_embed_interpolate.
 void append_position(const PatchGrid& grid, const VisionConfig& config, std::int32_t row, std::int32_t column,
                      PatchLayout& layout) {
   const AxisSample y = sample_axis(config.position_side, grid.h, row);
@@ -81,7 +81,8 @@ class ImageLayout {
   }
 
  private:
-  // Windows by rows, those at the right and lower edges smaller (Qwen2_5_VisionTransformer.get_window_index).
+  // Adds windows row by row; those at the right and lower edges are smaller
+  // (Qwen2_5_VisionTransformer.get_window_index).
   void append_windows(std::int32_t frame) {
     const auto side = static_cast<std::int32_t>(config_.window_units());
     for (std::int32_t row = 0; row < rows_; row += side)
@@ -113,7 +114,7 @@ class ImageLayout {
       }
   }
 
-  // Token i of the image is the merged row whose unit is i.
+  // Token i of the image is the merged row of unit i.
   void append_token_order() {
     const auto end = static_cast<std::int64_t>(layout_.units.size());
     layout_.token_order.resize(static_cast<std::size_t>(end));
@@ -126,9 +127,9 @@ class ImageLayout {
   const VisionConfig& config_;
   PatchLayout& layout_;
   std::int32_t merge_;
-  std::int32_t rows_;  // of units
+  std::int32_t rows_;  // in units
   std::int32_t columns_;
-  std::int64_t first_unit_;  // of the image
+  std::int64_t first_unit_;  // first unit of the image
 };
 
 }  // namespace

@@ -9,14 +9,14 @@
 namespace tessera {
 namespace {
 
-// Two measurements of the same work differ by less.
+// Two measurements of the same work differ by less than this factor.
 constexpr double kMargin = 1.02;
 
 struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// [VisionReason]; a reason that dispatch has too has its name.
+// [VisionReason]; a reason that dispatch also has uses dispatch's name.
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},
     {"first_use", "captured on its first use, and replayed"},

@@ -1,5 +1,5 @@
-// Catches: a tower's forward that takes a slower way than it could, one that is padded further without a measurement
-// that says so, and one that waits for a graph.
+// Catches: a tower's forward that runs in a slower way than it could, is padded further without a measurement in favour
+// of it, or waits for a graph.
 #include "tessera/runner/vision/vision_choice.h"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST(VisionChoice, WithoutMeasurementsNothingIsPaddedFurther) {
 }
 
 TEST(VisionChoice, ALargerGraphIsTakenWhereItWasMeasuredToBeNoSlower) {
-  // Operators of 128 patches take 2.33 ms between those of 64 and 256.
+  // Operators take 2.33 ms for 128 patches, interpolated between 64 and 256.
   EXPECT_EQ(choose(65, {64, 256}, measured({{256, 2.3}}, {{64, 2}, {256, 3}})), graph(256));
   EXPECT_EQ(choose(65, {64, 256}, measured({{256, 2.4}}, {{64, 2}, {256, 3}})), eager(128, kNotCaptured));
 }

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Merge units that are converted and uploaded at a time, and those that are worth a thread.
+// Number of merge units that are converted and uploaded at a time, and the least number that is worth a thread.
 constexpr std::size_t kSlice = 128;
 constexpr std::int64_t kUnitsPerThread = 16;
 
@@ -103,7 +103,7 @@ Status VisionInputs::allocate_slices(Device& device) {
 Status VisionInputs::upload_patches(std::span<const Patches* const> images, Stream& stream) {
   const auto unit_values = static_cast<std::size_t>(config_.merged_patches() * config_.patch_values());
   const std::size_t unit_bytes = unit_values * ir::dtype_size(dtype_);
-  std::size_t unit = 0;  // of all images
+  std::size_t unit = 0;  // index over all images
   for (const Patches* image : images) {
     const std::size_t end = unit + static_cast<std::size_t>(image->tokens());
     while (unit < end) {

@@ -18,7 +18,7 @@ namespace {
 
 // Sizes without a graph are multiples of this too, so that few of them are bound.
 constexpr std::int64_t kStep = 64;
-// A size that takes longer is the last to be measured, so that requests need not wait for the larger ones.
+// A size that takes longer is the last one measured, so that requests need not wait for the larger ones.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
@@ -130,7 +130,7 @@ VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
 
 std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) const {
   std::size_t count = 1;
-  if (parts_.options.deterministic) return count;  // where an image lies in a forward may decide its last bits
+  if (parts_.options.deterministic) return count;  // the place of an image in a forward may change its last bits
   std::int64_t patches = images.front()->grid.patches();
   while (count < images.size() && patches + images[count]->grid.patches() <= options_.max_patches)
     patches += images[count++]->grid.patches();
@@ -204,7 +204,7 @@ std::vector<std::int64_t> VisionRunner::exact_sizes() const {
   return sizes;
 }
 
-// Makes room among the graphs that are kept, and binds the size.
+// Makes room among the kept graphs and binds the size.
 Status VisionRunner::bind_exact(std::int64_t size) {
   Executable& executable = runner_->executable();
   if (std::ssize(exact_) == options_.exact_graphs) {
@@ -265,7 +265,7 @@ Result<bool> VisionRunner::capture_next() {
   const std::vector<std::int64_t> pending = runner_->pending();
   if (pending.empty()) return false;
   const std::int64_t next = wanted_.empty() ? pending.front() : *wanted_.begin();
-  // Kernels that have not run are warmed up on padding.
+  // Kernels that have not run are warmed up on padding alone.
   const Status captured = runner_->capture_one(next, [&](std::int64_t size) { return stage({}, size); });
   wanted_.erase(next);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
@@ -273,7 +273,7 @@ Result<bool> VisionRunner::capture_next() {
 }
 
 Result<bool> VisionRunner::measure_next() {
-  // Ranks choose alike, which times that each measures would not let them.
+  // Ranks must choose alike, which they would not if each used its own measured times.
   if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
     return false;
   for (const std::int64_t size : runner_->report().captured) {
@@ -295,7 +295,7 @@ Result<bool> VisionRunner::measure_next() {
   return false;
 }
 
-// The fastest of a few, by the host's clock, of one image that fills the forward.
+// Returns the fastest of a few runs by the host's clock, for one image that fills the forward.
 Result<double> VisionRunner::measure(std::int64_t size, bool graph) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRuns = 3;
