@@ -81,9 +81,9 @@ void Engine::end_expired() {
 
 Result<std::span<RequestEvent>> Engine::step() {
   events_.clear();
-  TRY(health());  // sequences may wait for tokens that never come
+  TRY(health());  // otherwise sequences may wait for tokens that never come
   end_expired();
-  // A sequence that needs its last token on the host is read before anything else is scheduled.
+  // A sequence that needs its last token on the host is collected before anything else is scheduled.
   const bool overlap = overlap_ && !scheduler_->reads_at_once();
   while (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
   const int before = runner_->in_flight();
@@ -94,12 +94,12 @@ Result<std::span<RequestEvent>> Engine::step() {
 }
 
 Clock::time_point Engine::step_due() const {
-  // The first stage of a pipeline has nothing to do while the last one ends a step.
+  // In a pipeline, the first stage has nothing to do while the last one ends a step, so steps are not delayed.
   const bool paced = overlap_ && options_.pp_size == 1 && !scheduler_->reads_at_once();
   return paced ? pace_.due() : Clock::time_point{};
 }
 
-// Schedules into the batch behind those in flight and enqueues it.
+// Schedules a batch behind those in flight and enqueues it.
 Status Engine::submit_next(bool overlap) {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
   const Clock::time_point begin = Clock::now();
@@ -137,8 +137,8 @@ Status Engine::submit_next(bool overlap) {
   return not_submitted(next, decision.status());
 }
 
-// A failure ends the requests of the batch behind those in flight, and of no other. Of several ranks, a batch that only
-// ended with one in flight, which another rank failed in, is computed again.
+// Handles a batch that was not submitted. A failure ends the requests of that batch and of no other. With several
+// ranks, a batch that failed only because another rank failed in an earlier forward is computed again.
 Status Engine::not_submitted(const ScheduledBatch& next, const Status& error) {
   if (error.code() == StatusCode::kDeviceLost) return error;
   if (error.code() == StatusCode::kCancelled) {
@@ -149,7 +149,7 @@ Status Engine::not_submitted(const ScheduledBatch& next, const Status& error) {
     return ok_status();
   }
   fail(next, error);
-  if (ranks_ != nullptr && runner_->in_flight() > 0) {  // what they exchange ended with it
+  if (ranks_ != nullptr && runner_->in_flight() > 0) {  // the data exchanged between ranks was lost with it
     TRY(drop_in_flight(/*fails_oldest=*/false));
     scheduler_->compute_again();
     return ok_status();
@@ -160,7 +160,7 @@ Status Engine::not_submitted(const ScheduledBatch& next, const Status& error) {
   return ok_status();
 }
 
-// Nothing is to be computed here; other ranks may need this one.
+// This engine has nothing to compute, but other ranks may need it.
 Status Engine::accompany() {
   if (!awaited()) return ok_status();
   options_.lockstep->begin(options_.replica);
@@ -199,21 +199,21 @@ Status Engine::collect_oldest() {
   if (outputs.status().code() == StatusCode::kDeviceLost) return outputs.status();
   fail(batches_.front(), outputs.status());
   end_oldest();
-  // What was scheduled since builds on pages that it left undefined: those of its sequences, which others found in the
-  // prefix cache, and of a pipeline those of the steps that are lost with it.
+  // Batches scheduled since then build on pages that the failed forward left undefined: those of its sequences, which
+  // other sequences found in the prefix cache, and in a pipeline those of the steps that are lost with it.
   TRY(drop_in_flight(/*fails_oldest=*/false));
   scheduler_->compute_again();
   return ok_status();
 }
 
-// The batch's sequences are in it no more.
+// Removes the oldest batch from the list of batches in flight.
 void Engine::end_oldest() {
   std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
   batches_.back().entries.clear();
 }
 
-// Waits for all forwards in flight and keeps nothing of them, so that their sequences are to be computed again. Where
-// `fails_oldest` says so, the first of them that failed fails its requests; whether there was one.
+// Waits for all forwards in flight and keeps none of their results, so that their sequences are computed again. With
+// `fails_oldest`, the first failed forward among them fails its requests. Returns whether that happened.
 Result<bool> Engine::drop_in_flight(bool fails_oldest) {
   bool failed = false;
   while (runner_->in_flight() > 0) {
@@ -236,8 +236,8 @@ void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {
     finish({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
   scheduler_->forget_results(scheduled);
-  // Pages are known to the prefix cache from their forward's submission on. Which of them the failed one left undefined
-  // nobody keeps, and a failure is rare.
+  // The prefix cache has a forward's pages from its submission on. Which of them the failed forward left undefined is
+  // not recorded, so all are dropped; failures are rare.
   scheduler_->flush_prefixes();
 }
 
@@ -253,8 +253,8 @@ Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
   const bool left = TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_)) ||
                     TRY(profiles_->measure_schedules(*device_));
-  known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
-  // Now and then, so that a process that is killed loses little.
+  known_shape_compiles_ = shape_compiles();  // sizes bound by idle work delayed no forward
+  // Saves now and then, so that a killed process loses little.
   constexpr std::chrono::milliseconds kSaveEvery(500);
   const Clock::time_point now = Clock::now();
   if (!left || now >= next_save_) {
@@ -311,7 +311,7 @@ Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
   while (!idle()) {
     for (const RequestEvent& event : TRY(step())) {
       if (!event.error.ok() && failure.ok()) failure = event.error;
-      // Ids are given in ascending order.
+      // Ids are in ascending order.
       const auto it = std::lower_bound(ids.begin(), ids.end(), event.request);
       if (on_event && it != ids.end() && *it == event.request)
         on_event(static_cast<std::size_t>(it - ids.begin()), event);

@@ -1,4 +1,4 @@
-// Collecting a forward's outputs: tokens, texts, log-probabilities and hidden states of each sequence in it.
+// Collects a forward's outputs: tokens, texts, log-probabilities and hidden states of each of its sequences.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::En
 
 void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top) {
   Sequence& sequence = *entry.sequence;
-  // Rows of a forward that was in flight when the sequence was preempted are computed twice.
+  // Rows of a forward that was in flight when the sequence was preempted are computed twice and delivered once.
   const std::int64_t known = std::max<std::int64_t>(sequence.rows_delivered - entry.first_prompt_row, 0);
   sequence.rows_delivered = std::max(sequence.rows_delivered, entry.first_prompt_row + entry.prompt_rows);
   if (sequence.request.score) {
@@ -70,7 +70,7 @@ void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepO
   }
 }
 
-// Tokens of a sequence that was preempted are computed twice, and delivered once.
+// Tokens of a preempted sequence are computed twice and delivered once.
 void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = entry.first_hidden + entry.hidden_count;
@@ -86,7 +86,7 @@ void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
     if (sequence.request.last_hidden_state_only) {
       hidden.assign(rows.end() - size, rows.end());
     } else {
-      // At once, because a list that grows by doubling is there twice meanwhile.
+      // Reserves the whole size, because a vector that grows by doubling needs twice the memory meanwhile.
       if (hidden.empty()) hidden.reserve(static_cast<std::size_t>(sequence.prompt_tokens() * size));
       hidden.insert(hidden.end(), rows.begin(), rows.end());
     }
@@ -95,7 +95,7 @@ void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
   sequence.hidden_delivered = end;
 }
 
-// `rows` are those of the tokens from `first` on. Sums have one order, however a prompt is cut into chunks.
+// Adds the `rows` of the tokens from `first` on. Sums have one order, however a prompt is cut into chunks.
 void Engine::pool(Sequence& sequence, std::int64_t first, std::span<const float> rows) const {
   const Pooling pooling = sequence.request.pooling;
   const auto size = static_cast<std::size_t>(config_.hidden_size);
@@ -118,11 +118,12 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   Sequence& sequence = *entry.sequence;
   const StopConditions& stop = sequence.request.stop;
   const TokenId token = outputs.sampled[static_cast<std::size_t>(entry.row)];
-  const std::int64_t generated = entry.next_token - sequence.prompt_tokens();  // before this one
+  // Number of output tokens before this one.
+  const std::int64_t generated = entry.next_token - sequence.prompt_tokens();
   if (generated == 0) sequence.result.time_to_first_token_ms = sequence.elapsed_ms();
   if (sequence.matcher) event.error = sequence.matcher->status();
-  // Where every token is forbidden, the sampler takes one of them all the same. A token that the grammar alone forbids
-  // is no client's fault, and accept() says so.
+  // Where every token is forbidden, the sampler still returns one. A token that only the grammar forbids is not the
+  // client's fault, and accept() reports it.
   const bool edited = sequence.edits && sequence.edits->any(generated);
   if (event.error.ok() &&
       (!sequence.may_choose(token, generated) || (edited && sequence.matcher && !sequence.matcher->allows(token)))) {
@@ -141,7 +142,7 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   if (ends) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // The token is not settled unless it is kept, and neither are those that a later forward samples.
+    // The token is settled only if it is kept, and so are tokens that later forwards sample.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

@@ -1,4 +1,4 @@
-// Images of prompts: checks, rows on the device, positions, and the tower's calls.
+// Images of prompts: checks them, gives them rows on the device and positions, and calls the tower.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// The image's tokens, row by row.
+// Returns the image's token grid, row by row.
 TokenGrid grid_of(const PromptImage& image) {
   const Patches& patches = *image.patches;
   return {.first_token = image.first_token,
@@ -20,7 +20,7 @@ TokenGrid grid_of(const PromptImage& image) {
           .columns = patches.grid.w / patches.merge_size};
 }
 
-// Positions are those of one frame. What else a grid must be is the encoder's to say.
+// Positions are defined for one frame only. The encoder checks everything else about a grid.
 Status check_frames(std::size_t index, const PatchGrid& grid) {
   if (grid.t == 1) return ok_status();
   return invalid_argument(
@@ -29,7 +29,8 @@ Status check_frames(std::size_t index, const PatchGrid& grid) {
 
 }  // namespace
 
-// Each image has placeholders of its own, and each placeholder an image. A prompt without images may have their id.
+// Checks that each image has its own placeholders and each placeholder an image. A prompt without images may use their
+// id.
 Status Engine::check_images(const Request& request) const {
   if (request.images.empty()) return ok_status();
   if (!config_.images) {
@@ -37,7 +38,7 @@ Status Engine::check_images(const Request& request) const {
                                         request.images.size() == 1 ? "an image" : "images", config_.architecture));
   }
   if (encoder_ == nullptr) return unimplemented("images are given, and the model was loaded without its vision tower");
-  std::int64_t next = 0;  // token
+  std::int64_t next = 0;  // index of the token
   const auto is_placeholder = [&](std::int64_t token) {
     return request.prompt[static_cast<std::size_t>(token)] == config_.images->image;
   };
@@ -72,7 +73,7 @@ Status Engine::check_images(const Request& request) const {
   return check_text(std::ssize(request.prompt));
 }
 
-// Rows of given embeddings are as long as those of images, which carry more; nothing is added for them.
+// Rows of given embeddings are as long as those of images, which carry more values; the additional values are zero.
 void Engine::widen_embeddings(Request& request) const {
   const auto from = static_cast<std::size_t>(config_.hidden_size);
   const auto to = static_cast<std::size_t>(config_.embedding_row_values());
@@ -84,7 +85,8 @@ void Engine::widen_embeddings(Request& request) const {
   request.input_embeds = std::move(wide);
 }
 
-// Rows for the prompt's embeddings, and for the prompts that a forward can compute together; or for the largest image.
+// Commits rows for the prompt's embeddings and for the prompts that a forward can compute together, or for the largest
+// image.
 Status Engine::reserve_embeddings(const Request& request) {
   std::int64_t rows = 0;
   if (!request.input_embeds.empty()) rows = std::max(std::ssize(request.prompt), runner_->options().max_tokens);
@@ -134,7 +136,7 @@ Status Engine::encode_images(const ScheduledBatch& batch) {
   return ok_status();
 }
 
-// Image i is of sequences[i]. A forward counts once for each request with images in it.
+// Image i belongs to sequences[i]. A forward counts once for each request with images in it.
 void Engine::note_tower_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
   std::size_t next = 0;
   for (const TowerForward& forward : encoder_->last_forwards()) {
@@ -150,7 +152,7 @@ void Engine::note_tower_forwards(std::span<Sequence* const> sequences, std::span
   }
 }
 
-// Waits for the forward: for scores and tests.
+// Waits for the forward; used for scores and tests.
 Status Engine::return_images(const ScheduledBatch& batch) {
   const std::int64_t row_bytes = runner_->embedding_row_bytes();
   std::vector<std::byte> bytes;

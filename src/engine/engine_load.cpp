@@ -19,7 +19,7 @@ namespace {
 
 using Clock = Timeline::Clock;
 
-// Debug mode's export of all graphs; a start goes on without it.
+// Exports all graphs in debug mode. A failure does not stop the start.
 void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) {
   const auto write = [&]() -> Status {
     if (options.cache_dir.empty()) return failed_precondition("no cache folder is known");
@@ -33,14 +33,14 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
     log_warn("debug", "the graphs are not exported: {}", written.message());
 }
 
-// Lets the device's libraries start on a thread of their own. Invalid where they have nothing to do.
+// Starts the device's libraries on another thread. Returns an invalid future where they have nothing to do.
 std::future<void> start_libraries(const Registry& registry, Device& device) {
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   if (!backend.ok() || (*backend)->start_libraries == nullptr) return {};
   return std::async(std::launch::async, [start = (*backend)->start_libraries, &device] { start(device); });
 }
 
-// Adds what helps to the error of a start that found too little memory.
+// Adds options that help to the error of a start without enough memory.
 Status with_what_helps(Status status) {
   if (status.code() != StatusCode::kResourceExhausted ||
       status.message().find("mem_fraction_static") != std::string::npos)
@@ -117,9 +117,9 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   }
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
-  // One progress bar at a time: where both overlap, loading takes longer.
+  // Shows one progress bar at a time: where loading and capturing overlap, loading takes longer.
   if (!device_->properties().on_host) plan.runner.show_progress = false;
-  // Of ranks with requests of their own: none goes on before all have loaded, which takes each its time.
+  // Ranks with requests of their own wait here until all have loaded, because loading times differ.
   const auto meet = [&] {
     return options_.lockstep == nullptr ? ok_status()
                                         : options_.lockstep->meet(options_.replica, RankGroup::kLoadLimit);
@@ -130,14 +130,14 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
   TRY(ranks_ == nullptr ? load.start() : ranks_->load(limits_of(plan), [&] { return load.start(); }));
-  TRY(meet());  // on a CPU the weights are there
+  TRY(meet());  // on a CPU the weights are loaded by now
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,
                                     .prefix_cache = !options_.disable_radix_cache,
                                     .turns = options_.pp_size > 1 ? plan.runner.max_in_flight : 1};
-  // On a CPU a forward has finished when enqueue returns: nothing would overlap, and ends would be noticed a step late.
-  // Stages of a pipeline run beside one another on any device.
+  // On a CPU a forward has finished when enqueueing returns. Overlap would gain nothing, and ends of requests would be
+  // noticed a step late. Stages of a pipeline run beside one another on any device.
   overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host || options_.pp_size > 1);
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
@@ -151,7 +151,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
     encoder_ = std::make_shared<TowerEncoder>(*runner_->vision());
   scheduler_->grow_embeddings(runner_->embedding_rows());
   runner_->set_costs(profiles_->load_costs());
-  // Until the weights are there nothing can be served: sizes that could wait are captured meanwhile.
+  // Nothing can be served before the weights are loaded, so deferred sizes are captured meanwhile.
   TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));
   if (options_.lockstep != nullptr) {
     const DispatchTable& captured = runner_->dispatch_table();

@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-// None for "auto".
+// Returns nothing for "auto".
 Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
   if (name == "auto") return std::optional<ir::DType>();
   if (name == "float32") return std::optional(ir::DType::kFloat32);
@@ -33,7 +33,7 @@ Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std:
 Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
   const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
   if (named) return *named;
-  // Without matrix instructions for it, a narrow type only adds conversions on a CPU.
+  // On a CPU without matrix instructions for it, a narrow type only adds conversions.
   if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
@@ -45,7 +45,7 @@ Status at_least_one(std::int64_t value, std::string_view option) {
   return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", option, value));
 }
 
-// LongRoPE has two rotations, and the answers to short prompts differ by them.
+// LongRoPE has two sets of rotation factors, and answers to short prompts depend on the set.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
   const std::int64_t short_context = rope.original_max_position_embeddings;
@@ -55,7 +55,7 @@ void note_longrope(EnginePlan& plan) {
       plan.runner.context_length, short_context));
 }
 
-// The graphs that are captured go through the passes.
+// Runs the passes on the graphs that are captured.
 Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& plan) {
   for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
     const Registry& registry = *plan.runner.registry;
@@ -66,8 +66,8 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
   return ok_status();
 }
 
-// Prompts take the shorter way. Embeddings are made of all hidden states, and ranks that exchange rows have other rows
-// that are wanted.
+// Gives prompts a graph that computes the last layer's end for wanted rows only. Embedding models need all hidden
+// states, and ranks that exchange rows want other rows.
 Status plan_wanted_rows(const Device& device, EnginePlan& plan) {
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1) return ok_status();
   plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
@@ -75,8 +75,8 @@ Status plan_wanted_rows(const Device& device, EnginePlan& plan) {
   return ok_status();
 }
 
-// A classifier's head is its own, whatever lies beside it. An embedding model's head is never computed, and most of
-// their checkpoints have none: the embeddings stand in its place, and nothing more is read.
+// A classifier keeps its own head, whatever other files are in its folder. An embedding model's head is never computed,
+// and most such checkpoints have none, so the embeddings replace it and no head is read.
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
   plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
@@ -85,7 +85,7 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Requests whose states have slots, which each running one needs; none: the model keeps no states.
+// Returns the number of requests for which state slots exist; nothing where the model keeps no states.
 std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
   std::optional<std::int64_t> fewest;
   for (const CacheGroupOptions& group : plan.memory.cache_groups)
@@ -93,8 +93,8 @@ std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
   return fewest;
 }
 
-// Rows of images that have memory: as many as the option's bytes hold; without it those of the largest image that
-// processors make, or of the context where that is less.
+// Returns the number of image rows with memory: as many as the option's bytes hold. Without the option it is the rows
+// of the largest image that processors make, or of the context where that is less.
 Result<std::int64_t> rows_of_images(const EngineOptions& options, const EnginePlan& plan, ir::DType dtype) {
   constexpr std::int64_t kLargestImage = 16384;
   TRY(at_least_one(options.image_cache_bytes, "image_cache_bytes"));
@@ -109,10 +109,10 @@ bool is_large_gpu(const DeviceProperties& device) {
   return !device.on_host && device.memory_bytes >= kBytes;
 }
 
-// Of a tower that is captured by exact sizes.
+// Number of graphs kept where the tower is captured by exact sizes.
 constexpr std::int64_t kExactVisionGraphs = 32;
 
-// An image's tokens fit the context, and so do its patches. The tower has graphs where the language model has some.
+// An image's tokens and patches must fit the context. The tower has graphs where the language model has some.
 void plan_vision(const EngineOptions& options, EnginePlan& plan) {
   if (!plan.graphs.vision) return;
   RunnerOptions& runner = plan.runner;
@@ -147,7 +147,7 @@ Result<WeightSource> weight_source(const EngineOptions& options, const ModelGrap
 
 namespace {
 
-// Ranks that capture and dispatch by themselves do so alike.
+// Ranks that capture and dispatch on their own must do so alike.
 Status check_lockstep(const EngineOptions& options) {
   if (options.graphs.capture.value_or(CaptureMode::kEager) != CaptureMode::kEager)
     return unimplemented("enable_dp_attention captures every size at the start; no other mode of capture is accepted");
@@ -225,7 +225,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
     runner.halves_from = options.two_batch_least_tokens;
   runner.capture = options.graphs.capture.value_or(properties.on_host || options.dp_attention ? CaptureMode::kEager
                                                                                               : CaptureMode::kCore);
-  // Ranks that each dispatch by costs of their own would choose different graphs.
+  // Ranks that each dispatch by their own costs would choose different graphs.
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic && !options.dp_attention;
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;
@@ -271,7 +271,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
                                .architecture = plan.config.architecture,
                                .standard_gqa = caches.standard_gqa,
                                .undeclared_layers = caches.undeclared});
-  // A budget is for what the plan knows of; full graphs come beside that, after measurements.
+  // A budget covers only the graphs of the plan; full graphs are added after measurements, so they are off with a
+  // budget.
   runner.choose_full = options.graphs.mode == GraphMode::kFullAndPiecewise && options.graphs.memory_budget == 0;
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (std::string note = options.registry->piecewise_backends.of(properties.type).note(); !note.empty())
@@ -281,7 +282,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
                            ? default_split_ops(options.registry->ops)
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
-  // What is exchanged beside kernels is in a piece with them.
+  // Exchanges between halves of a forward belong to the same piece as the kernels that run beside them.
   if (runner.halves_from > 0 && options.graphs.split_ops.empty()) std::erase_if(runner.split_ops, is_exchange);
   TRY(plan_ladders(options, plan));
   if (runner.halves_from > max_padded_tokens(runner))
@@ -311,7 +312,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int
   EnginePlan plan = TRY(plan_once(options, device, rank));
   const std::optional<std::int64_t> fit = requests_with_states(plan);
   const std::int64_t usual = plan.runner.max_requests;
-  if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a number that is asked for stays
+  if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a requested number is kept
   EngineOptions fewer = options;
   fewer.max_running_requests = *fit;
   plan = TRY(plan_once(fewer, device, rank));

@@ -1,4 +1,4 @@
-// Submitting a request: checks, its seed, its place in the queue.
+// Submits requests: checks them, draws their seeds, and queues them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// splitmix64 (Steele et al., 2014): a stream of seeds from one seed.
+// splitmix64 (Steele et al., 2014): makes a stream of seeds from one seed.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -18,7 +18,7 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// One bit a token, set for those of `tokens`.
+// Returns a mask with one bit for each token, set for `tokens`.
 std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t vocab_size) {
   std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
   for (const TokenId token : tokens) {
@@ -33,11 +33,11 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
 std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
 
 std::int64_t Engine::max_request_tokens() const {
-  // The last generated token's keys and values are never needed.
+  // The keys and values of the last generated token are never needed.
   return std::min(runner_->options().context_length, scheduler_->cache().max_tokens() + (generates() ? 1 : 0));
 }
 
-// The prompt's content: ids of the vocabulary, or embeddings.
+// Checks the prompt's content: ids of the vocabulary, or embeddings.
 Status Engine::check_inputs(const Request& request) const {
   const auto check_id = [&](std::string_view what, std::int32_t id) {
     if (id >= 0 && id < config_.vocab_size) return ok_status();
@@ -69,7 +69,7 @@ Status Engine::check_inputs(const Request& request) const {
   return ok_status();
 }
 
-// What a model without a head of its own, or with one for labels, can be asked.
+// Checks that a model without its own head, or with a head for labels, can serve the request.
 Status Engine::check_task(const Request& request) const {
   if (generates()) return ok_status();
   const bool wants_tokens = request.stop.max_new_tokens > 0 || request.logprobs.prompt || (embedding_ && request.score);
@@ -110,7 +110,7 @@ Status Engine::check(Request& request) const {
 
 Result<RequestId> Engine::submit(Request request) {
   TRY(check(request));
-  // Requests that arrived since the last step are not queued where the next step has room for them.
+  // Requests that arrived since the last step do not count as queued where the next step has room for them.
   const std::int64_t room = runner_->options().max_requests - scheduler_->num_running();
   const std::int64_t queued = scheduler_->num_waiting() - room;
   const bool is_limited = options_.max_queued_requests > 0 && request.priority < kProbePriority;

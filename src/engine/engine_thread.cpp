@@ -26,7 +26,7 @@ struct EngineThread::Impl {
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Task>;
 
-  // Before something is measured: pauses between two requests of one client are seldom this long.
+  // Idle time before a measurement; pauses between two requests of one client are seldom longer.
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
   Impl(Engine& engine, Sink sink, std::function<void()> failed)
@@ -63,12 +63,12 @@ struct EngineThread::Impl {
         carry_out_all(commands);
         notice_loss();
         if (health_.ok() && has_work()) {
-          // What came while a forward runs is in the next one, for which it is too early yet.
+          // A request that arrives while a forward runs joins the next one, for which it is still too early.
           if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
         } else if (health_.ok() && nothing_came) {
           work_while_idle();
         }
-      } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
+      } catch (const std::exception& e) {  // usually out of memory; the state that was being changed is unknown
         const Status error = internal_error(fmt::format("the engine ended by an exception: {}", e.what()));
         refuse_rest(commands, error);
         fail_all(error);
@@ -83,10 +83,10 @@ struct EngineThread::Impl {
     engine_.leave_lockstep();
   }
 
-  // Its own, or that of engines which need it for theirs.
+  // Work is this engine's own, or that of other engines that need it for theirs.
   bool has_work() const { return !engine_.idle() || engine_.awaited(); }
 
-  // A node may be lost while nothing is asked for.
+  // A node may be lost while there are no requests.
   void notice_loss() {
     if (!health_.ok()) return;
     if (Status health = engine_.health(); !health.ok()) fail_all(std::move(health));
@@ -100,7 +100,7 @@ struct EngineThread::Impl {
     carried_out_ = 0;
   }
 
-  // The command that threw, and those after it: no request is left without an end.
+  // Refuses the command that threw and those after it, so that no request is left without an end.
   void refuse_rest(std::vector<Command>& commands, const Status& error) {
     for (; carried_out_ < commands.size(); ++carried_out_) {
       if (const Submit* submit = std::get_if<Submit>(&commands[carried_out_]))
@@ -119,7 +119,8 @@ struct EngineThread::Impl {
     failed_ = nullptr;
   }
 
-  // Waits for work: for long where nothing is left to do, briefly where idle work is left. False at the end.
+  // Waits for work: for a long time where nothing is left to do, briefly where idle work is left. Returns false at the
+  // end.
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);
@@ -128,7 +129,7 @@ struct EngineThread::Impl {
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
     } else if (health_.ok() && idle_work_left_) {
-      // Captures are soon done, and what comes later waits for none: they are not put off.
+      // Captures are short and no later capture is waited for, so they start at once.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);
@@ -151,7 +152,7 @@ struct EngineThread::Impl {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
       ids_.emplace(submit.ticket, *id);
-      tickets_.emplace(*id, submit.ticket);  // last: fail_all() tells those that are in there, refuse_rest() the others
+      tickets_.emplace(*id, submit.ticket);  // last: fail_all() ends the requests in this map, refuse_rest() all others
     } else {
       events_.push_back(
           {.ticket = submit.ticket, .event = {.finish = FinishReason::kError, .error = std::move(id).status()}});
@@ -170,7 +171,7 @@ struct EngineThread::Impl {
   void carry_out(const Task& task) { task(engine_); }
 
   void step() {
-    idle_work_left_ = true;  // a size that was just captured may not be measured yet
+    idle_work_left_ = true;  // a newly captured size may not be measured yet
     Result<std::span<RequestEvent>> moved = engine_.step();
     if (!moved.ok()) {
       fail_all(std::move(moved).status());
@@ -212,11 +213,11 @@ struct EngineThread::Impl {
   Engine& engine_;
   Sink sink_;
   std::function<void()> failed_;  // empty once it was called
-  // Used by the engine's thread alone.
+  // Only the engine's thread uses these.
   std::unordered_map<RequestId, Ticket> tickets_;
   std::unordered_map<Ticket, RequestId> ids_;
   std::vector<Event> events_;
-  std::size_t carried_out_ = 0;  // of the commands that are being carried out
+  std::size_t carried_out_ = 0;  // number of commands carried out so far
   Status health_;
   bool idle_work_left_ = true;
   EngineStats next_stats_;  // swapped with stats_, so that both keep their memory

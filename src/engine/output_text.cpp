@@ -31,7 +31,7 @@ std::string OutputText::hand_out(std::string text, bool may_stop) {
   return text;
 }
 
-// The stop string that is complete first ends the text; of those that end together, the one that began first.
+// The stop string that is complete first ends the text; of several that end together, the one that began first.
 bool OutputText::cut_at_stop() {
   std::size_t begin = std::string::npos;
   std::size_t end = std::string::npos;
@@ -48,7 +48,7 @@ bool OutputText::cut_at_stop() {
   return matched_.has_value();
 }
 
-// The longest suffix of the text with which a stop string begins.
+// Returns the length of the longest suffix of the text that begins a stop string.
 std::size_t OutputText::length_held_back() const {
   std::size_t longest = 0;
   for (const std::string& stop : stops_) {

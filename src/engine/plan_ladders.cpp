@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Sizes above `max` are dropped with a note; an error where none is left.
+// Drops sizes above `max` with a note. Returns an error where none is left.
 Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view option,
                                          std::vector<std::string>& notes) {
   const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
@@ -40,7 +40,7 @@ void note_mismatch(const std::vector<std::int64_t>& sizes, std::int64_t chunk, s
 
 std::vector<std::int64_t> scheduled_sizes(const EngineOptions& options, std::int64_t max_tokens) {
   if (options.graphs.schedule != PrefillSchedule::kAuto) return prefill_ladder(max_tokens, options.graphs.schedule);
-  // Deterministic inference does not depend on measurements.
+  // Deterministic inference must not depend on measurements.
   return auto_ladder(max_tokens, prefill_cost(options.deterministic ? std::nullopt : options.known_costs));
 }
 

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Errors for NaN too.
+// Returns an error for NaN too.
 Status in_range(std::string_view field, double value, double least, double most) {
   const bool accepted = value >= least && value <= most;
   if (accepted) return ok_status();

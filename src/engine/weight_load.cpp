@@ -22,7 +22,7 @@ Status WeightLoad::start() {
 }
 
 Result<LoadTimes> WeightLoad::run() {
-  // Some cores are left to the thread that captures: a team that waits for a preempted member loses whole time
+  // Leaves some cores to the thread that captures: a thread team that waits for a preempted member loses whole time
   // slices.
   if (!device_.properties().on_host) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
   LoadTimes times{.begin = std::chrono::steady_clock::now()};

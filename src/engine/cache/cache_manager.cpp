@@ -102,7 +102,8 @@ void CacheManager::admit(SequenceCache& own, std::int64_t tokens, std::int64_t m
     if (from != kNone) prefixes_.use_checkpoint(*own.path.back(), g);
     const PageId slot = take(g);
     own.groups[g].pages.push_back(slot);
-    // The checkpoint itself, where it was the last slot that could be evicted.
+    // take() may have evicted the checkpoint itself where it was the last evictable slot; then there is nothing to
+    // copy.
     if (from != kNone && from != slot) copies_.push_back({.group = g, .from = from, .to = slot});
   }
   take_pages(own, tokens, 0);

@@ -27,7 +27,7 @@ std::int64_t given_share(const ShareInputs& in) {
   return static_cast<std::int64_t>(in.fraction * static_cast<double>(in.capacity));
 }
 
-// Bytes for weights and KV cache together.
+// Returns the bytes for weights and KV cache together.
 std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
   if (in.fraction != 0) return given_share(in);
   const auto most = static_cast<std::int64_t>(kMostFraction * static_cast<double>(in.capacity));
@@ -53,7 +53,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  const int shares = ranks_here(options) * replicas_here(options);  // of a host's memory
+  const int shares = ranks_here(options) * replicas_here(options);  // number of parts of a host's memory
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
                  .reserve = memory_reserve(properties),
@@ -68,14 +68,15 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
   } else {
-    // A host's free memory changes from moment to moment, and the system's caches shrink on demand; a GPU's does not.
+    // A host's free memory changes all the time, and the system's caches shrink on demand, so it is not read; a GPU's
+    // is.
     in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
   }
   for (const WeightSpec& weight : plan.graphs.weights) in.weights += align_up(TRY(ir::size_bytes(weight.type, {})));
   return in;
 }
 
-// A forward has at most max_tokens rows: larger sizes only cost an arena for their padding.
+// A forward has at most max_tokens rows. Larger sizes only cost arena memory for their padding.
 bool drop_oversized(EnginePlan& plan, const Status& why) {
   std::vector<std::int64_t>& sizes = plan.runner.prefill_sizes;
   if (sizes.size() < 2 || sizes[sizes.size() - 2] < plan.runner.max_tokens) return false;
@@ -87,13 +88,13 @@ bool drop_oversized(EnginePlan& plan, const Status& why) {
 struct Room {
   ShareInputs inputs;
   MemoryReport predicted;
-  std::int64_t bytes = 0;  // for graph objects
+  std::int64_t bytes = 0;  // of graph objects
 };
 
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
   while (true) {
     RunnerOptions runner = plan.runner;
-    // No value of a forward has the cache's size.
+    // No activation has the cache's size.
     runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
     Room room{.inputs = {}, .predicted = TRY(predict_memory(plan.graphs, runner, device))};
     room.inputs = TRY(inputs_of(options, device, plan, room.predicted));
@@ -107,7 +108,7 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Of a runner whose graphs are on; its sizes take the same bytes each.
+// Returns the ladder of a runner with graphs; each of its sizes takes the same bytes.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding) {
   BudgetLadder ladder;
   ladder.padding = padding;
@@ -123,7 +124,7 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
   return sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " "));
 }
 
-// Drops the sizes that exceed the budget or the free memory; returns the bytes of those kept.
+// Drops the sizes that exceed the budget or the free memory. Returns the bytes of those that remain.
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const bool budgeted = budget > 0 && budget <= room.bytes;
@@ -140,7 +141,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode),
       kept.dropped_vision.empty() ? ""
                                   : fmt::format("; the tower's sizes dropped: {}", sizes_list(kept.dropped_vision))));
-  // Where no size is left the switches stay on, so that forwards report that nothing was captured, not that graphs were
+  // Where no size is left, the switches stay on. Forwards then report that nothing was captured, not that graphs were
   // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
@@ -152,15 +153,15 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
-  if (!accepted) {  // and NaN
+  if (!accepted) {  // false for NaN
     return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; {} to {} is", in.fraction,
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
-  CacheDemand of_one = in.cache;  // which has one state and a checkpoint, however long it is
+  CacheDemand of_one = in.cache;  // of one request, which has one state and one checkpoint for any length
   of_one.max_running = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
-  // A given fraction is kept. Without one the KV cache has at least a page, and graphs leave it room for one request.
+  // A given fraction is kept. Without one, the KV cache has at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

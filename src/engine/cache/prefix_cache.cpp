@@ -12,7 +12,7 @@ namespace {
 
 constexpr PageId kNone{0};
 
-// The tokens of one page, and as whose digit of the tree they are kept.
+// The tokens of one page, which are the key of a node.
 struct PageView {
   std::span<const TokenId> ids;
   std::span<const PageImage> images;
@@ -36,7 +36,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // Of one cache group. Locks and time of a window group's page or a checkpoint; paged groups follow the node's.
+  // State in one cache group: the locks and last use of a window group's page or of a checkpoint. Pages of paged groups
+  // use those of the node.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -57,7 +58,7 @@ class PrefixCache::Node {
 
 PrefixCache::PrefixCache(std::span<CachePool> pools, std::int64_t page_size)
     : pools_(pools), page_size_(page_size), root_(std::make_unique<Node>()) {
-  root_->locks = 1;  // never a leaf to evict
+  root_->locks = 1;  // so that it is never evicted as a leaf
 }
 
 PrefixCache::~PrefixCache() = default;
@@ -115,10 +116,10 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
   unlock_page(node, group);
 }
 
-// How many pages of `tokens` can be reused. `path`, where given, becomes all nodes that spell `tokens`.
+// Returns how many pages of `tokens` can be reused. Fills `path`, where given, with all nodes that spell `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
-  std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // of window groups: no page is missing from here on
+  std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // window groups: no page is missing from this index on
   std::size_t usable = 0;
   Node* at = root_.get();
   for (std::size_t i = 0; i < full; ++i) {
@@ -163,7 +164,7 @@ void PrefixCache::follow(Path& path, const PrefixTokens& tokens) const {
   }
 }
 
-// Whether every group has what the token behind the last node needs.
+// Returns whether every group has what the token after the last node needs.
 bool PrefixCache::can_end(std::span<Node* const> nodes) const {
   const std::int64_t tokens = std::ssize(nodes) * page_size_;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
@@ -212,7 +213,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
       if (pools_[g].options().is_state()) continue;
       PageId& own = held[g].pages[i];
       Node::Kept& kept = next->groups[g];
-      if (own == kNone) continue;  // it has left the window
+      if (own == kNone) continue;  // the page has left the window
       if (kept.page == kNone) {
         kept.page = own;
         kept.locks = pools_[g].options().is_window() ? 1 : 0;
@@ -229,7 +230,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
 }
 
 void PrefixCache::release(Path& path) {
-  // From the end, so that what leads to a page counts as used after it.
+  // Unlocks from the end, so that a page counts as used later than the pages behind it.
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     unlock(**node);
     remove_empty(*node);
@@ -241,7 +242,7 @@ std::int64_t PrefixCache::num_evictable(std::size_t group) const {
   return pools_[group].options().keeps_all() ? num_unlocked_ : static_cast<std::int64_t>(loose_[group].size());
 }
 
-// Gives all pages of an unlocked leaf back and removes it; returns its parent.
+// Returns all pages of an unlocked leaf to their pools and removes it; returns its parent.
 PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   leaves_.erase({leaf.last_used, &leaf});
   for (std::size_t g = 0; g < pools_.size(); ++g) {
@@ -258,7 +259,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Without a paged group a node may be left with nothing that could be reused.
+// Without a paged group, a node may be left with nothing that can be reused.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }
@@ -280,7 +281,7 @@ std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
 
 void PrefixCache::flush() {
   while (!leaves_.empty()) remove(*leaves_.begin()->second);
-  // Window pages and checkpoints of nodes that are still locked.
+  // Drops window pages and checkpoints of nodes that are still locked.
   for (std::size_t g = 0; g < pools_.size(); ++g)
     if (!pools_[g].options().keeps_all()) evict(g, num_evictable(g));
 }

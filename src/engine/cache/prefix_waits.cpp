@@ -36,7 +36,7 @@ void PrefixWaits::forget_nodes() {
   for (Leader& leader : leaders_) leader.nodes.reset();
 }
 
-// Each of those that are missing, as far as full pages go.
+// Adds the missing hashes of all full pages.
 void PrefixWaits::hash_pages(PrefixStanding& standing, const PrefixTokens& tokens) {
   const auto page_size = static_cast<std::size_t>(cache_.page_size());
   const std::size_t pages = tokens.size() / page_size;
@@ -57,12 +57,12 @@ void PrefixWaits::hash_pages(PrefixStanding& standing, const PrefixTokens& token
   }
 }
 
-// Of the first `pages` of the sequence that `standing` belongs to.
+// Returns how many of the sequence's first `pages` pages the leader's prompt shares.
 std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int64_t pages, Leader& leader) {
   Sequence& other = *leader.sequence;
   hash_pages(other.prefix, {other.request.prompt, other.images});
   const auto both = static_cast<std::size_t>(std::min(pages, other.prompt_tokens() / cache_.page_size()));
-  // The first page whose hash differs: all behind it differ too.
+  // Searches the first page with a different hash; the hashes of all later pages differ too.
   std::size_t low = 0;
   std::size_t high = both;
   while (low < high) {
@@ -85,7 +85,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   Leader* leader = find(standing.leader);
   if (leader == nullptr && standing.leader != 0) standing.forget_leader();
   for (std::size_t i = leaders_.size(); i-- > 0 && leaders_[i].sequence->admission > standing.compared;) {
-    // A sequence of lower priority may wait for long itself.
+    // A sequence of lower priority may itself wait for a long time.
     if (leaders_[i].sequence->request.priority < sequence.request.priority) continue;
     const std::int64_t shared = shared_pages(standing, pages, leaders_[i]);
     if (shared <= standing.shared) continue;
@@ -97,7 +97,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   return leader != nullptr && !is_known(*leader, standing.shared, reusable);
 }
 
-// Whether as many pages of `tokens` can be reused already, which they share with the leader's prompt.
+// Returns whether as many pages of `tokens` as they share with the leader's prompt can be reused already.
 bool PrefixWaits::is_known(Leader& leader, std::int64_t pages, const PrefixTokens& tokens) const {
   if (!leader.nodes) {
     leader.nodes = leader.sequence->cache.path;

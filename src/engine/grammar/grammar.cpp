@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Warnings of xgrammar that do not change the grammar's meaning.
+// Warnings from xgrammar that do not change the grammar's meaning.
 constexpr std::array<std::string_view, 2> kHarmless = {"The character itself will be matched", "character literally"};
 constexpr std::size_t kKeptGrammars = 32;
 
@@ -46,7 +46,7 @@ class Grammar {
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
-  std::size_t bytes_;  // to count them takes a walk over all masks
+  std::size_t bytes_;  // cached, because counting the bytes walks over all masks
 };
 
 // ---- GrammarMatcher
@@ -54,8 +54,8 @@ class Grammar {
 struct GrammarMatcher::Impl {
   std::shared_ptr<const Grammar> grammar;
   xgrammar::GrammarMatcher matcher{xgrammar::NullObj()};
-  Status failed;                      // of an earlier call
-  bool mask_valid = false;            // `mask` is of where the text stands now
+  Status failed;                      // error of an earlier call
+  bool mask_valid = false;            // `mask` is that of the text's current position
   std::vector<std::uint32_t> mask{};  // [mask_words]
 
   const GrammarVocabulary& vocabulary() const { return grammar->vocabulary(); }
@@ -168,10 +168,10 @@ struct GrammarCompiler::Impl {
         compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
-  std::string blank;                   // in EBNF, between JSON's tokens
-  xgrammar::GrammarCompiler compiler;  // stateless without its cache, so that threads may share it
+  std::string blank;                   // EBNF of the blanks between JSON's tokens
+  xgrammar::GrammarCompiler compiler;  // stateless without its cache, so threads may share it
   std::mutex mutex;
-  std::list<Kept> kept;  // the last used first; under `mutex`
+  std::list<Kept> kept;  // most recently used first; guarded by `mutex`
 
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) {
     const std::lock_guard lock(mutex);
@@ -211,7 +211,7 @@ struct GrammarCompiler::Impl {
     return ok_status();
   }
 
-  // What xgrammar compiles: the text itself, or for JSON EBNF.
+  // Returns the EBNF or regex that xgrammar compiles; JSON grammars become EBNF.
   Result<std::string> grammar_text(const GrammarSpec& spec) const {
     switch (spec.kind) {
       case GrammarSpec::Kind::kJsonObject: return schema::compile_schema(R"({"type": "object"})", blank);
@@ -238,7 +238,7 @@ struct GrammarCompiler::Impl {
       const xgrammar::Grammar parsed = spec.kind == GrammarSpec::Kind::kRegex ? xgrammar::Grammar::FromRegex(text)
                                                                               : xgrammar::Grammar::FromEBNF(text);
       TRY(check_warnings(watch.warnings()));
-      const std::string rules = parsed.ToString();  // one a line
+      const std::string rules = parsed.ToString();  // one rule a line
       const auto count = static_cast<std::size_t>(std::ranges::count(rules, '\n'));
       if (count > kMaxGrammarRules)
         return invalid_argument(fmt::format("it comes to {} rules; up to {} are accepted", count, kMaxGrammarRules));
@@ -249,7 +249,8 @@ struct GrammarCompiler::Impl {
       return invalid_argument(
           fmt::format("it takes {} bytes; up to {} are accepted", grammar->bytes(), kMaxGrammarMemory));
     }
-    // A grammar that nothing satisfies, or too slow from the start on, is found here rather than in the first step.
+    // Finds a grammar that nothing satisfies, or that is too slow from its first mask on, here rather than in the first
+    // step.
     GrammarMatcher matcher(grammar);
     std::vector<std::uint32_t> mask(vocabulary->allowed.size());
     matcher.fill_mask(mask);
@@ -280,7 +281,7 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
           .run([&] {
             const xgrammar::TokenizerInfo info(vocabulary->bytes, xgrammar::VocabType::RAW,
                                                static_cast<int>(vocab_size), ends);
-            vocabulary->bytes = {};  // xgrammar has its own
+            vocabulary->bytes = {};  // xgrammar keeps its own copy
             impl = std::make_unique<Impl>(std::move(vocabulary), info, std::move(blank));
             return ok_status();
           })

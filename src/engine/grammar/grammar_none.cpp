@@ -1,4 +1,4 @@
-// A build without xgrammar: every grammar is refused.
+// A build without xgrammar, which refuses every grammar.
 #include "tessera/engine/grammar/grammar.h"
 
 namespace tessera {
@@ -25,7 +25,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
       "build it where Python's pip reaches PyPI");
 }
 
-// Unreachable: no Grammar exists in this build.
+// Unreachable, because no Grammar exists in this build.
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar>) {}
 GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
 GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;

@@ -52,14 +52,15 @@ void GrammarWatch::warn(const std::string& message) {
 }
 
 void GrammarWatch::check_time() {
-  if (current_watch == nullptr || ++current_watch->checks_ % 256 != 0) return;  // a look at the clock costs as much
+  // Reading the clock costs as much as this many checks.
+  if (current_watch == nullptr || ++current_watch->checks_ % 256 != 0) return;
   if (thread_seconds() > current_watch->end_s_) throw TimeIsUp();
 }
 
 }  // namespace tessera
 
-// The hooks that xgrammar expects of its program: built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint by
-// tools/xgrammar.patch.
+// The hooks that xgrammar expects from its program. It is built with XGRAMMAR_LOG_CUSTOMIZE; tools/xgrammar.patch adds
+// Checkpoint.
 namespace xgrammar {
 
 // NOLINTBEGIN(readability-identifier-naming): xgrammar calls them by these names

@@ -22,14 +22,14 @@
 namespace tessera {
 namespace {
 
-// A busy machine may be silent for some seconds; one that is gone is noticed within this, and before a rank's limit
-// ends, so that the error names the node.
+// A busy machine may be silent for several seconds. A lost one is noticed within this time, before a rank's limit ends,
+// so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
-// A type of device, and what names of its devices begin with.
+// A device type, and the prefix of its devices' names.
 constexpr std::string_view kCuda = "cuda";
 
-// Of the model, where they are: a folder, or a config.json without weights.
+// Hashes the model where its files exist: a folder, or a config.json without weights.
 Result<std::string> model_hash(const EngineOptions& options) {
   Hasher hasher;
   std::ifstream file(config_file(options.model_path), std::ios::binary);
@@ -51,7 +51,7 @@ std::string list_text(const std::vector<T>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
-// "NAME VERSION (hash …), …" in the order of their loading, which decides whose operators win.
+// Returns "NAME VERSION (hash …), …" in the order of loading, which decides whose operators take precedence.
 std::string plugins_text(const Registry& registry) {
   std::vector<std::string> texts;
   for (const LoadedPlugin& plugin : registry.plugins)
@@ -59,7 +59,8 @@ std::string plugins_text(const Registry& registry) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// What rank 0 does not send: each node plans with it. What is left out may differ from machine to machine.
+// Returns the options that each node plans with and rank 0 does not send. Options that may differ between machines are
+// left out.
 std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const GraphOptions& g = o.graphs;
   const auto number = [](auto value) { return fmt::format("{}", value); };
@@ -151,14 +152,14 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (!device.on_host && device.type != kCuda)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
                                      options.nnodes, options.device));
-  // What else decides about the graphs and kernels that a node makes.
+  // These also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
-  // Other instructions or another number of threads make other bits, which ranks must not have.
+  // Other instructions or another number of threads give other bits, which ranks must not have.
   hello.options.push_back({"the processor of a rank", device.name});
   if (device.on_host) return hello;
   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));
   hello.options.push_back({"NCCL's version", nccl->version_text()});
-  // Other libraries choose other algorithms.
+  // Other library versions choose other algorithms.
   const Backend& backend = *TRY(options.registry->devices.backend(device.type));
   hello.options.push_back({"the libraries of a rank", backend.versions ? backend.versions() : std::string()});
   return hello;

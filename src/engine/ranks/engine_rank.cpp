@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The sizes and pages that all ranks have.
+// Cuts the plan to the sizes and pages that all ranks have.
 void cut_to(const RankLimits& agreed, EnginePlan& plan) {
   plan.runner.prefill_sizes = agreed.prefill_sizes;
   plan.runner.decode_sizes = agreed.decode_sizes;
@@ -25,21 +25,21 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
     CacheGroupOptions& group = plan.memory.cache_groups[g];
     group.num_pages = agreed.num_pages[g];
     plan.memory.kv_cache += group.num_pages * group.page_bytes;
-    if (group.keeps_all())  // the pages of the others do not grow with the context
+    if (group.keeps_all())  // the pages of other groups do not grow with the context
       plan.memory.context_tokens = std::min(plan.memory.context_tokens, (group.num_pages - 1) * plan.runner.page_size);
   }
   plan.notes.push_back(
       fmt::format("the KV cache has {} tokens, for which every rank has room", plan.memory.context_tokens));
 }
 
-// Of the options, or for so many requests as the ranks agree on.
+// Plans with the options' number of requests, or with the number that the ranks agreed on.
 Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_requests) {
   EngineOptions agreed = options;
   if (max_requests > 0) agreed.max_running_requests = max_requests;
   return plan_engine(agreed, device, rank);
 }
 
-// Rank 0's plan, made again for the requests that every rank has room for.
+// Plans rank 0 again for the number of requests that every rank has room for.
 Status plan_again(const EngineOptions& options, Device& device, std::int64_t max_requests, EnginePlan& plan) {
   const std::int64_t own = plan.runner.max_requests;
   plan = TRY(plan_for(options, device, 0, max_requests));

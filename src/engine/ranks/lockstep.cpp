@@ -35,7 +35,7 @@ Lockstep::Lockstep(std::vector<std::unique_ptr<Communicator>> group, std::shared
 }
 
 Lockstep::~Lockstep() {
-  if (nodes_ != nullptr) nodes_->end();  // what the connections call is still there
+  if (nodes_ != nullptr) nodes_->end();  // the objects that its threads call still exist here
   group_.front()->when_ended(nullptr);   // the communicators end the group
 }
 
@@ -89,7 +89,7 @@ void Lockstep::call_all_but(int rank) {
     if (group_[here]->rank() != rank && calls_[here]) calls_[here]();
 }
 
-// A node that cannot be told is lost, which ends the group by itself.
+// A node that cannot be told is lost, which ends the group.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
   (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);
@@ -99,10 +99,10 @@ Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {
   std::int64_t forward = 0;
   if (payload.size() != sizeof(forward)) return data_loss("it sent the number of a forward in a wrong length");
   std::memcpy(&forward, payload.data(), sizeof(forward));
-  // It has been in the one before with all ranks.
+  // The node took part in the previous forward with all ranks, so only the next one may begin.
   if (forward < 1 || forward > begun_.load() + 1)
     return data_loss(fmt::format("it begins forward {}; {} have begun", forward, begun_.load()));
-  if (!raise_begun(forward)) return ok_status();  // known, also to the others
+  if (!raise_begun(forward)) return ok_status();  // known already, also to the other nodes
   if (nodes_->leads()) tell_nodes(forward, node);
   call_all_but(kNobody);
   return ok_status();

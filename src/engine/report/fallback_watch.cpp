@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// What the user can do about it. Precondition: is_fallback(reason).
+// Returns what the user can do about it. Precondition: is_fallback(reason).
 std::string_view remedy(Reason reason) {
   switch (reason) {
     case Reason::kAboveLargestSize:
@@ -22,7 +22,7 @@ std::string_view remedy(Reason reason) {
   }
 }
 
-// The same of the vision tower.
+// Does the same for the vision tower.
 std::string_view remedy(VisionReason reason) {
   switch (reason) {
     case VisionReason::kNothingCaptured: return "raise cuda_graph_memory_budget, or lower mem_fraction_static";

@@ -26,7 +26,7 @@ void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& gra
   graphs.back().picture.ops = &ops;
 }
 
-// The body of prompts with its parts as clusters, then each part.
+// Adds the body of prompts with its parts as clusters, then each part.
 Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   const ir::OpTable& ops = plan.runner.registry->ops;
   const StitchingGraph stitching = TRY(split_graph(plan.graphs.prefill_body(), ops, plan.runner.split_ops));
@@ -43,7 +43,7 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   return ok_status();
 }
 
-// The plan has the graphs after the passes; those before are built again.
+// The plan has the graphs after the passes, so the graphs before them are built again.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
   const Registry& registry = *plan.runner.registry;
   ModelGraphs made = TRY(build_model(plan.config, plan.model, registry.ops, registry.families));
@@ -59,7 +59,7 @@ Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled,
 
 bool is_part(const std::string& name) { return name.find_first_not_of("0123456789") == std::string::npos; }
 
-// "pass:x:body:before" → "pass.x.body.before", "3" → "part.03"
+// Turns "pass:x:body:before" into "pass.x.body.before", and "3" into "part.03".
 std::string file_name(std::string name) {
   if (is_part(name)) return fmt::format("part.{:0>2}", name);
   std::replace(name.begin(), name.end(), ':', '.');
@@ -144,7 +144,7 @@ Status export_graphs(std::span<const NamedGraph> graphs, const std::string& fold
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs) {
   Hasher hash;
   for (const NamedGraph& graph : graphs) hash.add(graph.text);
-  std::error_code unknown;  // where the current folder is gone, the path as given is used
+  std::error_code unknown;  // where the current folder is gone, the path is used as given
   const fs::path given = model_folder(options.model_path);
   const fs::path absolute = fs::absolute(given, unknown);
   const fs::path model = (unknown ? given : absolute).lexically_normal();

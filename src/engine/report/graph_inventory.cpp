@@ -48,12 +48,12 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
 
 bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner* tower) {
   if (tower == nullptr || !known) return tower == nullptr && !known;
-  // Graphs of exact sizes come and go with their binding.
+  // Graphs of exact sizes come and go whenever sizes are bound.
   const bool same_graphs = tower->options().exact_graphs > 0 || has_same_graphs(*known, tower->runner(), {});
   return same_graphs && has_same_binds(*known, tower->runner());
 }
 
-// Graphs of exact sizes are in no ladder, and none is pending.
+// Graphs of exact sizes are in no ladder, and none of them is pending.
 std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
   if (tower == nullptr) return std::nullopt;
   const VisionOptions& options = tower->options();
@@ -64,7 +64,7 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 
 }  // namespace
 
-// What was known stays where they do not answer: the next forward fails by that, and says so.
+// Keeps the last known memory where ranks do not answer: the next forward fails and reports that.
 void GraphInventoryCache::ask_ranks(RankGroup& ranks) {
   Result<std::vector<MemoryReport>> reports = ranks.memory();
   if (reports.ok()) {

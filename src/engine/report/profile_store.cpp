@@ -35,7 +35,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   machine.add(kBackendInterface);  // this program's version and compiler
   machine.add(device.type);
   machine.add(device.name);
-  machine.add(device.compute_capability);  // that kernels are chosen for
+  machine.add(device.compute_capability);  // kernels are chosen for it
   machine.add(backend.versions == nullptr ? std::string() : backend.versions());
 
   for (const LoadedPlugin& plugin : options.registry->plugins) machine.add(plugin.content.hex());
@@ -44,7 +44,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler,
                                  &plan.graphs.prefill_body(), &plan.graphs.prefill_head()})
     costs.add(ir::to_text(*graph));
-  // The graphs are what the passes left; a pass may still be of another version with the same result.
+  // The graphs are the results of the passes. A pass of another version may give the same graph.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);
@@ -129,7 +129,7 @@ Result<bool> ProfileStore::measure_schedules(Device& device) {
 
 void ProfileStore::save_schedules() {
   if (!wanted_ || row_schedules().measured().empty()) return;
-  // What another process has measured since is kept.
+  // Keeps what another process has measured since.
   if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
     const Status learnt = row_schedules().remember(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
@@ -141,7 +141,7 @@ void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
   save_schedules();
   if (!one_node_ || backend_->export_algorithms == nullptr) return;
-  // What another process has measured since is kept. Of two that write at once the last one's counts.
+  // Keeps what another process has measured since. Of two processes that write at the same time, the last one wins.
   if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {
     const Status learnt = backend_->learn_algorithms == nullptr ? ok_status() : backend_->learn_algorithms(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());

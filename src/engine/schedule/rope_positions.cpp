@@ -17,7 +17,7 @@ RopePositions::RopePositions(std::span<const TokenGrid> images) {
 }
 
 void RopePositions::append(std::int64_t first, std::int64_t count, std::array<std::vector<std::int32_t>, 3>& to) const {
-  // The last segment that begins at or before the token; of an image, where text has no tokens between two.
+  // The last segment that begins at or before the token. Where there is no text between two images it is an image's.
   auto next = std::ranges::upper_bound(segments_, first, {}, &Segment::first_token);
   for (std::int64_t token = first; token < first + count; ++token) {
     while (next != segments_.end() && next->first_token <= token) ++next;

@@ -53,7 +53,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
     const auto at = static_cast<std::size_t>(position);
     batch.input_ids.push_back(sequence.tokens[at]);
-    // The newest token's id is read on the device: the host may not have it yet.
+    // The newest token's id is read on the device, because the host may not have it yet.
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
     batch.positions.push_back(static_cast<std::int32_t>(position));
   }
@@ -76,7 +76,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   entries.push_back(entry);
 }
 
-// Each row of the prompt is written when it is computed.
+// Writes each row of the prompt when its token is computed.
 void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
   const std::vector<float>& embeds = sequence.request.input_embeds;
   const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());
@@ -93,7 +93,7 @@ void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv
             static_cast<std::int32_t>(first));
 }
 
-// An image that another sequence of this batch brought is listed once.
+// An image that another sequence of this batch already lists is not listed again.
 void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   if (sequence.computed >= sequence.prompt_tokens()) return;
   const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);
@@ -126,7 +126,7 @@ void ScheduledBatch::append_rope_positions(const Sequence& sequence, std::int64_
   sequence.rope->append(sequence.computed, count, rope_positions);
 }
 
-// Of the batch's first `tokens` tokens, as far as they have none of their own.
+// Fills in the plain positions of the batch's first `tokens` tokens that have none of their own.
 void ScheduledBatch::use_plain_rope_positions(std::size_t tokens) {
   for (std::vector<std::int32_t>& axis : rope_positions)
     axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),

@@ -52,8 +52,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // An empty step frees nothing: the sequences behind it are preempted until a page is free. Where tokens are awaited
-    // in turns, their sequences may end first.
+    // A step without entries frees no pages, so the sequences behind this one are preempted until a page is free. Where
+    // tokens are awaited in turns, their sequences may end first.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -78,7 +78,7 @@ bool Scheduler::awaits_tokens() const {
          std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
 }
 
-// An equal part of those that decode, whether they wait for their token or not.
+// Returns an equal part of the decoding sequences, including those that wait for their token.
 std::int64_t Scheduler::decodes_of_turn() const {
   const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
     return sequence->decodes() && !sequence->is_done();
@@ -86,7 +86,7 @@ std::int64_t Scheduler::decodes_of_turn() const {
   return (all + options_.turns - 1) / options_.turns;
 }
 
-// Puts those chosen into the places that they had; the others take what is free, in order.
+// Puts the chosen sequences into their earlier places; the others take the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (Chosen& chosen : chosen_) {
@@ -103,8 +103,9 @@ void Scheduler::keep_places() {
   std::swap(chosen_, placed_);
 }
 
-// A prompt's forward ends at a page's end where states are kept there, the last one at the last page that another
-// sequence could go on from, and one where the prompt leaves those that began alike.
+// Returns how many tokens of a prompt's forward to compute where states are kept. A forward ends at a page's end; the
+// last one ends at the last page from which another sequence could continue, and one ends where the prompt diverges
+// from prompts with the same beginning.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
   const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
@@ -127,7 +128,7 @@ PromptShare Scheduler::prompt_share() const {
   return {options_.chunk, filling_(), backlog, decodes};
 }
 
-// The chunk, or the number of the step's tokens that `fit` returns.
+// Returns the chunk, or the number of the step's tokens that `fit` returns.
 std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   if (!fit_) return options_.chunk;
   std::int64_t decodes = 0;
@@ -146,13 +147,13 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;
   const std::int64_t fitting = fit_(tokens);
-  // Decodes recur in every step: where they take most of it, prompts would advance by a few tokens at a time.
+  // Decodes recur in every step. Where they take most of a size, prompts would advance by only a few tokens at a time.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.chunk;
   ++split_chunks_;
   return fitting;
 }
 
-// A page for the next token of every running sequence whose last one is full.
+// Gives a page for the next token to every running sequence with a full last page.
 void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
@@ -160,7 +161,7 @@ void Scheduler::grow_running() {
     const std::int64_t tokens = size_of(sequence.tokens);
     const std::int64_t window_end = sequence.decodes() ? tokens : 0;
     while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
-      preempt_last();  // which may be this sequence
+      preempt_last();  // may be this sequence
     if (i < running_.size()) cache_.take_pages(sequence.cache, tokens, window_end);
   }
 }
@@ -170,14 +171,14 @@ void Scheduler::admit() {
   find_leaders();
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
-    if (sequence.pending > 0) return;  // preempted, and its last token is not sampled yet
+    if (sequence.pending > 0) return;  // it was preempted, and its last token is not sampled yet
     if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence))) {
       ++i;
       continue;
     }
     const std::int64_t preemptions = preemptions_;
     if (!make_room(sequence)) return;  // admission keeps the order
-    // Reserved once, so that decoding does not allocate.
+    // Reserves the final size once, so that decoding does not allocate.
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
     sequence.tokens.reserve(static_cast<std::size_t>(most));
     cache_.admit(sequence.cache, size_of(sequence.tokens), most);
@@ -204,14 +205,14 @@ void Scheduler::admit() {
   }
 }
 
-// The last token is computed in any case: its row is wanted.
+// The last token is always computed, because its row is wanted.
 PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   if (!caches(sequence)) return {};
   const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
   return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
 }
 
-// Finds the sequence's prefix and makes room for the rest. Where there is none, the sequence is unchanged.
+// Finds the sequence's prefix and makes room for the rest. Without enough room the sequence is unchanged.
 bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
@@ -243,7 +244,7 @@ bool Scheduler::has_room(const Sequence& sequence) const {
   return true;
 }
 
-// Running sequences that are computing pages which others could reuse.
+// Finds running sequences that are computing pages which others could reuse.
 void Scheduler::find_leaders() {
   prefix_waits_.begin(running_, [&](const Sequence& sequence) { return computes_shared_pages(sequence); });
 }
@@ -270,7 +271,8 @@ void Scheduler::compute_again() {
   flush_prefixes();
 }
 
-// Enters what is computed and known into the prefix cache. Whether it ends at a page's end, and all of it was entered.
+// Enters the computed, known tokens into the prefix cache. Returns whether they end at a page's end and were all
+// entered.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
@@ -285,7 +287,7 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// Whoever takes the rows now writes them after the forwards that read them.
+// The rows may be taken at once: a new owner writes them after the forwards that read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);
@@ -312,7 +314,7 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
-  // A forward that samples overwrites last_ids: rows of sequences that are not in it are lost.
+  // A forward that samples overwrites last_ids, so rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// A distinct token for each (what, position).
+// Returns a distinct token for each (what, position).
 TokenId token_of(std::uint64_t what, std::int64_t position) {
   std::uint64_t x = (what + 1) * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(position);
   x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ULL;
@@ -50,7 +50,7 @@ class Run {
     sequence->order = index;
     for (std::int64_t i = 0; i < request.prompt_tokens; ++i) {
       const auto block = static_cast<std::size_t>(i / options_.block_tokens);
-      // Blocks have even numbers, requests odd ones.
+      // Blocks use even numbers, requests odd ones.
       sequence->request.prompt.push_back(
           block < request.blocks.size()
               ? token_of(2 * static_cast<std::uint64_t>(request.blocks[block]), i % options_.block_tokens)
@@ -164,7 +164,7 @@ PaddingWaste Simulation::prefill_waste() const {
   waste.exact /= forwards;
   double all = 0;
   for (const auto& [count, times] : forward_tokens) all += static_cast<double>(times);
-  waste.served = std::min(forwards / all, 1.0);  // forwards that mix in decodes may be counted on both sides
+  waste.served = std::min(forwards / all, 1.0);  // forwards that mix in decodes may count on both sides
   return waste;
 }
 

@@ -8,22 +8,22 @@ namespace {
 
 using Ms = std::chrono::duration<double, std::milli>;
 
-// Whoever waits for results no longer than this found them there.
+// A wait shorter than this means that the forward had already finished.
 constexpr Ms kAlreadyThere{0.1};
-// Before a forward's estimated end: twice what scheduling takes, and what a thread may wake late.
+// Time before a forward's estimated end, beside twice the host's scheduling time, for threads that wake late.
 constexpr double kSlackMs = 0.7;
-// Decodes alone are scheduled late for so long after a request's arrival.
+// Forwards that only decode are awaited for this long after a request's arrival.
 constexpr std::chrono::seconds kArrivals{1};
-constexpr double kKept = 0.96;   // of a sum, for each forward that is added
-constexpr int kFewest = 6;       // forwards of which a line is made
-constexpr double kFar = 2;       // times the estimate: no forward counts as longer
-constexpr double kLittle = 0.2;  // of the mean: no estimate counts as less there
+constexpr double kKept = 0.96;   // factor on the sums for each added forward
+constexpr int kFewest = 6;       // forwards before a line is used
+constexpr double kFar = 2;       // a forward counts as at most this many times the estimate
+constexpr double kLittle = 0.2;  // for that limit, the estimate is at least this share of the mean
 
 }  // namespace
 
 double StepPace::Line::fitted(double rows) const {
   const double spread = weight_ * xx_ - x_ * x_;
-  // Of equal rows nothing but the mean is known, which holds for no fewer.
+  // With equal rows only the mean is known. It is the estimate for as many rows or more, and is scaled for fewer.
   if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
   const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
   return (y_ - slope * x_) / weight_ + slope * rows;

@@ -1,4 +1,4 @@
-// Whether a value is of a type.
+// Decides whether a value is of a type.
 #include <algorithm>
 #include <unordered_map>
 
@@ -9,7 +9,7 @@ namespace {
 
 Reading opposite(Reading reading) { return reading == Reading::kNarrow ? Reading::kWide : Reading::kNarrow; }
 
-// Values in a value, itself among them.
+// Returns the number of values in a value, including itself.
 std::size_t count_values(const Json& value) {
   std::size_t count = 1;
   if (value.is_array()) {

@@ -23,7 +23,7 @@ Status too_large() {
   return invalid_argument(fmt::format("its patterns come to more than {} states of an automaton", kMaxStates));
 }
 
-// Without the states that reach no accepting one.
+// Removes the states that reach no accepting one.
 Automaton trimmed(const Automaton& a) {
   std::vector<std::vector<std::int32_t>> from(a.states());
   for (std::size_t s = 0; s < a.states(); ++s) {
@@ -106,7 +106,7 @@ Result<Automaton> length_automaton(std::int64_t min, std::int64_t max) {
 }
 
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work) {
-  // A tree of prefixes; texts that nothing follows end in one state.
+  // Builds a tree of prefixes; texts without a continuation end in one shared state.
   std::vector<std::map<char32_t, std::int32_t>> ways(1);
   std::vector<std::uint8_t> accepts = {0};
   for (const std::string& text : texts) {
@@ -171,7 +171,7 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
       if (added) pairs.push_back(to);
       out.next.push_back(found->second);
     }
-    // Before dead ends are cut, there may be more.
+    // There may be more states before dead ends are removed.
     if (pairs.size() > 8 * kMaxStates) return too_large();
   }
   out = trimmed(out);
@@ -181,7 +181,7 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
 
 Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
   TRY(work.spend(a.next.size() + 1));
-  const Automaton any = TRY(length_automaton(0, -1));  // for its classes: no surrogates
+  const Automaton any = TRY(length_automaton(0, -1));  // supplies the classes of all characters except surrogates
   Automaton out;
   std::ranges::set_union(a.starts, any.starts, std::back_inserter(out.starts));
   const auto sink = static_cast<std::int32_t>(a.states());
@@ -201,8 +201,8 @@ Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
   for (std::size_t s = 0; s < a.states(); ++s) block[s] = a.accepts[s] != 0 ? 1 : 0;
   for (std::size_t count = 0;;) {
     TRY(work.spend(2 * a.next.size() + a.states()));
-    // States of one block stay together where all their ways lead to the same blocks. They are compared with the first
-    // states of the new blocks of the same hash.
+    // States of one block stay together where all their transitions lead to the same blocks. They are compared with the
+    // first states of the new blocks with the same hash.
     const auto block_of = [&](std::size_t s, std::size_t c) {
       const std::int32_t to = a.step(s, c);
       return to == kNoState ? kNoState : block[static_cast<std::size_t>(to)];
@@ -230,7 +230,7 @@ Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
     if (static_cast<std::size_t>(made) == count) break;
     count = static_cast<std::size_t>(made);
   }
-  // Blocks are numbered by their first state, so that the first state's is 0.
+  // Blocks are numbered by their first state, so the initial state's block is 0.
   const auto count = static_cast<std::size_t>(*std::ranges::max_element(block)) + 1;
   Automaton out{.starts = a.starts};
   out.accepts.assign(count, 0);
@@ -248,7 +248,7 @@ Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
 
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most) {
   std::vector<std::string> out;
-  // In the order of length; a text longer than there are states runs through a loop.
+  // Lists texts by length. A text longer than the number of states runs through a loop.
   std::vector<std::pair<std::int32_t, std::string>> texts = {{0, ""}};
   for (std::size_t length = 0; !texts.empty(); ++length) {
     if (length > a.states() || texts.size() > most) return std::nullopt;

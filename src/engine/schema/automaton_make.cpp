@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxNodes = 40'000;
 
-// Thompson's construction. A node has one edge of characters, or edges without.
+// Thompson's construction. A node has one edge for characters, or edges without characters.
 struct Node {
   enum class Edge : std::uint8_t { kFree, kStart, kEnd, kCharacters };
   Edge edge = Edge::kFree;
@@ -25,7 +25,7 @@ class Builder {
  public:
   explicit Builder(Reading reading) : reading_(reading) {}
 
-  // A path from `from` over `regex`; the node at its end.
+  // Adds a path from `from` over `regex`; returns the node at its end.
   Result<std::int32_t> add(const Regex& regex, std::int32_t from) {
     if (nodes_.size() > kMaxNodes) {
       return invalid_argument(fmt::format("a pattern comes to more than {} nodes of an automaton", kMaxNodes));
@@ -51,7 +51,7 @@ class Builder {
     }
     const Regex& part = regex->parts.front();
     for (int i = 0; i < regex->min; ++i) {
-      const std::int32_t begin = node();  // so that repetitions of nothing count, too
+      const std::int32_t begin = node();  // so that empty repetitions count too
       join(from, begin);
       from = TRY(add(part, begin));
     }
@@ -83,7 +83,7 @@ class Builder {
   const std::vector<Node>& nodes() const { return nodes_; }
 
  private:
-  // Precondition: `from` is free, as every node is that add() takes or returns.
+  // Precondition: `from` is free, as is every node that add() takes or returns.
   void join(std::int32_t from, std::int32_t to) { nodes_[static_cast<std::size_t>(from)].to.push_back(to); }
   std::int32_t edge(std::int32_t from, Node::Edge kind, const CharSet* characters = nullptr) {
     const std::int32_t middle = node();
@@ -100,12 +100,12 @@ class Builder {
   std::vector<Node> nodes_;
 };
 
-// A node, and whether "$" was passed: no character may follow, or (in the wide reading) one last newline.
+// Whether "$" was passed. No character may follow then, except one last newline in the wide reading.
 enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases = 3 };
 using Position = std::int32_t;  // node * kPhases + phase
 
 struct Positions {
-  bool consumed = false;  // a character stands before: "^" does not match
+  bool consumed = false;  // a character precedes: "^" does not match
   std::vector<Position> sorted{};
   auto operator<=>(const Positions&) const = default;
 };
@@ -129,10 +129,10 @@ class Subsets {
   }
 
  private:
-  // No pattern tells the characters of a class apart.
+  // Divides all characters into classes that no pattern distinguishes further.
   Status find_classes() {
     std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
-    std::unordered_set<const CharSet*> known;  // repetitions share theirs
+    std::unordered_set<const CharSet*> known;  // repetitions share their sets
     for (const Node& node : nodes_) {
       if (node.characters == nullptr || !known.insert(node.characters).second) continue;
       TRY(work_.spend(20 * node.characters->ranges().size()));
@@ -194,7 +194,7 @@ class Subsets {
   const std::vector<Node>& nodes_;
   Reading reading_;
   WorkLimit& work_;
-  std::vector<std::uint32_t> seen_;  // the round that last saw a position
+  std::vector<std::uint32_t> seen_;  // the round that saw each position last
   std::uint32_t round_ = 0;
   Automaton out_;
   std::map<Positions, std::int32_t> ids_;
@@ -210,7 +210,7 @@ Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit&
   const std::int32_t first = builder.node();
   const std::int32_t last = TRY(builder.add(anywhere, first));
   const Automaton raw = TRY(Subsets(builder.nodes(), reading, work).run(first, last));
-  return minimised(TRY(intersection(raw, TRY(length_automaton(0, -1)), work)), work);  // cuts dead ends
+  return minimised(TRY(intersection(raw, TRY(length_automaton(0, -1)), work)), work);  // removes dead ends
 }
 
 }  // namespace tessera::schema

@@ -33,7 +33,7 @@ bool only_blanks(const Regex& regex) {
   return std::ranges::all_of(regex->parts, only_blanks);
 }
 
-// Blanks stand for themselves between JSON's tokens: no escapes.
+// Between JSON's tokens blanks stand for themselves, without escapes.
 std::string blanks(const Regex& regex) {
   std::vector<std::string> parts;
   for (const Regex& part : regex->parts) parts.push_back(blanks(part));

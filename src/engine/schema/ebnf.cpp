@@ -10,7 +10,8 @@
 namespace tessera::schema {
 namespace {
 
-// What must be escaped in quotes or brackets, and control characters, become escapes.
+// Appends a character; control characters and those of `special`, which must be escaped in quotes or brackets, become
+// escapes.
 void append_escaped(std::string& out, char32_t code, std::string_view special) {
   if (code < 0x80 && special.find(static_cast<char>(code)) != std::string_view::npos) {
     out += '\\';
@@ -22,7 +23,7 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Most of them are raw, so that the first of ebnf_json_alternatives() is.
+// Most characters of a large set are raw, so the first of ebnf_json_alternatives() is the raw one.
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {
@@ -30,7 +31,7 @@ const CharSet& raw_characters() {
   return raw;
 }
 
-// Any number of characters: a loop inside one rule.
+// Returns any number of characters as a loop inside one rule.
 std::string character_loop(const CharSet& characters, EbnfRules& rules) {
   const std::vector<std::string> ways = ebnf_json_alternatives(characters);
   if (ways.size() == 1) return ways.front() + '*';
@@ -196,12 +197,13 @@ std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& 
     case RegexNode::Kind::kSequence: return regex_sequence(regex->parts, rules, end);
     case RegexNode::Kind::kChoice: return regex_choice(regex->parts, rules, end);
     case RegexNode::Kind::kRepeat: return regex_repeat(*regex, rules, end);
-    default: return end.empty() ? "\"\"" : end;  // Anchors are gone.
+    default: return end.empty() ? "\"\"" : end;  // anchors are gone by now
   }
 }
 
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end) {
-  // Characters by target; a state with one way on, which no other leads to, is written in its predecessor's rule.
+  // Groups characters by target. A state with one transition that no other state leads to is written inside its
+  // predecessor's rule.
   std::vector<std::map<std::int32_t, CharSet>> ways(automaton.states());
   std::vector<int> entries(automaton.states(), 0);
   entries[0] = 2;

@@ -1,4 +1,4 @@
-// Lists with commas: what may be left out, and how many there are.
+// Writes lists with commas: optional elements, and bounds on the number of elements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,9 +29,9 @@ Result<std::string> GrammarWriter::separated(const Elements& elements) {
 
 std::string GrammarWriter::uncounted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
-  // What follows an element that is there, from the last one backwards.
+  // Computes what may follow each element, from the last one backwards.
   std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
-  // Texts that begin with each element, the first of them.
+  // The texts that begin with each element.
   std::vector<std::string> starts;
   if (!elements.more.empty()) starts.push_back(tail.empty() ? elements.more : elements.more + ' ' + tail);
   bool may_be_empty = true;
@@ -60,10 +60,11 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
 Result<std::string> GrammarWriter::counted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
-  // Counts above the least one are alike where there is no greatest one.
+  // Without a greatest count, all counts above the least one are equivalent.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
-  // From element `at` on with `count` written and something before or not: nothing where there is no way.
+  // [element, count]: the texts from that element on with `count` elements before it; nothing where there is no such
+  // text.
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
   const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
     const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
@@ -88,7 +89,7 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
       }
       const Element& element = elements.listed[static_cast<std::size_t>(at)];
       std::vector<std::string> ways;
-      // With no greatest count, 1 stands for "something before" where the least one is 0.
+      // Without a greatest count and with 0 as the least one, 1 means that at least one element precedes.
       std::int64_t next = count + 1;
       if (elements.max < 0) next = std::min(next, std::max(capped(next), std::int64_t{1}));
       const auto with = known.find({at + 1, next});
@@ -110,7 +111,7 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
 std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
-  // By the set of values that are left, small sets first.
+  // By the set of remaining values, small sets first.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

@@ -3,7 +3,8 @@
 namespace tessera::schema {
 namespace {
 
-// The next place from `at` on with a character of `wanted` outside of classes, escapes and further groups; npos: none.
+// Returns the next position from `at` on of a character of `wanted` outside classes, escapes and nested groups; npos:
+// none.
 std::size_t find_outside(std::string_view pattern, std::size_t at, std::string_view wanted) {
   int depth = 0;
   bool in_class = false;

@@ -9,7 +9,7 @@ namespace {
 
 using Bound = NumberSet::Bound;
 
-// The tighter of two; `sign` 1 for lower bounds, -1 for upper ones.
+// Returns the tighter bound; `sign` is 1 for lower bounds and -1 for upper ones.
 std::optional<Bound> tighter(const std::optional<Bound>& a, const std::optional<Bound>& b, int sign) {
   if (!a || !b) return a ? a : b;
   if (a->value == b->value) return Bound{a->value, a->exclusive || b->exclusive};
@@ -20,7 +20,7 @@ long double value_of(const Json& number) {
   return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
 }
 
-// The first integer within a bound, in the direction of `sign`.
+// Returns the first integer within a bound, in the direction of `sign`.
 long double first_integer(const Bound& bound, int sign) {
   const long double whole = sign > 0 ? std::ceil(bound.value) : std::floor(bound.value);
   return bound.exclusive && whole == bound.value ? whole + sign : whole;

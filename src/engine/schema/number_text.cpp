@@ -14,7 +14,7 @@ namespace {
 constexpr int kIntegerDigits = 18;
 constexpr int kDigits = 15;          // of a number within bounds
 constexpr int kFractionDigits = 9;   // of these, after the point
-constexpr int kUnboundedDigits = 9;  // before the point, on a side without bound
+constexpr int kUnboundedDigits = 9;  // before the point, on a side without a bound
 
 std::int64_t power_of_ten(int exponent) {
   std::int64_t out = 1;
@@ -33,7 +33,7 @@ struct DigitWalk {
   const std::string& low;
   const std::string& high;
   std::size_t at = 0;
-  bool on_low = true;  // the digits so far are those of `low`
+  bool on_low = true;  // the digits so far equal those of `low`
   bool on_high = true;
 
   int left() const { return static_cast<int>(low.size() - at); }
@@ -42,7 +42,7 @@ struct DigitWalk {
   }
 };
 
-// The digits that may come next, each with what `rest` makes of the walk behind it.
+// Returns the possible next digits, each followed by the result of `rest` for the remaining walk.
 template <class Rest>
 void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
   const char first = walk.on_low ? walk.low[walk.at] : '0';
@@ -56,7 +56,7 @@ void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& cho
   if (walk.on_high) add(last, last, false, true);
 }
 
-// Digits after the point, of numbers from 0.`low` to 0.`high`; zeros at the end may be left out.
+// Returns the digits after the point of numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
 Regex fraction_digits(const DigitWalk& walk) {
   if (walk.left() == 0) return nothing();
   if (!walk.on_low && !walk.on_high) return digits(0, walk.left());
@@ -95,7 +95,7 @@ Regex whole_numbers(std::int64_t low, std::int64_t high) {
   return make_choice(std::move(choices));
 }
 
-// Units of 10^-places. Precondition: 0 <= low <= high.
+// Bounds are in units of 10^-places. Precondition: 0 <= low <= high.
 Regex decimals(std::int64_t low, std::int64_t high, int places) {
   const std::int64_t unit = power_of_ten(places);
   const std::int64_t low_whole = low / unit;
@@ -110,16 +110,16 @@ Regex decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Null where there are none.
+// Returns null where there are none.
 Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   std::vector<Regex> choices;
   if (high >= 0 && low <= high) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
-  const std::int64_t least = std::max<std::int64_t>(-high, 1);  // no "-0"
+  const std::int64_t least = std::max<std::int64_t>(-high, 1);  // excludes "-0"
   if (-low >= least) choices.push_back(make_sequence({make_text("-"), decimals(least, -low, places)}));
   return choices.empty() ? nullptr : make_choice(std::move(choices));
 }
 
-// The number of digits after the point that a double's shortest text has, written without an exponent.
+// Returns the number of digits after the point of a double's shortest text, written without an exponent.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
   const std::string shortest = fmt::format("{}", static_cast<double>(value));  // 0.25, 1.5e-07
@@ -131,7 +131,7 @@ int places_of(long double value) {
   return digits - exponent;
 }
 
-// The number of digits before the point. Precondition: at most kDigits.
+// Returns the number of digits before the point. Precondition: at most kDigits.
 int whole_digits(long double value) {
   int out = 1;
   for (std::int64_t rest = std::abs(static_cast<std::int64_t>(value)); rest >= 10; rest /= 10) ++out;
@@ -144,7 +144,7 @@ struct Units {
   int places = 0;
 };
 
-// The bound's number of units: the decimal text that a reader would see, moved by `places`.
+// Returns the bound in units of 10^-places, computed from the decimal text that a reader would see.
 std::int64_t units_of(long double value, int places) {
   return static_cast<std::int64_t>(std::round(value * static_cast<long double>(power_of_ten(places))));
 }
@@ -169,7 +169,7 @@ Result<Units> units_between(const NumberSet& set) {
   }
   const auto reach = static_cast<long double>(power_of_ten(kDigits));
   if (low >= reach || high <= -reach) return too_many_digits();
-  // A bound that no text reaches bounds nothing.
+  // A bound beyond all texts has no effect.
   const bool has_low = set.low && low > -reach;
   const bool has_high = set.high && high < reach;
   if (!has_low) low = 0;
@@ -186,7 +186,7 @@ Result<Units> units_between(const NumberSet& set) {
   return out;
 }
 
-// Decimal texts whose number of units is a multiple of `step`.
+// Accepts decimal texts with a number of units that is a multiple of `step`.
 Automaton multiples_automaton(std::int64_t step, int places) {
   Automaton out{.starts = {0, '-', '.', '/'}};
   for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
@@ -196,7 +196,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       const std::int64_t scale = power_of_ten(places - place) % step;
       out.accepts.push_back(rest * scale % step == 0 ? 1 : 0);
       const auto here = static_cast<std::int32_t>(place * count + rest);
-      // A digit after the point goes to the next place, which the point itself has made the first.
+      // A digit after the point goes to the next decimal place; the point itself moved to the first one.
       const bool digits_follow = place < places || places == 0;
       out.next.insert(
           out.next.end(),
@@ -210,7 +210,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       out.next.push_back(kNoState);
     }
   }
-  // After the point: the first digit follows.
+  // Right after the point, the first digit must follow.
   for (std::int64_t rest = 0; places > 0 && rest < step; ++rest) {
     out.accepts.push_back(0);
     out.next.insert(out.next.end(), 4, kNoState);
@@ -220,7 +220,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
   return out;
 }
 
-// Multiples of an integer are integers; bounds move to the next multiple, which has the fewest digits.
+// Multiples of an integer are integers. Moves bounds to the next multiple, which has the fewest digits.
 NumberSet tightened(NumberSet set) {
   for (const long double step : set.multiples) set.integer |= std::trunc(step) == step;
   for (const long double step : set.multiples) {
@@ -246,7 +246,8 @@ Result<std::optional<std::string>> bounded_ebnf(const NumberSet& set, EbnfRules&
   if (set.multiples.empty()) return std::optional(ebnf_regex(texts, rules, ""));
   Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
   for (long double step : set.multiples) {
-    while (set.integer && std::trunc(step) != step) step *= 2;  // integers that are multiples of 1.5 are those of 3
+    // Integers that are multiples of 1.5 are the multiples of 3.
+    while (set.integer && std::trunc(step) != step) step *= 2;
     const std::int64_t step_units = units_of(step, units.places);
     if (std::abs(step) > 1e6L || step_units * (units.places + 2) > static_cast<std::int64_t>(kMaxStates)) {
       return unimplemented(fmt::format("multiples of {} take more than {} states of an automaton",

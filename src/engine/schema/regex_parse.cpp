@@ -12,8 +12,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr int kMaxDepth = 100;                 // of groups
-constexpr std::size_t kMaxRanges = 1'000'000;  // of characters, in all classes; \w has hundreds
+constexpr int kMaxDepth = 100;                 // of nested groups
+constexpr std::size_t kMaxRanges = 1'000'000;  // of characters in all classes; \w has hundreds
 
 class Parser {
  public:
@@ -67,7 +67,7 @@ class Parser {
         break;
       }
       if (regex->kind == RegexNode::Kind::kRepeat && last_ == regex.get()) return bad("a repetition of a repetition");
-      take("?");  // Lazy: the same texts.
+      take("?");  // lazy: it matches the same texts
       if (peek() == '+') return bad("a repetition of a repetition");
       regex = make_repeat(std::move(regex), min, max);
       last_ = regex.get();
@@ -75,7 +75,7 @@ class Parser {
     return regex;
   }
 
-  // "{2}", "{2,}", "{2,3}"; anything else is text.
+  // Reads "{2}", "{2,}" or "{2,3}"; anything else is text.
   Result<bool> counts(int& min, int& max) {
     const std::size_t begin = at_;
     if (!take("{")) return false;
@@ -124,7 +124,7 @@ class Parser {
     return make_class(CharSet::of(next_character()));
   }
 
-  // Classes take most of a pattern's memory.
+  // Counts the ranges, because classes take most of a pattern's memory.
   Result<Regex> counted(ClassReading reading) {
     ranges_ += reading.narrow.ranges().size() + reading.wide.ranges().size();
     if (ranges_ > kMaxRanges) return bad(fmt::format("classes of more than {} ranges of characters", kMaxRanges));
@@ -147,7 +147,7 @@ class Parser {
     }
     Regex regex = TRY(choice(depth + 1));
     if (!take(")")) return bad("a \"(\" without \")\"");
-    // A node of its own, so that a repetition of it is none of a repetition.
+    // A group is a node of its own, so repeating it is not a repetition of a repetition.
     last_ = nullptr;
     return regex;
   }
@@ -276,7 +276,7 @@ class Parser {
     return same_reading(CharSet::of(code));
   }
 
-  // Precondition: !at_end(). The text is UTF-8, which JSON's parser checks.
+  // Precondition: !at_end(). The text is UTF-8, which JSON's parser has checked.
   char32_t next_character() {
     const Utf8Step step = decode_utf8(text_, at_);
     at_ += step.length;
@@ -286,7 +286,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t ranges_ = 0;
-  const RegexNode* last_ = nullptr;  // the repetition that was just made
+  const RegexNode* last_ = nullptr;  // the repetition made last
 };
 
 }  // namespace

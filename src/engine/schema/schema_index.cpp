@@ -10,15 +10,15 @@
 namespace tessera::schema {
 namespace {
 
-// Values, in which nothing is a schema.
+// Keywords with plain values, which contain no schemas.
 constexpr std::array<std::string_view, 4> kValues = {"const", "enum", "default", "examples"};
-// Members are schemas by name: a property may be called "$id" or "enum".
+// Keywords with schemas as named members; a property may be called "$id" or "enum".
 constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternProperties", "$defs",
                                                     "definitions", "dependentSchemas",  "dependencies"};
 
 constexpr std::size_t kMaxIdBytes = 2048;
 
-// Whether "$schema" names draft 7 or an older one; nothing where it names none.
+// Returns whether "$schema" names draft 7 or an older one; nothing where it names none.
 std::optional<bool> old_draft(const Json& schema) {
   const Json* draft = schema.find("$schema");
   if (draft == nullptr || !draft->is_string()) return std::nullopt;
@@ -31,7 +31,7 @@ bool has_scheme(std::string_view uri) {
   return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
 }
 
-// RFC 3986, 5.2, without dot segments.
+// Follows RFC 3986, 5.2, without dot segments.
 std::string resolved(std::string_view base, std::string_view reference) {
   if (reference.empty() || has_scheme(reference)) return std::string(reference.empty() ? base : reference);
   if (reference.front() == '/') {
@@ -60,7 +60,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-// One step of a JSON pointer: "~1" is "/", "~0" is "~".
+// Decodes one step of a JSON pointer: "~1" is "/", and "~0" is "~".
 std::optional<std::string> unescaped(std::string_view token) {
   std::string out;
   for (std::size_t i = 0; i < token.size(); ++i) {
@@ -132,7 +132,7 @@ Result<SchemaIndex> SchemaIndex::create(const Json& root) {
 
 Status SchemaIndex::add_name(const std::string& name, const Json& schema) {
   const auto [known, added] = by_name_.try_emplace(name, &schema);
-  // Tools bring copies of what they share.
+  // Equal copies are accepted, because tools copy the schemas that they share.
   if (added || *known->second == schema) return ok_status();
   return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(schema), name));
 }

@@ -16,11 +16,12 @@ constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "intege
 constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveRef", "contains", "minContains",
                                                      "maxContains"};
 
-constexpr std::int64_t kMaxCount = 1'000'000'000;  // longer texts end elsewhere: more is no bound
+constexpr std::int64_t kMaxCount = 1'000'000'000;  // a larger count is no bound, since longer texts end elsewhere
 
-constexpr std::size_t kLeftOutSteps = 50;  // of work; each takes memory as well
+constexpr std::size_t kLeftOutSteps = 50;  // units of work; each also takes memory
 
-// Whether a number in `value` may have been written as an integer that neither 64 bits nor a double hold.
+// Returns whether a number in `value` may have been written as an integer that fits neither 64 bits nor a double
+// exactly.
 bool is_rounded(const Json& value) {
   if (value.is_array()) return std::ranges::any_of(value.as_array(), is_rounded);
   if (value.is_object()) {
@@ -137,7 +138,7 @@ Result<Shapes> SchemaReader::own_shapes() {
     types.assign(kTypes.begin(), kTypes.end());
   }
   const auto has = [&](std::string_view type) { return std::ranges::find(types, type) != types.end(); };
-  // Every keyword is read, so that one that is malformed is found whatever the type.
+  // Reads every keyword, so that a malformed one is found for any type.
   NumberSet number_set = TRY(numbers());
   number_set.integer = !has("number");
   TextSet text_set = TRY(texts());
@@ -156,7 +157,7 @@ Result<Shapes> SchemaReader::own_shapes() {
   return out;
 }
 
-// "const" and "enum", of which only the values stay that the keywords beside allow.
+// Handles "const" and "enum": keeps the values that the other keywords allow.
 Result<Shapes> SchemaReader::keep_values(const Shapes& shapes) {
   Shapes out = shapes;
   const auto keep = [&](const Json::Array& values, std::string_view key) -> Status {
@@ -240,7 +241,7 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
   return yes;
 }
 
-// Objects that have the property `name`, with what that asks for, and objects that lack it; other values as they are.
+// Returns objects with the property `name`, restricted as required, objects without it, and all other values unchanged.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

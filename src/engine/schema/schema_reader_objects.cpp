@@ -11,7 +11,7 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxPatterns = 32;
-constexpr std::size_t kMaxNameClasses = 64;  // each pattern may double them
+constexpr std::size_t kMaxNameClasses = 64;  // each pattern may double the number of classes
 
 }  // namespace
 
@@ -32,7 +32,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
     if (has_applicators()) return unheld("unevaluatedProperties", "it stands beside $ref, allOf, anyOf, oneOf or if");
     additional = unevaluated;
   }
-  // Classes of names, and the schemas of the patterns that match them.
+  // A class of names, and the schemas of the patterns that match it.
   struct Matched {
     TextSet names;
     std::vector<const Json*> schemas;
@@ -52,7 +52,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
         Matched part = one;
         part.names.terms.push_back({.regex = *regex, .negated = !matches});
         if (matches) part.schemas.push_back(&schema);
-        // One pattern leaves both of its sides; further ones may not.
+        // The first pattern always leaves both sides non-empty; later ones may not.
         if (p > 0 && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));
       }
@@ -79,7 +79,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
     for (const auto& [name, schema] : properties->as_object()) {
       if (!schema.is_object() && !schema.is_bool()) return malformed("properties", "schemas by name");
       TypeId value = TRY(table_.type_of({&schema}));
-      // Patterns that match the name hold, too.
+      // Patterns that match the name apply too.
       const NameClass* found = patterns == nullptr ? nullptr : TRY(class_of(name));
       if (found != nullptr && std::ranges::any_of(found->names.terms, std::logical_not(), &TextTerm::negated)) {
         value = TRY(table_.join(value, found->value));
@@ -104,7 +104,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
-// "propertyNames": what else is named is not allowed.
+// Handles "propertyNames": other names are not allowed.
 Status SchemaReader::keep_names(ObjectShape& out) {
   const Json* schema = TRY(subschema("propertyNames"));
   if (schema == nullptr) return ok_status();

@@ -10,7 +10,7 @@
 namespace tessera::schema {
 namespace {
 
-constexpr int kBinaryPlaces = 6;  // of a multipleOf that is a fraction
+constexpr int kBinaryPlaces = 6;  // binary places of a fractional multipleOf
 
 long double value_of(const Json& number) {
   return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
@@ -18,7 +18,7 @@ long double value_of(const Json& number) {
 
 }  // namespace
 
-// `exclusive_key` holds a bound of its own, or in draft 4 says true of the other one.
+// `exclusive_key` holds its own bound or, in draft 4, true for the bound of `key`.
 Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key, std::string_view exclusive_key,
                                                             int sign) {
   std::optional<NumberSet::Bound> out;

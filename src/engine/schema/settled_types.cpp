@@ -10,12 +10,12 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxNamesOfClass = 64;  // that are written as properties of their own
+constexpr std::size_t kMaxNamesOfClass = 64;  // written as properties of their own
 constexpr std::int64_t kMaxFewValues = 64;
-constexpr std::size_t kMaxPieces = 8;      // of an object without another one
-constexpr std::size_t kMaxToldApart = 64;  // schemas that overlap
+constexpr std::size_t kMaxPieces = 8;      // of an object minus another one
+constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas
 
-// Whether every array, or every object, is of the shape.
+// Returns whether the shape has every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {
   if (const ArrayShape* array = shape.get<ArrayShape>()) {
     return array->min == 0 && array->max < 0 && !array->unique && array->rest == any &&
@@ -60,7 +60,7 @@ void SettledTypes::visit_parts(const Shape& shape, bool generated) {
 }
 
 Result<SettledTypes> SettledTypes::create(TypeTable& table, TypeId root) {
-  // What turns out to overlap is told apart by one property or item, and all is settled again.
+  // Overlapping schemas are told apart by one property or item, and everything is settled again.
   std::set<std::pair<const Json*, TypeId>> told_apart;
   while (true) {
     SettledTypes out(table);
@@ -92,7 +92,7 @@ Status SettledTypes::reach(TypeId root) {
       for (const Shape& shape : *TRY(table_.shapes(type))) visit_parts(shape, /*generated=*/false);
     }
   }
-  at(static_cast<TypeId>(table_.size()) - 1);  // every type has a place
+  at(static_cast<TypeId>(table_.size()) - 1);  // reserves an entry for every type
   return ok_status();
 }
 
@@ -183,8 +183,8 @@ Result<Shapes> SettledTypes::number_without(const Shape& shape, const Shape& oth
   return out;
 }
 
-// An object is not of `other` where one of its properties is not as `other` has it. Both are split so only where that
-// makes few pieces.
+// An object is not of `other` where one of its properties differs from what `other` allows. Both are split in this way
+// only where that makes few pieces.
 Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, const Shape& other,
                                                            const LeftOut& what) {
   const ObjectShape* object = closed.get<ObjectShape>();
@@ -196,7 +196,7 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
     if (one.value != any) return none;
   }
   const bool any_name = std::ranges::any_of(others->classes, [](const NameClass& one) { return one.names.free(); });
-  if (!any_name) return none;  // Names that it does not have would have to be compared, too.
+  if (!any_name) return none;  // names that it does not have would have to be compared too
   Shapes out;
   const auto add = [&](const Member& member, TypeId value, bool required) {
     ObjectShape piece = *object;
@@ -225,7 +225,7 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
   return std::optional(std::move(out));
 }
 
-// Without what a schema merely implies, and with names that are apart.
+// Removes what a schema only implies, and keeps names apart.
 Result<Shape> SettledTypes::as_generated(const Shape& shape) {
   Shape out{.values = shape.values};
   if (ArrayShape* array = out.get<ArrayShape>()) {

@@ -1,4 +1,4 @@
-// Values of a shape that are not of another one where the two overlap: parts of the difference that a grammar can say.
+// Splits overlapping shapes: the parts of the difference of two shapes that a grammar can express.
 #include <algorithm>
 #include <utility>
 
@@ -68,7 +68,7 @@ Result<std::optional<Shapes>> SettledTypes::object_apart(const ObjectShape& obje
   return std::optional(std::move(out));
 }
 
-// Fewer items than the other has, more, or a first one of another type.
+// The array has fewer items, more items, or a first item of another type.
 Result<std::optional<Shapes>> SettledTypes::array_apart(const ArrayShape& array, const ArrayShape& other,
                                                         const LeftOut& what) {
   Shapes out;

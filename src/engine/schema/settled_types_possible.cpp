@@ -1,4 +1,4 @@
-// Least fixed points: which types have values at all.
+// Least fixed points that find the types with values.
 #include <algorithm>
 
 #include "tessera/engine/schema/settled_types.h"
@@ -6,7 +6,7 @@
 namespace tessera::schema {
 namespace {
 
-// Objects and arrays alike: what is counted, and whether there may be any number of it.
+// The countable parts of objects and arrays, and whether there may be any number of them.
 struct Available {
   std::int64_t count = 0;
   bool any_number = false;
@@ -17,7 +17,7 @@ bool range_holds(std::int64_t min, std::int64_t max, std::int64_t needed, const 
   return available.any_number || available.count >= min;
 }
 
-// `has` says of a type whether it has values.
+// `has` returns whether a type has values.
 template <class Has>
 bool array_holds(const ArrayShape& array, const Has& has) {
   Available items;
@@ -82,7 +82,7 @@ Result<bool> SettledTypes::possible(const Shape& shape) {
   return true;
 }
 
-// Types are few and their graphs shallow: a walk over those that are still empty, until nothing changes.
+// Visits the types that are still empty until nothing changes; types are few and their graphs shallow.
 Status SettledTypes::find_inhabited() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -101,7 +101,7 @@ Status SettledTypes::find_inhabited() {
 Status SettledTypes::find_possible() {
   for (bool changed = true; changed;) {
     changed = false;
-    // Backwards: parts are mostly newer than what they are parts of.
+    // Runs backwards, because parts are mostly newer than the types that contain them.
     for (std::size_t i = types_.size(); i-- > 0;) {
       if (!types_[i].generated || types_[i].possible) continue;
       TRY(table_.texts().work().spend(100));

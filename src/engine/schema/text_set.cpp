@@ -23,8 +23,8 @@ bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
   return lengths.min >= set.min && (set.max < 0 || (lengths.max >= 0 && lengths.max <= set.max));
 }
 
-// "[a-z][a-z0-9]*" of at most 64 characters is "[a-z][a-z0-9]{0,63}": one repeated class beside parts of fixed length.
-// Null where `regex` is nothing of the kind, or nothing is left.
+// Turns "[a-z][a-z0-9]*" of at most 64 characters into "[a-z][a-z0-9]{0,63}": one repeated class beside parts of fixed
+// length. Returns null where `regex` has another form or no text is left.
 Regex fold_lengths(const Regex& regex, const TextSet& set) {
   std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
   std::int64_t fixed = 0;
@@ -51,7 +51,7 @@ Regex fold_lengths(const Regex& regex, const TextSet& set) {
   return make_sequence(std::move(parts));
 }
 
-// With repetitions that stop at `count`: those without end and those of a character, or `all` of them.
+// Limits repetitions to `count`: unbounded ones and those of a character, or `all` of them.
 Regex stopped(const Regex& regex, int count, bool all) {
   if (regex->parts.empty()) return regex;
   RegexNode out = *regex;
@@ -63,8 +63,8 @@ Regex stopped(const Regex& regex, int count, bool all) {
   return std::make_shared<const RegexNode>(std::move(out));
 }
 
-// A text of a long maximal length (a URL of 2083 characters) would take an automaton of as many states; repetitions
-// that stop early keep within it, too. Null where they would stop before kLeastCount, or the length is short.
+// A long maximal length (a URL of 2083 characters) would need an automaton with as many states. Repetitions that stop
+// early stay within the length too. Returns null where they would stop before kLeastCount, or the length is short.
 Regex stop_early(const Regex& regex, const TextSet& set) {
   constexpr std::int64_t kLong = 64;
   constexpr int kLeastCount = 8;
@@ -83,7 +83,7 @@ Regex stop_early(const Regex& regex, const TextSet& set) {
   return nullptr;
 }
 
-// What two equal sets have in common. Their patterns are the same objects where one schema was read once.
+// Returns a key that equal sets share. Equal patterns are the same object, because each is parsed once.
 std::vector<std::intptr_t> key_of(const TextSet& set) {
   std::vector<std::intptr_t> key = {static_cast<std::intptr_t>(set.min), static_cast<std::intptr_t>(set.max)};
   for (const TextTerm& term : set.terms) {
@@ -94,7 +94,7 @@ std::vector<std::intptr_t> key_of(const TextSet& set) {
   return key;
 }
 
-// What can be written as it stands, with its counts.
+// Returns the regex of a set that can be written directly with its counts; null otherwise.
 Regex direct_regex(const TextSet& set) {
   if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
   Regex regex = without_anchors(set.terms.front().regex);
@@ -143,7 +143,7 @@ Result<std::shared_ptr<const Automaton>> TextSets::automaton(const TextSet& set,
 }
 
 Result<Automaton> TextSets::make(const TextSet& set, Reading reading) {
-  // Lengths last: patterns alone are often short, and a bound that they keep costs nothing.
+  // Applies lengths last: patterns alone are often short, and a length that they already satisfy costs nothing.
   Automaton out = TRY(length_automaton(0, -1));
   for (const TextTerm& term : set.terms) {
     Automaton next;

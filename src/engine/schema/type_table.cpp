@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMaxTypes = 20'000;
 constexpr std::size_t kMaxShapes = 2048;  // of one type
 constexpr int kMaxHops = 64;              // of references to references
-constexpr std::size_t kMaxReading = 256;  // schemas that are read inside one another
-constexpr std::size_t kReadSteps = 2000;  // of work, for one schema
+constexpr std::size_t kMaxReading = 256;  // nesting of schemas that are read inside one another
+constexpr std::size_t kReadSteps = 2000;  // units of work for one schema
 
 }  // namespace
 
@@ -31,10 +31,10 @@ Status TypeTable::error(StatusCode code, const Json& at, std::string_view keywor
 Result<TypeId> TypeTable::type_of(const std::vector<const Json*>& schemas) {
   std::vector<const Json*> key;
   for (const Json* schema : schemas) {
-    // A schema that is a reference and nothing else is the schema that it names.
+    // A schema that is only a reference equals the schema that it names.
     const auto lone = [&] { return lone_reference(*schema, index_.reference_stands_alone(*schema)); };
     for (int hops = 0; const Json* reference = lone(); ++hops) {
-      if (!reference->is_string()) break;  // read() says so
+      if (!reference->is_string()) break;  // read() reports the error
       if (hops == kMaxHops) return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
       schema = TRY(target_of(*schema));
     }
@@ -133,7 +133,7 @@ Result<Shapes> TypeTable::read(const Json& schema) {
 
 Result<Shapes> TypeTable::product(const Shapes& a, const Shapes& b) {
   Shapes out;
-  std::size_t sets = 0;  // single values may be many
+  std::size_t sets = 0;  // there may be many single values
   for (const Shape& one : a) {
     for (const Shape& other : b) {
       TRY(texts_.work().spend(10));
