@@ -1,5 +1,5 @@
-// Catches: a start that fails by a fault which it would survive with fewer graphs, an error that names nothing that
-// helps, a fault in service that takes other requests along, wrong tokens after one, and pages that are lost with it.
+// Catches: a start that fails by a fault which it would survive with fewer graphs, an error without advice, a fault in
+// service that fails other requests, wrong tokens after a fault, and pages that it leaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ EngineOptions few_sizes() {
 }
 
 struct Faulty {
-  FakeDevice* device = nullptr;  // the engine's
+  FakeDevice* device = nullptr;  // owned by the engine
   std::unique_ptr<Engine> engine;
 };
 

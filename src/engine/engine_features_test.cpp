@@ -1,5 +1,5 @@
-// Catches: a feature of a request that is missing from its result, comes from another row, or works only where the
-// request runs alone: log-probabilities, penalties, limits, stop strings, hidden states, priorities, time-outs.
+// Catches: a request's feature that is missing from its result, comes from another row, or works only for a request
+// alone: log-probabilities, penalties, limits, stop strings, hidden states, priorities, time-outs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ constexpr std::int64_t kVocab = 512;
 class EngineFeatures : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, EngineFeatures, ::testing::Bool(), test::overlap_name);
 
-// The log-probabilities of what follows token `position`.
+// Returns the log-probabilities of the token after token `position`.
 std::vector<double> log_softmax(const std::vector<float>& logits, std::size_t position) {
   const auto row = logits.begin() + static_cast<std::ptrdiff_t>(position * kVocab);
   const double greatest = *std::max_element(row, row + kVocab);
@@ -105,7 +105,7 @@ TEST_P(EngineFeatures, ABiasAndPenaltiesDecideGreedyTexts) {
   Request only = request(6, 5);
   only.sampling.logit_bias = {{TokenId(77), 100.0F}};
   EXPECT_THAT(run_one(*engine, only).output_ids, ::testing::Each(TokenId(77)));
-  // The logits of this checkpoint lie close together, so a penalty of two forbids a token that occurred.
+  // This checkpoint's logits are close together, so a penalty of two forbids a token that occurred.
   only.sampling.frequency_penalty = 2;
   only.sampling.logit_bias = {{TokenId(77), 3.0F}, {TokenId(78), 2.5F}};
   Request free = only;
@@ -113,7 +113,7 @@ TEST_P(EngineFeatures, ABiasAndPenaltiesDecideGreedyTexts) {
   EXPECT_NE(run_one(*engine, only).output_ids, run_one(*engine, free).output_ids);
 }
 
-TEST_P(EngineFeatures, TextsThatMayNotEndYetDoNot) {
+TEST_P(EngineFeatures, TextsDoNotEndBeforeTheirLeastLength) {
   const std::unique_ptr<Engine> engine = make();
   Request short_one = request(6, 30);
   const std::vector<TokenId> plain = run_one(*engine, short_one).output_ids;
@@ -205,14 +205,14 @@ TEST_P(EngineFeatures, PreemptedRequestsGiveTheSameTextsAsAlone) {
   EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
-TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {
+TEST_P(EngineFeatures, EveryTokenHasOneHiddenState) {
   const std::unique_ptr<Engine> engine = make();
   const auto hidden = static_cast<std::size_t>(engine->config().hidden_size);
   Request asked = request(40, 4);
   asked.return_hidden_states = true;
   const Completion done = run_one(*engine, asked);
   ASSERT_EQ(done.hidden_states.size(), (40 + 3) * hidden) << "the last token is fed to no forward";
-  // A prompt of the same tokens returns what the decode steps returned.
+  // A prompt of the same tokens returns the hidden states that the decode steps returned.
   Request longer = request(40, 1);
   longer.prompt.insert(longer.prompt.end(), done.output_ids.begin(), done.output_ids.end() - 1);
   longer.return_hidden_states = true;

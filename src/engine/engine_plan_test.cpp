@@ -1,4 +1,4 @@
-// Catches: options that are ignored, silently changed, or accepted although they cannot be met, and caps that are not
+// Catches: options that are ignored, silently changed, or accepted although they cannot be met, and limits that are not
 // reported.
 #include "tessera/engine/engine_plan.h"
 
@@ -56,7 +56,7 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
-// In a piece there is something to compute while ranks exchange.
+// Inside a piece, one half computes while ranks exchange the other.
 TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
   const auto overlap = [](EngineOptions& o) {
     o.tp_size = 2;
@@ -216,7 +216,7 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
     });
   };
   EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
-  // A slot and a checkpoint for each 1024 tokens.
+  // There is a slot and a checkpoint for each 1024 tokens.
   const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
   const EnginePlan p = states(four);
   EXPECT_EQ(p.runner.max_requests, 8);
@@ -259,7 +259,7 @@ TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveTheSizesOfAllOthers) {
   }
 }
 
-// A family that a program brings under a listed name: rules go by the architecture.
+// A program adds a family under a listed architecture name; rules follow the architecture.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
   const test::TemporaryDirectory folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");
@@ -297,7 +297,7 @@ TEST(EnginePlan, TheAutoLadderFollowsKnownCosts) {
   const std::vector<std::int64_t> cold = auto_ladder(2048, prior_token_cost);
   EXPECT_EQ(sizes([](EngineOptions&) {}), cold);
   EXPECT_EQ(sizes([](EngineOptions& o) { o.known_costs = CostTable(); }), cold) << "nothing was measured";
-  CostTable flat;  // up to 1024 tokens all cost the same; 512 was disturbed
+  CostTable flat;  // up to 1024 tokens all cost the same; the measurement at 512 was disturbed
   flat.add(RunnerKind::kPrefill, 4, 1);
   flat.add(RunnerKind::kPrefill, 512, 1.001);
   flat.add(RunnerKind::kPrefill, 1024, 1);
@@ -353,7 +353,7 @@ TEST(EnginePlan, RulesAppearVerbatimInTheNotes) {
               ElementsAre("linear", "attention"));
 }
 
-// A page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
+// Bytes of a page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
 constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
 
 TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
@@ -368,7 +368,7 @@ TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
               o.context_length = 33;
             }),
             2 * 3 + 1);
-  // More requests than the default share of 2 GiB holds.
+  // These are more requests than the default share of 2 GiB holds.
   EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 100000; }), 2 * kGiB / kPageBytes + 1);
 }
 

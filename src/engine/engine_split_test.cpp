@@ -1,5 +1,5 @@
-// Catches: a chunk above the largest graph that runs eagerly although it could be cut, one that is cut and computes
-// other tokens than uncut, and log-probabilities of a prompt that are lost or doubled where it is cut.
+// Catches: a chunk above the largest graph that runs eagerly although it could be cut, a cut chunk that computes other
+// tokens than an uncut one, and log-probabilities of a prompt that are lost or doubled at a cut.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Catches: a start whose phases are out of order, leave out what took time or begin before the process did, a first
-// token that is not on their clock, and a device's libraries that are not started, or still start when requests come.
+// Catches: phases of a start that are out of order, leave out time or begin before the process did, a first token on
+// another clock, and a device's libraries that are not started, or are still starting when requests arrive.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
     EXPECT_LE(each.begin_s, each.end_s) << each.name;
     EXPECT_LE(each.end_s, wall_s) << each.name;
   }
-  // The order in which one needs the other; the tokenizer is read beside what comes before the weights, and these load
-  // beside what follows them.
+  // The order in which one phase needs another. The tokenizer is read beside the phases before the weights, and the
+  // weights load beside those after them.
   const std::vector<std::string> order = {"device", "config", "plan", "open weights", "memory", "compile", "capture"};
   for (std::size_t i = 1; i < order.size(); ++i)
     EXPECT_LE(phase[order[i - 1]].end_s, phase[order[i]].begin_s) << order[i - 1] << ", " << order[i];
@@ -57,7 +57,7 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
   EXPECT_GE(phase["warm up"].begin_s, phase["capture"].begin_s);
   EXPECT_LE(phase["warm up"].end_s, phase["capture"].end_s);
 
-  // What is in no phase takes less than a millisecond; a busy machine may take the processor away meanwhile.
+  // The time outside all phases is less than a millisecond; a busy machine may pause the process meanwhile.
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
   EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
 }
@@ -101,7 +101,7 @@ TEST(EngineStart, HasStartedTheDevicesLibraries) {
   EXPECT_EQ(started, 1);
 }
 
-TEST(EngineStart, GoesOnFromWhatTheProgramDidBefore) {
+TEST(EngineStart, ContinuesTheProgramsTimeline) {
   EngineOptions options = test::small_options();
   const Clock::time_point origin = Clock::now() - std::chrono::milliseconds(500);
   options.start.emplace(origin);
@@ -146,7 +146,7 @@ class KeptProfile : public ::testing::Test {
   EngineOptions options_ = test::small_options();
 };
 
-// Its memory was predicted before, from the same programs.
+// The memory was predicted before from the same programs.
 TEST_F(KeptProfile, AStartCountsWhatItCompiledAndWhatWasThere) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);

@@ -1,5 +1,5 @@
-// Catches: bad input that reaches a forward, texts that depend on the other requests of the batch, ends that come too
-// early or too late, and one request's failure that takes others with it.
+// Catches: bad input that reaches a forward, texts that depend on the other requests of the batch, texts that end too
+// early or too late, and one request's failure that fails others.
 #include "tessera/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using test::run_one;
 using test::sampled;
 using test::small_options;
 
-// Makes the runner refuse forwards of more tokens, like a fault in service, until the end of its scope.
+// Makes the runner refuse forwards of more tokens until the end of its scope, like a fault in service.
 class ForwardFault {
  public:
   ForwardFault(Engine& engine, std::int64_t max_tokens)
@@ -79,7 +79,7 @@ TEST(EngineSubmit, RefusesBadInputByFieldAndValue) {
 TEST(EngineSubmit, AWholeContextFitsTheSmallestCache) {
   EngineOptions options = small_options();
   options.max_running_requests = 1;
-  options.context_length = 61;  // no multiple of the page size
+  options.context_length = 61;  // not a multiple of the page size
   const std::unique_ptr<Engine> engine = make_engine(options);
   EXPECT_EQ(engine->runner().options().num_pages.at(0), 8 + 1);
   EXPECT_THAT(run_one(*engine, request(20, 41)).output_ids, SizeIs(41));
@@ -151,7 +151,7 @@ TEST_P(EngineRuns, ScoringReturnsEveryPromptTokensLogits) {
   EXPECT_EQ(done.logits.size(), 40u * 512);
   EXPECT_THAT(done.output_ids, IsEmpty());
   EXPECT_EQ(done.finish, FinishReason::kLength);
-  // The last row gives the token that generation gives.
+  // The last row's best token is the one that generation gives.
   const auto row = done.logits.end() - 512;
   EXPECT_THAT(run_one(*engine, request(40, 1)).output_ids,
               ElementsAre(TokenId(static_cast<std::int32_t>(std::max_element(row, done.logits.end()) - row))));
@@ -197,7 +197,7 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   EXPECT_EQ(engine->take(waiting)->finish, FinishReason::kCancelled);
   EXPECT_EQ(engine->take(running), std::nullopt) << "once";
   EXPECT_EQ(engine->take(kept)->output_ids, want);
-  // As many whole contexts as there are pages for.
+  // Runs as many whole contexts as there are pages for.
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok());
 }
 

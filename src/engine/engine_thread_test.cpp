@@ -1,5 +1,5 @@
 // Catches: events lost or given to another ticket, a thread that hangs at its end or with work left, and requests that
-// wait for ever for an engine that has failed.
+// wait forever for a failed engine.
 #include "tessera/engine/engine_thread.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a bad word that comes all the same, or is forbidden where only a part of it came; a token chosen that is not
-// allowed; and a request that gets a forbidden token where none is left.
+// Catches: a bad word that still appears, or is forbidden after only a part of it; a chosen token that is not allowed;
+// and a request that gets a forbidden token where no token is left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST_P(EngineTokenLimits, OnlyTheLastTokenOfABadSequenceIsForbidden) {
   EXPECT_FALSE(has_sequence(ids, word));
   EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + 4, plain.begin())) << "the tokens before the last one are free";
   EXPECT_NE(ids[4], plain[4]);
-  // One that does not come changes nothing.
+  // A sequence that does not occur changes nothing.
   TokenId absent(0);
   while (std::find(plain.begin(), plain.end(), absent) != plain.end()) absent = TokenId(absent.value() + 1);
   without.sampling.bad_words = {{plain[0], plain[1], absent}, {absent, plain[1]}};
@@ -64,7 +64,7 @@ TEST_P(EngineTokenLimits, OnlyAllowedTokensAreChosen) {
   limited.sampling.temperature = 2;
   limited.sampling.seed = 3;
   EXPECT_THAT(run_one(*engine, limited).output_ids, Each(::testing::AnyOf(TokenId(77), TokenId(31), TokenId(511))));
-  // Where those that come are allowed, they come.
+  // Where the tokens that occur are allowed, they still occur.
   Request same = request(6, 20);
   same.sampling.allowed_tokens = plain;
   EXPECT_EQ(run_one(*engine, same).output_ids, plain);
@@ -98,7 +98,8 @@ TEST_P(EngineTokenLimits, WhereNoTokenIsLeftTheRequestFails) {
   EXPECT_EQ(run_one(*engine, request(6, 8)).output_ids.size(), 8u);
 }
 
-// Words may be banned where the grammar leaves others; where none is left, the request alone fails, and says what of.
+// Words may be banned where the grammar leaves others. Where none is left, only that request fails, and the error says
+// why.
 TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
   EngineOptions options = test::demo_options();
@@ -137,7 +138,7 @@ TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
   EXPECT_EQ(text, "bbbb");
 }
 
-TEST(EngineTokenLimitsSubmit, RefusesWhatCannotBeHeldTo) {
+TEST(EngineTokenLimitsSubmit, RefusesInvalidTokenLists) {
   const std::unique_ptr<Engine> engine = test::make_engine();
   const auto refusal = [&](const SamplingParams& sampling) {
     Request bad = request(6, 8);

@@ -1,5 +1,5 @@
-// Catches: keys and values that a failed forward left undefined, and that later requests find in the prefix cache; and
-// requests that end with a forward of others.
+// Catches: keys and values that a failed forward left undefined and that later requests find in the prefix cache, and
+// requests that end with another request's forward.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Each begins like the shorter ones.
+// Each prompt begins like the shorter ones.
 Request of_length(std::int64_t prompt) { return test::request(prompt, 6); }
 
 EngineOptions two_in_flight(const std::string& model) {

@@ -1,5 +1,5 @@
-// Catches: embeddings of prompts that reach other tokens, or come from another request's rows, where prompts are cut
-// into chunks, wait for rows, are preempted and computed again; rows that are lost; and memory taken by who has none.
+// Catches: given embeddings that reach other tokens or come from another request's rows where prompts are cut into
+// chunks, wait for rows, or are preempted and computed again; lost rows; and memory taken without embeddings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ constexpr std::int64_t kVocab = 512;
 class InputEmbeds : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, InputEmbeds, ::testing::Bool(), test::overlap_name);
 
-// The same request with the checkpoint's embeddings in place of ids.
+// Returns the request with the checkpoint's embeddings in place of its ids.
 Request embedded(const Engine& engine, Request ids) {
   const std::int64_t hidden = engine.config().hidden_size;
   const Checkpoint checkpoint = *Checkpoint::open(small_options().model_path);
@@ -46,7 +46,7 @@ Request embedded(const Engine& engine, Request ids) {
   return ids;
 }
 
-TEST_P(InputEmbeds, OfTokensGiveTheSameTextsAsTokens) {
+TEST_P(InputEmbeds, GiveTheSameTextsAsTheirTokens) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> want = run_one(*engine, request(20, 8)).output_ids;
   Request given = embedded(*engine, request(20, 8));
@@ -61,7 +61,7 @@ TEST_P(InputEmbeds, OfTokensGiveTheSameTextsAsTokens) {
   EXPECT_THAT(engine->submit(given).status().message(), HasSubstr("are no rows of the hidden size"));
 }
 
-TEST_P(InputEmbeds, AreAsGoodInChunksAndAfterAPreemption) {
+TEST_P(InputEmbeds, GiveTheSameTextsInChunksAndAfterPreemption) {
   EngineOptions options = small_options();
   options.max_total_tokens = 80;
   const std::unique_ptr<Engine> engine = make(options);
@@ -87,7 +87,7 @@ std::unique_ptr<Sequence> with_embeddings(std::int64_t id, std::int64_t prompt, 
   return made;
 }
 
-// Two numbers each; rows are few.
+// Each prompt has two values a row; there are few rows.
 TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
   Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(8);

@@ -1,5 +1,5 @@
-// Catches: text after a stop string handed out, text before it lost, a beginning of one handed out too early or held
-// back for ever, and stop strings found where they must not be.
+// Catches: text after a stop string that is returned, text before it that is lost, the beginning of one that is
+// returned too early or held back forever, and stop strings that are searched for where they must not be.
 #include "tessera/engine/output_text.h"
 
 #include <gmock/gmock.h>
@@ -23,10 +23,10 @@ Request stopping_at(std::vector<std::string> texts, bool keep = false) {
 struct Read {
   std::string text;
   std::optional<std::string> matched;
-  int pieces = 0;  // number of pieces that were not empty
+  int pieces = 0;  // number of non-empty pieces
 };
 
-// Tokens are at most one character long, so that stop strings are cut everywhere.
+// Tokens are at most one character long, so stop strings are cut at every place.
 Read read_text(std::string_view text, const Request& request, std::size_t stops_from = 0) {
   OutputText output(tokenizer(), request);
   Read read;

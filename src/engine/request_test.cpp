@@ -1,4 +1,4 @@
-// Catches: sampling parameters that make no sense and reach the sampler, or sensible ones that are refused.
+// Catches: invalid sampling parameters that reach the sampler, and valid ones that are refused.
 #include "tessera/engine/request.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Catches: a window that keeps pages it does not need or frees pages it needs, a prefix reused after a group has lost
-// its part, a checkpoint that is not copied, copied late or lost with its slot, and pages lost on the way.
+// its part of it, a checkpoint that is not copied, copied late or lost with its slot, and leaked pages.
 #include "tessera/engine/cache/cache_manager.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class CacheManagerTest : public ::testing::Test {
   }
   CacheManager& state(std::int64_t slots) { return make({{.num_pages = 100}, {.kind = kState, .num_pages = slots}}); }
 
-  // Does what a sequence that computes `tokens` in chunks does. Returns the number of tokens found in the prefix cache.
+  // Computes `tokens` in chunks as a sequence does. Returns the number of tokens found in the prefix cache.
   std::int64_t compute(SequenceCache& own, const std::vector<TokenId>& tokens, std::int64_t chunk = 8) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     cache_->find(own, std::span(tokens).first(tokens.size() - 1));
@@ -66,7 +66,7 @@ TEST_F(CacheManagerTest, ALongSequenceHoldsItsWindowAndOnePageMore) {
   for (std::int64_t computed = 50; computed < 200; ++computed) {
     cache.take_pages(own, computed + 1, computed + 1);
     EXPECT_LE(own.groups[1].num_held(), 8 / kPageSize + 1);
-    // The next row sees the positions from computed - 7 on.
+    // The next row attends to the positions from computed - 7 on.
     for (std::int64_t p = computed - 7; p <= computed; ++p)
       EXPECT_NE(own.groups[1].pages[static_cast<std::size_t>(p / kPageSize)], PageId(0)) << p << " at " << computed;
     cache.leave_window(own, computed + 1);
@@ -139,7 +139,7 @@ TEST_F(CacheManagerTest, APrefixIsNotReusedWhereItsWindowWasEvicted) {
   EXPECT_EQ(cache.count_known(ids(41)), 0);
   EXPECT_EQ(cache.stats(0).cached_pages, 10) << "the paged group has lost nothing";
   cache.release(other);
-  // Pages that are computed again replace the missing ones.
+  // Recomputed pages replace the missing ones.
   SequenceCache again;
   EXPECT_EQ(compute(again, ids(41)), 0);
   cache.release(again);
@@ -169,7 +169,7 @@ TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   EXPECT_EQ(cache.stats(1).cached_pages, 0);
 }
 
-// Sequences that begin alike go on from where they part, from the second one's forward on.
+// Sequences with the same beginning continue from the point where they diverge, from the second one's forward on.
 TEST_F(CacheManagerTest, TheBranchPointIsWhereASequenceLeavesOthersWithoutACheckpoint) {
   CacheManager& cache = state(10);
   SequenceCache first;

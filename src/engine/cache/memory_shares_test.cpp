@@ -1,5 +1,5 @@
-// Catches: a KV cache that takes what forwards or graphs need, or leaves memory unused; a fraction that is not kept;
-// graphs captured beyond their budget; a start that fails without saying what helps.
+// Catches: a KV cache that takes memory of forwards or graphs, or leaves memory unused; a fraction that is not kept;
+// graphs captured beyond their budget; and a start that fails without advice.
 #include "tessera/engine/cache/memory_shares.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using ::testing::IsEmpty;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// Qwen3-0.6B on a GPU of 140 GiB.
+// Shares of Qwen3-0.6B on a GPU of 140 GiB.
 ShareInputs gpu() {
   return {.on_host = false,
           .capacity = 140 * kGiB,
@@ -97,7 +97,7 @@ TEST(MemoryShares, OnACpuTheDefaultCacheIsAtMost2GiB) {
   in.fraction = 0.5;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);
   in.fraction = 0;
-  in.capacity = 4 * kGiB;  // all there is
+  in.capacity = 4 * kGiB;  // the whole memory
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
@@ -111,8 +111,8 @@ TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
   EXPECT_EQ(*room_for_graphs(in), 0) << "forwards without graphs come before graphs";
 }
 
-// Qwen3.5-27B with its whole context of 262 144 tokens: one request has a state and a checkpoint, not a checkpoint for
-// every 1024 tokens, which would take 75 GiB.
+// Qwen3.5-27B with its whole context of 262 144 tokens: one request has one state and one checkpoint. A checkpoint for
+// every 1024 tokens would take 75 GiB.
 TEST(MemoryShares, GraphsLeaveALongRequestOneStateAndACheckpoint) {
   ShareInputs in = gpu();
   in.weights = 51 * kGiB;
@@ -156,7 +156,7 @@ TEST(MemoryShares, NoPageIsAnError) {
   EXPECT_THAT(share_memory(in, 0).status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("mem_fraction_static")));
 }
 
-// What plan_engine makes of a model on a device of a given size.
+// Plans a model on a device of a given size.
 using Change = std::function<void(EngineOptions&)>;
 Result<EnginePlan> try_plan(std::int64_t memory, const Change& change, const std::string& model = "goldens/llama") {
   DeviceProperties properties = CpuDevice::create({.threads = 1}).value()->properties();
@@ -190,7 +190,7 @@ TEST(PlannedMemory, ABudgetTooSmallForAnySizeLeavesNone) {
   EXPECT_THAT(none.notes, Contains(HasSubstr("cuda_graph_memory_budget")));
 }
 
-// Captures the planned sizes: graph objects stay within the budget of the plan.
+// Captures the planned sizes: graph objects stay within the plan's budget.
 TEST(PlannedMemory, CapturedGraphsKeepTheBudget) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .dtype = "float32"};
   options.max_total_tokens = 256;
@@ -210,7 +210,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   };
   const EnginePlan roomy = *with(400 * kMiB, 0.5);
   const std::int64_t need = roomy.memory.activations + roomy.memory.graph_objects;
-  // Slightly less memory than everything needs: there are fewer graphs, and the fraction is kept.
+  // With slightly less memory than everything needs, there are fewer graphs, and the fraction is kept.
   const std::int64_t tight = 20 * (need - roomy.memory.graph_objects / 3);
   const EnginePlan fewer = *with(tight, 0.95);
   EXPECT_LT(fewer.memory.graph_objects, roomy.memory.graph_objects);
@@ -222,7 +222,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   EXPECT_THAT(none.status().message(), HasSubstr("mem_fraction_static (0.8, 0.7)"));
 }
 
-TEST(PlannedMemory, ASizeThatNoForwardNeedsIsDroppedWhereItsArenaDoesNotFit) {
+TEST(PlannedMemory, DropsOversizedPrefillsWhoseArenaDoesNotFit) {
   const Change change = [](EngineOptions& o) {
     o.graphs.piecewise_tokens = {64, 2048, 1 << 17};
     o.max_running_requests = 4;
@@ -263,7 +263,7 @@ TEST(PlannedMemory, PredictionIsQuick) {
         std::min(least, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   RecordProperty("plan_ms", std::to_string(least));
-  // The whole plan takes about 10 ms on an idle machine. The bound finds a plan that takes seconds, also on a busy one.
+  // The whole plan takes about 10 ms on an idle machine. The bound finds a plan that takes seconds, even on a busy one.
   EXPECT_LT(least, 200) << "ms";
 }
 

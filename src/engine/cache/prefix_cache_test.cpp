@@ -1,5 +1,5 @@
-// Catches: a prefix found that is not there or missed though it is, a page evicted while it is in use or before what
-// follows it, pages counted wrong, and two pages kept for the same tokens.
+// Catches: a prefix that is found although it is not there, or missed although it is; a page evicted while in use or
+// before the pages behind it; wrong page counts; and two pages for the same tokens.
 #include "tessera/engine/cache/prefix_cache.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ std::vector<TokenId> ids(std::initializer_list<int> values) {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // Does what a sequence does that computes the tokens which are not cached, and ends.
+  // Does what a sequence does: computes the tokens that are not cached, and ends.
   std::vector<PageId> compute(const PrefixTokens& tokens) {
     PrefixCache::Path path = cache_.find(tokens);
     std::vector<GroupPages> held{{.pages = pages_of(path)}};
@@ -54,7 +54,7 @@ TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
   EXPECT_EQ(pages_of(cache_.find(ids({1, 2, 3, 4}))), pages);
 }
 
-// Pages of 2: an image of 5 tokens, all with the id 9, from token 1 on.
+// Pages have 2 tokens. An image of 5 tokens, all with the id 9, begins at token 1.
 TEST_F(PrefixCacheTest, AnImageIsKnownByItsContent) {
   const std::vector<TokenId> tokens = ids({1, 9, 9, 9, 9, 9, 2, 3});
   const auto with = [&](std::uint64_t content, std::int64_t first, std::int64_t count) {

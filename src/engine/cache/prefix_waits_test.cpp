@@ -1,5 +1,5 @@
-// Catches: a sequence that is admitted although another one computes its prefix, one that waits for a prefix that is
-// there, and questions that cost as much as the prompts are long.
+// Catches: a sequence that is admitted while another one computes its prefix, one that waits for a prefix that is
+// already cached, and questions with a cost that grows with the prompts' lengths.
 #include "tessera/engine/cache/prefix_waits.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::unique_ptr<Sequence> of_tokens(std::int64_t id, const std::vector<std::int3
   return made;
 }
 
-// By the definition alone, every pair token by token.
+// Follows the definition directly: compares every pair token by token.
 bool naively_waits(const Sequence& sequence, const PrefixTokens& reusable,
                    const std::vector<std::unique_ptr<Sequence>>& running, const CacheManager& cache) {
   std::int64_t shared = 0;
@@ -47,7 +47,7 @@ PrefixTokens all_but_one(const Sequence& sequence) {
   return {std::span(sequence.tokens).first(sequence.tokens.size() - 1), sequence.images};
 }
 
-// Prompts of zeros and ones, of which many begin alike, come, are computed page by page, and go.
+// Prompts of zeros and ones, many with the same beginning, arrive, are computed page by page, and end.
 void agrees_with_naive(CacheOptions options, std::uint32_t seed) {
   std::mt19937 random(seed);
   CacheManager cache(std::move(options));
@@ -149,7 +149,7 @@ TEST(PrefixWaits, AStepLooksAtNoPromptAgain) {
     scheduler.add(std::move(made));
   }
   ScheduledBatch step;
-  scheduler.next(step);  // the first one comes in, and all others are compared with it
+  scheduler.next(step);  // the first one is admitted, and all others are compared with it
   EXPECT_EQ(scheduler.num_waiting(), kWaiting - 1);
   scheduler.mark_submitted(step);
   const std::int64_t before = scheduler.prefix_waits().pages_looked_at();

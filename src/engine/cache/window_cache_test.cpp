@@ -1,6 +1,6 @@
-// Catches: a long sequence that keeps pages which have left its layers' windows, one that frees pages which are still
-// read, and outputs that change by it. Models with windows of 24 tokens, alone and beside a layer with full attention,
-// against a runner whose requests keep all of their pages.
+// Catches: a long sequence that keeps pages outside its layers' windows, one that frees pages that are still read, and
+// outputs that change by it. Models with windows of 24 tokens, alone and beside a layer with full attention, are
+// compared with a runner that keeps all pages of its requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,8 +52,8 @@ TEST_P(WindowCache, ALongSequenceHoldsTheWindowAndOnePageMore) {
     const EngineStats stats = engine->stats();
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::int64_t used = stats.cache_groups[g].used_pages;
-      // Between steps a prompt holds no more pages than a generated text: the pages of its chunk are held only during
-      // the forward.
+      // Between steps, a prompt holds no more pages than a generated text: it holds its chunk's pages only during the
+      // forward.
       if (groups[g].window == 0) {
         most_full = std::max(most_full, used);
         continue;
@@ -134,7 +134,7 @@ TEST_P(WindowCache, SequencesThatPreemptEachOtherHaveTheOutputsOfRunsAlone) {
   }
   const std::vector<Completion> got = *engine->run(requests);
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].output_ids, want[i]) << i;
-  // Four sequences do not fit with full attention, but do with windows alone.
+  // Four sequences fit with windows alone, but not with full attention.
   const bool has_full = engine->stats().num_cache_groups == 2;
   EXPECT_EQ(engine->stats().preemptions > 0, has_full);
 }

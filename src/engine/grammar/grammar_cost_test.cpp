@@ -1,5 +1,5 @@
-// Catches: schemas whose compilation grows with the lengths that they allow. Work is counted in checks of the time
-// (grammar_watch.h), one for each token or byte that is tried, which no machine changes.
+// Catches: schemas whose compilation time grows with the lengths that they allow. Work is counted in time checks
+// (grammar_watch.h), one for each tried token or byte, which is the same on every machine.
 #include <gtest/gtest.h>
 
 #include "tessera/engine/grammar/grammar.h"
@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 std::int64_t work_of(const std::string& schema) {
-  // Its own compiler, which has kept nothing.
+  // A compiler of its own, which has cached nothing.
   const test::Model model = test::load_model(testing::source_path("models/demo/tokenizer.json"), {"<|im_end|>"});
   GrammarWatch watch(600);
   const Status status = watch.run([&] {
@@ -44,7 +44,7 @@ TEST(GrammarCost, StringsShareTheirCharacters) {
   EXPECT_LT(work_of(object(true)), 2 * work_of(object(false)));
 }
 
-// One mask for each state of the automaton, each of which walks over the vocabulary once.
+// The compiler makes one mask for each state of the automaton, and each walks over the vocabulary once.
 TEST(GrammarCost, AutomataAreWalked) {
   const auto tokens = static_cast<std::int64_t>(test::demo().tokenizer.vocab_size());
   EXPECT_LT(work_of(R"({"type":"string","pattern":"a","maxLength":60})"), 200 * tokens);

@@ -1,5 +1,5 @@
-// Catches: grammars from a client that throw, crash or compute without end, errors without a reason, and grammars that
-// are too slow with a real vocabulary.
+// Catches: a client's grammars that throw, crash or compute without end, errors without a reason, and grammars that are
+// too slow with a real vocabulary.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <time.h>
@@ -50,7 +50,7 @@ std::string rule_chain(int rules) {
   return out + "r" + std::to_string(rules) + " ::= \"a\"\n";
 }
 
-// "0" refers to "1", and so on.
+// Schema "0" refers to "1", and so on.
 std::string numbered_references(int times) {
   std::string out;
   for (int i = 0; i < times; ++i)
@@ -68,7 +68,7 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
   struct Case {
     Kind kind;
     std::string text;
-    std::string reason;  // part of the message
+    std::string reason;  // a part of the message
     StatusCode code = StatusCode::kInvalidArgument;
   };
   const StatusCode unheld = StatusCode::kUnimplemented;
@@ -177,14 +177,14 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::cout << text.substr(0, 40) << ": " << what << ", " << taken.count() << " s\n";
-    // The limits count this thread's time. The factor allows for work between two checks, and for a busy machine.
+    // The limits count this thread's time. The factor allows for work between two checks and for a busy machine.
     EXPECT_LT(taken.count(), 6 * kMaxCompileSeconds) << text.substr(0, 60);
   }
 }
 
-// Without a grammar that is compiled: what reads a schema has no clock, and counts its steps.
+// Reads schemas without compiling a grammar: the reader has no clock and counts its steps.
 TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
-  constexpr double kMostSeconds = 6;  // of this thread; a tenth is common, sanitizers take more
+  constexpr double kMostSeconds = 6;  // thread time; a tenth of it is usual, and sanitizers take more
   const auto list = [](std::string_view item, int times) {
     std::string out = repeated(std::string(item) + ",", times);
     out.pop_back();

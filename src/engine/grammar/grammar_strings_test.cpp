@@ -1,5 +1,5 @@
-// Catches: strings of JSON schemas with minLength and maxLength that are too long or too short, that may not hold an
-// escape, or in which an escape counts as more than one character; counts that are mixed up where several strings meet.
+// Catches: strings of JSON schemas with minLength and maxLength that are too long or too short, cannot contain an
+// escape, or count an escape as several characters; and counts that are mixed up between several strings.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -30,11 +30,11 @@ const std::vector<std::string>& bytes_of_tokens() {
 }
 
 struct Prefix {
-  bool possible = false;  // something may follow, or nothing need
+  bool possible = false;  // something may follow, or the string is complete
   bool complete = false;
 };
 
-// A JSON string of `min` to `max` characters (-1: without end) without halves of surrogate pairs, or its beginning.
+// Reads a JSON string of `min` to `max` characters (-1: unbounded) without halves of surrogate pairs, or its beginning.
 Prefix read_string(std::string_view text, int min, int max) {
   constexpr Prefix kNone{false, false};
   constexpr Prefix kOpen{true, false};
@@ -113,7 +113,7 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
   }
 }
 
-// Whether the grammar takes the text: byte by byte, and in the longest tokens that there are, which must be the same.
+// Returns whether the grammar accepts the text: byte by byte and in the longest tokens, which must agree.
 bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
   static const std::map<std::string, TokenId, std::less<>> ids = [] {
     std::map<std::string, TokenId, std::less<>> out;
@@ -157,7 +157,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
        {R"("\n\t")", "\"a" + pair + "\"", R"("a long text\n")"},
        {R"("")", R"("\n")", "\"" + pair + "\""}},
       {R"({"type":"string","minLength":2,"maxLength":2})", {R"("\\\\")", R"("\"a")"}, {R"("\\")", R"("\\\\\\")"}},
-      // A pattern beside it.
+      // A pattern beside the length.
       {R"({"type":"string","pattern":"^[a-z]+$","maxLength":40})",
        {R"("abc")"},
        {R"("")", R"("aBc")", "\"" + std::string(41, 'a') + "\""}},
@@ -173,7 +173,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
       {R"({"type":"string","pattern":"a","minLength":2,"maxLength":4})",
        {R"("ab")", R"("\nxya")"},
        {R"("a")", R"("bcd")", R"("abcde")"}},
-      // Strings of several lengths that begin at one place, with one rule of characters.
+      // Strings of several lengths that begin at one place and share one rule of characters.
       {R"({"anyOf":[{"type":"string","maxLength":2},{"type":"string","minLength":4,"maxLength":4}]})",
        {R"("")", R"("a")", R"("ab")", R"("abcd")"},
        {R"("abc")", R"("abcde")"}},
@@ -183,7 +183,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
        {R"({"a": "", "b": null})", R"({"a": "", "c": null})", R"({"a": "xy", "c": null})",
         R"({"a": "xyz\n", "d": null})"},
        {R"({"a": "xyz", "c": null})", R"({"a": "xy", "d": null})", R"({"a": "", "d": null})"}},
-      // Many of them.
+      // Many such strings.
       {R"({"type":"array","maxItems":3,"items":{"type":"array","items":{"type":"string","minLength":1,"maxLength":2}}})",
        {R"([["a", "bc"], [], ["\"", "\u0041\u0042"]])"},
        {R"([[""]])", R"([["a", "bcd"]])", R"([["a"], ["b"], ["c"], ["d"]])"}},
@@ -199,7 +199,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
   }
 }
 
-// In users' own EBNF, too: a repetition whose characters may follow it must not be counted as if they could not.
+// In users' own EBNF too, a repetition must not be counted where its characters may also follow it.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

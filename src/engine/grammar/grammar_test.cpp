@@ -1,5 +1,5 @@
 // Catches: a mask that lets a text leave its grammar or end too early, special tokens and ids past the vocabulary
-// inside a grammar, masks and accept() that disagree, and schemas whose keywords are silently dropped. In a build
+// inside a grammar, masks and accept() that disagree, and schemas with keywords that are silently dropped. In a build
 // without xgrammar: a grammar that is not refused.
 #include "tessera/engine/grammar/grammar.h"
 
@@ -50,7 +50,7 @@ TEST_F(GrammarTest, RegexTextsMatchAndEndWhereTheyMay) {
     Walk{demo(),
          {Kind::kRegex, pattern},
          [&](const std::string& text) {
-           // std::regex takes bytes for characters, so only ASCII texts are compared.
+           // std::regex treats bytes as characters, so only ASCII texts are compared.
            if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) return true;
            return std::regex_match(text, expected);
          },
@@ -126,8 +126,8 @@ TEST_F(GrammarTest, TextsFollowTheirSchemas) {
          {Kind::kJsonSchema, one.schema},
          [&](const std::string& text) {
            const auto json = Json::parse(text, "output");
-           // Valid JSON that our parser refuses: a repeated key, where a schema leaves keys free, and a number beyond
-           // the range of double.
+           // Our parser refuses two kinds of valid JSON: repeated keys, where a schema leaves keys free, and numbers
+           // beyond the range of double.
            const std::string& error = json.status().message();
            if (error.find("duplicate") != std::string::npos || error.find("overflow") != std::string::npos) return true;
            return json.ok() && one.holds(*json);
@@ -183,8 +183,8 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
 }
 
-// In draft 7, what stands beside a reference has no meaning; a part with an id of its own may be of another draft.
-TEST_F(GrammarTest, APartOfASchemaIsOfItsOwnDraft) {
+// In draft 7, keywords beside a reference have no meaning. A part with an id of its own may be of another draft.
+TEST_F(GrammarTest, SchemaPartsFollowTheirOwnDraft) {
   const std::string old = R"("$schema":"http://json-schema.org/draft-07/schema#",)";
   const std::string part = R"("$id":"part","definitions":{"a":{"enum":["a","bb"]},"b":{"properties":{"x":{"const":1}},)"
                            R"("required":["x"],"type":"object"}},)";
@@ -214,7 +214,7 @@ TEST_F(GrammarTest, EbnfIsRecursive) {
       .run_all(20);
 }
 
-// The mask and accept() are two code paths of xgrammar; they must agree on every token.
+// The mask and accept() are two code paths of xgrammar and must agree on every token.
 TEST_F(GrammarTest, MaskIsWhatIsAccepted) {
   Model& model = demo();
   for (const GrammarSpec& spec :
@@ -314,7 +314,7 @@ TEST_F(GrammarTest, ThreadsShareACompilerAndItsGrammars) {
     Walk{
         demo(),
         {Kind::kRegex, "[a-d]{2," + std::to_string(4 + seed % 3) + "}"},
-        // Not std::regex, whose tables libstdc++ fills without a lock.
+        // std::regex is not used here, because libstdc++ fills its tables without a lock.
         [](const std::string& text) { return text.size() >= 2 && text.find_first_not_of("abcd") == std::string::npos; },
         /*exact=*/false}
         .run_all(20);

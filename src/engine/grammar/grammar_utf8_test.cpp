@@ -1,5 +1,5 @@
-// Catches: grammars that let tokens of single bytes through which spell no UTF-8 (overlong forms, surrogates,
-// characters beyond Unicode), or which begin a character that the grammar has no end for.
+// Catches: grammars that allow single-byte tokens which spell invalid UTF-8 (overlong forms, surrogates, characters
+// beyond Unicode), or which begin a character that the grammar cannot complete.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -17,7 +17,7 @@ class GrammarUtf8 : public test::GrammarTest {};
 
 using Kind = GrammarSpec::Kind;
 
-// One text of up to 12 tokens, of bytes above ASCII where these are allowed.
+// Generates a text of up to 12 tokens, with bytes above ASCII where they are allowed.
 std::string high_text(const GrammarSpec& spec, unsigned seed) {
   test::Model& model = test::demo();
   static const auto vocabulary = GrammarVocabulary::create(model.tokenizer, model.vocab_size, model.end_ids);
@@ -71,7 +71,7 @@ TEST_F(GrammarUtf8, EveryTextIsUtf8) {
   }
 }
 
-TEST_F(GrammarUtf8, CharactersThatAreNoneAreRefused) {
+TEST_F(GrammarUtf8, RefusesInvalidCharacters) {
   for (const GrammarSpec& spec : {
            GrammarSpec{Kind::kRegex, "a\\ud83d\\ude00"},
            GrammarSpec{Kind::kRegex, "a\\u{110000}"},

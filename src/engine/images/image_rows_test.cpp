@@ -1,5 +1,5 @@
-// Catches: rows of one image given to another, rows that are given up while a sequence holds them or kept after they
-// were never written, and room that is lost.
+// Catches: rows of one image given to another, rows evicted while a sequence holds them, unwritten rows that are kept,
+// and lost room.
 #include "tessera/engine/images/image_rows.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ Hash128 content(std::uint64_t n) { return {.high = n, .low = ~n}; }
 class ImageRowsTest : public ::testing::Test {
  protected:
   ImageRowsTest() { ranges_.grow(10); }
-  // Holds, has written and releases.
+  // Takes the image's rows, marks them as written, and releases them.
   void keep(std::uint64_t n, std::int64_t count) {
     ImageRows::Image* image = rows_.take(content(n), count);
     ASSERT_NE(image, nullptr);
@@ -47,7 +47,7 @@ TEST_F(ImageRowsTest, EqualImagesShareTheirRows) {
   EXPECT_TRUE(is_known(1, 6));
 }
 
-TEST_F(ImageRowsTest, WhatWasUsedLongestAgoIsGivenUpFirst) {
+TEST_F(ImageRowsTest, EvictsTheLeastRecentlyUsedFirst) {
   keep(1, 4);
   keep(2, 4);
   EXPECT_TRUE(is_known(1, 4));  // used again
@@ -63,12 +63,12 @@ TEST_F(ImageRowsTest, RowsThatWereNotWrittenAreNotKept) {
   keep(2, 4);
   rows_.set_written(content(2), false);  // the forward failed
   EXPECT_EQ(rows_.num_rows(), 0);
-  rows_.set_written(content(7), true);  // given up long ago
+  rows_.set_written(content(7), true);  // it was evicted long ago
   EXPECT_EQ(ranges_.size(), 10);
   EXPECT_TRUE(ranges_.has_room(10));
 }
 
-// Against a plain account of who holds what.
+// Compares with plain bookkeeping of who holds which rows.
 TEST_F(ImageRowsTest, RandomUseKeepsRangesApart) {
   std::mt19937 random(7);
   std::vector<ImageRows::Image*> held;

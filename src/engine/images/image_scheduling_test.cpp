@@ -1,5 +1,5 @@
-// Catches: tokens of an image that are computed without its rows, rows that a chunk cannot find though others could be
-// given up, rows that are lost, an image that is encoded twice, and positions in three dimensions of the wrong tokens.
+// Catches: an image's tokens computed without its rows, rows that a chunk cannot find although others could be evicted,
+// lost rows, an image that is encoded twice, and three-dimensional positions of the wrong tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenId kPlaceholder{50};
 
-// A square image of side² tokens.
+// Puts a square image of side² tokens into the prompt.
 void put_image(Sequence& to, std::int64_t first, std::int64_t side, std::uint64_t content) {
   for (std::int64_t i = 0; i < side * side; ++i)
     to.request.prompt[static_cast<std::size_t>(first + i)] = to.tokens[static_cast<std::size_t>(first + i)] =
@@ -78,7 +78,7 @@ TEST(ImageScheduling, TokensBesideImagesKeepTheirPlaces) {
   EXPECT_THAT(step.batch.embedding_rows, ElementsAre(-1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1));
 }
 
-// Two prompts with one image: it is encoded once. Prompts with others wait where there are no rows.
+// Two prompts share one image, which is encoded once. Prompts with other images wait while there are no rows.
 TEST(ImageScheduling, RowsAreSharedAndWaitedFor) {
   Scheduler scheduler({.chunk = 64, .prefix_cache = false}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(6);
@@ -117,8 +117,8 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
-// The one that came first in priority waits for rows that the other holds until its prompt is computed.
-TEST(ImageScheduling, APromptThatWaitsForRowsStopsNoneThatHoldsThem) {
+// The sequence of higher priority waits for rows that the other one holds until its prompt is computed.
+TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);
   std::unique_ptr<Sequence> holder = sequence(1, 9, 1);

@@ -1,7 +1,7 @@
-// Catches: a node that goes on when another was told to stop, one that leaves while another has requests, and one that
-// waits for ever for a node that is gone.
+// Catches: a node that continues when another was told to stop, one that leaves while another has requests, and one
+// that waits forever for a lost node.
 //
-// The nodes are in this process, each with its end of the connections.
+// All nodes are in this process, each with its end of the connections.
 #include "tessera/engine/ranks/common_end.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ struct Group {
   std::vector<std::unique_ptr<CommonEnd>> of_node;
 };
 
-TEST(CommonEnd, OneThatStopsTellsAll) {
+TEST(CommonEnd, ANodeThatStopsTellsAllOthers) {
   for (const int first : {0, 2}) {
     Group group(3);
     std::array<std::promise<int>, 3> told;
@@ -47,7 +47,7 @@ TEST(CommonEnd, OneThatStopsTellsAll) {
       group.of_node[node]->when_told([&told, node](int by) { told[node].set_value(by); });
     if (first == 0) group.of_node[2]->when_told([&told](int by) { told[2].set_value(by); });
     group.of_node[static_cast<std::size_t>(first)]->tell();
-    group.of_node[static_cast<std::size_t>(first)]->tell();  // once is enough
+    group.of_node[static_cast<std::size_t>(first)]->tell();  // one call is enough
     for (int node = 0; node < 3; ++node) {
       if (node == first) continue;
       std::future<int> by = told[static_cast<std::size_t>(node)].get_future();
@@ -57,7 +57,7 @@ TEST(CommonEnd, OneThatStopsTellsAll) {
   }
 }
 
-TEST(CommonEnd, WhoIsToldBeforeItAsksHearsOfItThen) {
+TEST(CommonEnd, ReportsAnEndThatCameBeforeTheCallback) {
   Group group(2);
   group.of_node[0]->tell();
   std::promise<int> asked_late;
@@ -67,7 +67,7 @@ TEST(CommonEnd, WhoIsToldBeforeItAsksHearsOfItThen) {
   EXPECT_EQ(by.get(), 0);
 }
 
-TEST(CommonEnd, NoneLeavesWhileAnotherHasRequests) {
+TEST(CommonEnd, NoNodeLeavesWhileAnotherHasRequests) {
   Group group(3);
   std::future<bool> first = group.leave(1);
   std::future<bool> second = group.leave(0);

@@ -1,5 +1,5 @@
-// Catches: stages of unequal layers that cannot start together because one has room for fewer states, a start that
-// takes the number of the wrong stage or plans its sizes for another one, and an explanation that says otherwise.
+// Catches: stages of unequal layers that cannot start together because one has room for fewer states, a start that uses
+// another stage's number or plans its sizes for another stage, and an explanation that contradicts the start.
 #include "tessera/engine/ranks/engine_rank.h"
 
 #include <fmt/format.h>
@@ -25,11 +25,11 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of two ranks together.
+// Memory of both ranks together.
 constexpr std::int64_t kMemory = std::int64_t{32} << 20;
 
 Result<std::unique_ptr<Device>> create_small(const DeviceChoice& /*choice*/) {
-  set_worker_threads(1);  // as a CPU's device does: what forwards need depends on it
+  set_worker_threads(1);  // as a CPU device does; the memory of forwards depends on it
   return std::unique_ptr<Device>(std::make_unique<testing::DescribedDevice>(
       DeviceProperties{.name = "small", .memory_bytes = kMemory, .threads = 1}));
 }
@@ -43,8 +43,8 @@ std::shared_ptr<const Registry> small_registry() {
   return registry;
 }
 
-// A hybrid model whose layer `attends` has pages, and the others states: of two stages the one with it takes far more
-// memory for a request.
+// A hybrid model in which layer `attends` has pages and the other layers have states. The stage with that layer needs
+// far more memory for a request.
 class UnequalStages : public ::testing::Test {
  protected:
   EngineOptions options_for(std::size_t attends) {
@@ -69,7 +69,7 @@ class UnequalStages : public ::testing::Test {
     options.graphs.piecewise_tokens = {32};
     return options;
   }
-  // Requests that a stage has room for by itself.
+  // Returns the requests that a stage has room for on its own.
   static std::int64_t alone(const EngineOptions& options, int rank) {
     const std::unique_ptr<Device> device = open_device(options, rank).value();
     return plan_engine(options, *device, rank).value().runner.max_requests;
@@ -78,8 +78,9 @@ class UnequalStages : public ::testing::Test {
   test::TemporaryDirectory folder_;
 };
 
-TEST_F(UnequalStages, TheLeastOfAllStagesIsAgreedOn) {
-  for (const std::size_t attends : {3, 0}) {  // in the last stage, which is rank 0's; in the first
+TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
+  // Layer 3 is in the last stage, which is rank 0's; layer 0 is in the first.
+  for (const std::size_t attends : {3, 0}) {
     EngineOptions options = options_for(attends);
     const std::int64_t own = alone(options, 0);
     const std::int64_t others = alone(options, 1);
@@ -103,7 +104,7 @@ TEST_F(UnequalStages, TheLeastOfAllStagesIsAgreedOn) {
     EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
     EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
 
-    // More requests than run at once: all are answered.
+    // More requests than can run at once: all are answered.
     std::vector<Request> requests;
     for (std::int32_t r = 0; r < fewest + 5; ++r)
       requests.push_back({.prompt = {TokenId(3 + r % 400), TokenId(9), TokenId(27)},
@@ -114,8 +115,8 @@ TEST_F(UnequalStages, TheLeastOfAllStagesIsAgreedOn) {
   }
 }
 
-// A number that is asked for stays, and stages that agree say nothing.
-TEST_F(UnequalStages, ANumberThatIsAskedForStays) {
+// A requested number is kept, and stages that agree log nothing.
+TEST_F(UnequalStages, KeepARequestedNumber) {
   EngineOptions options = options_for(3);
   options.max_running_requests = 4;
   const std::unique_ptr<Engine> engine = Engine::create(options).value();

@@ -1,7 +1,7 @@
-// Catches: a rank of another node that nobody calls, one that is called twice for a forward, calls that do not reach a
-// third node, and a rank that sleeps on where another node has failed or is gone.
+// Catches: a rank of another node that is not called, one that is called twice for a forward, calls that do not reach a
+// third node, and a rank that sleeps although another node has failed or is lost.
 //
-// The nodes are in this process, each with its end of the connections.
+// All nodes are in this process, each with its end of the connections.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLimit{20};
 
-// Nodes of two ranks each, of which every rank counts its calls.
+// Nodes of two ranks each; every rank counts its calls.
 struct Group {
   explicit Group(int nodes) : calls(static_cast<std::size_t>(2 * nodes)) {
     for (std::shared_ptr<NodeGroup>& ends : testing::join_nodes_here(nodes))
@@ -32,7 +32,7 @@ struct Group {
   std::vector<std::shared_ptr<Lockstep>> of_node;
 };
 
-// What a connection's thread brings about.
+// Waits for something that a connection's thread does.
 template <class Condition>
 bool comes_to(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

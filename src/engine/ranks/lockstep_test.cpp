@@ -1,4 +1,4 @@
-// Catches: a forward that is begun twice or waits for a rank that nobody called, and ranks that go on with different
+// Catches: a forward that is begun twice or waits for a rank that nobody called, and ranks that continue with different
 // graphs.
 #include "tessera/engine/ranks/lockstep.h"
 
@@ -60,7 +60,7 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
   EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
 }
 
-// Where one rank loads for longer than ranks wait for one another later on.
+// One rank loads for longer than ranks wait for one another later on.
 TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
   Status met;

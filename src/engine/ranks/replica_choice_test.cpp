@@ -1,5 +1,5 @@
-// Catches: a replica that gets more than it can, prefixes that are computed twice where another replica has them, loads
-// that are never taken off, and a memory of prefixes that grows for ever.
+// Catches: a replica that is overloaded, prefixes that are computed again although another replica has them, loads that
+// are never removed, and a record of prefixes that grows forever.
 #include "tessera/engine/ranks/replica_choice.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(2, prompt(1000, 2)), 1);
   choice.ended(1);
   choice.ended(2);
-  // The same beginning with other ends.
+  // The prompts share their beginning and have different ends.
   std::vector<TokenId> again = prompt(1000, 2);
   again.resize(900);
   EXPECT_EQ(choice.choose(3, again), 1);
@@ -39,15 +39,15 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(5, again), 0);
 }
 
-// A hot prefix does not keep one replica busy while others idle: the wait outgrows what the prefix saves.
-TEST(ReplicaChoice, ABusyReplicaIsLeftThoughItHasThePrefix) {
+// A popular prefix does not keep one replica busy while others idle: at some point the wait exceeds the saved time.
+TEST(ReplicaChoice, LeavesABusyReplicaThatHasThePrefix) {
   ReplicaChoice choice(2, 1 << 16);
   std::vector<int> chosen;
   for (Ticket t = 0; t < 12; ++t) {
     chosen.push_back(choice.choose(t, prompt(1024, 1)));
     choice.prompt_done(t);
   }
-  // Five requests more weigh 1000 tokens; 1024 are saved.
+  // Five more requests count as 1000 tokens; 1024 are saved.
   EXPECT_EQ(std::vector<int>(chosen.begin(), chosen.begin() + 6), (std::vector<int>{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(chosen[6], 1);
 }
@@ -56,7 +56,7 @@ TEST(ReplicaChoice, PromptsThatAreComputedWaitNoMore) {
   ReplicaChoice choice(2, 1 << 16);
   EXPECT_EQ(choice.choose(1, prompt(4000, 1)), 0);
   EXPECT_EQ(choice.choose(2, prompt(100, 2)), 1);
-  EXPECT_EQ(choice.choose(3, prompt(100, 3)), 1);  // 4000 tokens wait on the other
+  EXPECT_EQ(choice.choose(3, prompt(100, 3)), 1);  // 4000 tokens wait on the other replica
   choice.prompt_done(1);
   EXPECT_EQ(choice.choose(4, prompt(100, 4)), 0);
   for (const Ticket t : {1, 2, 3, 4}) choice.ended(t);

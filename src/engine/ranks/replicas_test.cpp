@@ -1,5 +1,5 @@
 // Catches: answers that depend on the replica or go to another ticket, events lost between engines' threads, requests
-// that wait for ever for an engine that has failed, and statistics that leave an engine out.
+// that wait forever for a failed engine, and statistics that leave an engine out.
 #include "tessera/engine/ranks/replicas.h"
 
 #include <gmock/gmock.h>
@@ -57,9 +57,9 @@ TEST(Replicas, CancelledRequestsEndQuietlyWhereverTheyAre) {
   EXPECT_EQ(results.tokens_[7].size(), 4u);
 }
 
-TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
+TEST(Replicas, AFailedEngineEndsItsRequestsAndOthersServe) {
   EngineOptions options = small_options();
-  options.graphs.measure_costs = false;  // an idle engine would meet the fault by itself
+  options.graphs.measure_costs = false;  // otherwise an idle engine would meet the fault by itself
   std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   FakeDevice& faulty = *device;
   const std::unique_ptr<Engine> first = Engine::create(options, std::move(device)).value();
@@ -71,7 +71,7 @@ TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   results.wait_for(4);
   EXPECT_EQ(replicas.health(0).code(), StatusCode::kDeviceLost);
   EXPECT_TRUE(replicas.health().ok());
-  // Two, or one where the failure was seen before the third came.
+  // Two fail, or one where the failure was seen before the third request arrived.
   std::size_t failed = 0;
   for (const auto& [ticket, error] : results.errors_) {
     if (error.ok()) continue;

@@ -1,4 +1,5 @@
-// Catches: forwards described as others, a profile that goes on after its end, and texts or tokens that change with it.
+// Catches: forwards with the facts of other forwards, a profile that continues after its end, and texts or tokens that
+// change with it.
 #include "tessera/engine/report/engine_profile.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ TEST_P(EngineProfiles, EveryForwardIsDescribed) {
   EXPECT_EQ(profile.steps.size(), profile.forwards.size());
   std::int64_t tokens = 0;
   for (const StepFacts& step : profile.steps) tokens += step.tokens;
-  // A step that runs ahead may compute a token past an end.
+  // A step that runs ahead may compute one token past the end.
   EXPECT_GE(tokens, 20 + 70 + 5 + 2);
   EXPECT_LE(tokens, 20 + 70 + 5 + 2 + 2);
   EXPECT_EQ(profile.steps.front().phase, ForwardPhase::kPrefill);

@@ -1,5 +1,5 @@
-// Catches: fallbacks that are not reported, a line for each of them, warnings about eager runs that were requested or
-// cheaper, and counts from another minute.
+// Catches: unreported fallbacks, a line for each of them, warnings about eager runs that were requested or cheaper, and
+// counts from another minute.
 #include "tessera/engine/report/fallback_watch.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ Decision eager(Reason reason) { return {.runner = RunnerKind::kEager, .size = 9,
 
 class Watched {
  public:
-  // The warnings from `count` forwards at time `at`.
+  // Adds `count` forwards at time `at`; returns the warnings.
   std::vector<std::string> add(int count, const Decision& decision, seconds at, bool compiled = false) {
     std::vector<std::string> warnings;
     for (int i = 0; i < count; ++i) {

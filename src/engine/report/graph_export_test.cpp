@@ -1,6 +1,6 @@
-// Catches: a graph that is missing from the export or under a wrong name, text that is not the graph's, a pass whose
-// "before" is its "after", folders that differ between equal models or agree between different ones, and a folder that
-// cannot be written taken for one that was.
+// Catches: a graph that is missing from the export or has the wrong name, text of another graph, a pass with equal
+// "before" and "after", folders that differ between equal models or agree between different ones, and an unwritable
+// folder that is not reported.
 #include "tessera/engine/report/graph_export.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
                           named(graphs, "sampler").graph.nodes.size();
   EXPECT_EQ(named(graphs, "decode").graph.nodes.size(), sum);
 
-  // 3 layers are 3 pieces, each with the attention behind it; the head has what follows the last one.
+  // 3 layers make 3 pieces, each followed by its attention; the head has the rest behind the last one.
   const NamedGraph& stitched = named(graphs, "stitched");
   EXPECT_THAT(stitched.text, HasSubstr("3 pieces, 3 split ops"));
   EXPECT_THAT(stitched.picture.clusters, SizeIs(6));
@@ -109,7 +109,7 @@ TEST_F(GraphExport, ATowerIsThereWhereTheModelHasOne) {
 }
 
 TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
-  // %dead is read by nobody, and %copied is a copy of %x that nobody writes.
+  // Nothing reads %dead, and %copied is a copy of %x that nothing writes.
   const ir::Graph graph = *ir::parse_graph(R"(graph @waste {
     input %x: f32[T, 8]
     %dead: f32[T, 8] = scale(%x) {factor = 2.0}
@@ -181,7 +181,7 @@ TEST_F(GraphExport, DebugModeWritesThemAtTheStart) {
   other.graphs.split_ops = {"linear"};
   EXPECT_NE(debug_export_folder(other, graphs_of_options(other)), first);
 
-  // A folder that cannot be written stops no start.
+  // A folder that cannot be written does not stop the start.
   options.cache_dir = (folder_ / "file").string();
   std::ofstream(options.cache_dir) << "x";
   EXPECT_TRUE(Engine::create(options).ok());

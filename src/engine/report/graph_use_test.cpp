@@ -1,5 +1,5 @@
-// Catches: a request whose report has forwards of other requests or lacks some of its own, phases mixed up, features
-// that silently leave the graphs, and an inventory that stays as it was when sizes come or go.
+// Catches: a request's report with forwards of other requests or without some of its own, mixed-up phases, features
+// that silently leave the graphs, and an inventory that does not change when sizes come or go.
 #include "tessera/engine/report/graph_use.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using test::small_options;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// "phase runner size reason forwards tokens padding" of each entry.
+// Returns "phase runner size reason forwards tokens padding" of each entry.
 std::vector<std::string> shown(const std::vector<GraphUse>& uses) {
   std::vector<std::string> lines;
   for (const GraphUse& use : uses) {
@@ -59,7 +59,7 @@ TEST_P(GraphUseOfRequests, GraphUseIsReportedWhereARequestAsks) {
                           "decode decode 1 exact_size 3 3 0"));
 }
 
-// A long prompt beside a text that is being written, with log-probabilities, and embeddings instead of ids.
+// Runs a long prompt beside a decoding text, with log-probabilities, and with embeddings instead of ids.
 TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
   const std::unique_ptr<Engine> engine = make();
   Request first = request(10, 12);
@@ -96,7 +96,7 @@ TEST_P(GraphUseOfRequests, AFallbackHasItsReason) {
   EXPECT_THAT(shown(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
 }
 
-// The error's context tells whoever reports a failed start which advice applies.
+// The error's context tells which advice applies to a failed start.
 TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;

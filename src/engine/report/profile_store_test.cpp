@@ -1,5 +1,5 @@
-// Catches: measurements of another model, device, version, type or compilation that are used, a changed ladder that
-// loses them, stored files that fail a start, a write although nothing is new, and a library that does not get its
+// Catches: measurements used for another model, device, version, type or compilation, measurements lost with a changed
+// ladder, stored files that fail a start, a write although nothing is new, and a library that does not get its
 // algorithms back.
 #include "tessera/engine/report/profile_store.h"
 
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A library with algorithms that it chose, and those it was given.
+// A library with the algorithms that it chose and those that it was given.
 std::string library_versions = "1";
 Json chosen = Json::array();
 Json given;
@@ -96,7 +96,7 @@ class ProfileStoreTest : public ::testing::Test {
   }
   ProfileStore store() const { return {options_, plan(), device_, kLibrary}; }
   ProfileKeys keys() const { return profile_keys(options_, plan(), device_, kLibrary); }
-  // The only file of the kind.
+  // Returns the only file of the kind.
   fs::path file(const std::string& kind) const {
     for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
       if (entry.path().filename().string().starts_with(kind)) return entry.path();
@@ -228,7 +228,7 @@ TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
   EXPECT_EQ(warnings(), "");
 }
 
-// Measured on a device of this machine, kept on disk, known to the next process.
+// Schedules are measured on this machine's device, stored on disk, and known to the next process.
 TEST_F(ProfileStoreTest, SchedulesAreMeasuredAndKept) {
   const auto device = CpuDevice::create({.threads = 2}).value();
   ProfileStore some = store();
@@ -261,7 +261,7 @@ TEST_F(ProfileStoreTest, SchedulesAreMeasuredAndKept) {
   EXPECT_EQ((*again)->measured_schedules(), 0) << "all were known";
 }
 
-// Entries that are complete, with content that this program never writes.
+// Complete entries with content that this program never writes.
 TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
   Json strange = Json::object();
   strange.set("prefill", "fast");

@@ -41,7 +41,7 @@ TEST(PromptShare, WithoutAKnownFillingStepsAreWholeChunks) {
   EXPECT_EQ(taken({2048, 0, 3000, true}, {1000, 2000}), (Tokens{1000, 1048}));
 }
 
-TEST(PromptShare, APromptThatCannotGoOnLeavesItsPlaceToThoseBehind) {
+TEST(PromptShare, ABlockedPromptLeavesItsShareToLaterOnes) {
   PromptShare share(8192, 512, 4000, false);
   EXPECT_EQ(share.most(1500), 1500);
   share.take(0);

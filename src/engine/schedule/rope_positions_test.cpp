@@ -1,5 +1,5 @@
-// Catches: positions of an image's tokens, or of what follows it, that are not Hugging Face's; and ones that depend on
-// where a prompt is cut into chunks.
+// Catches: positions of an image's tokens, or of the tokens behind it, that differ from Hugging Face's or depend on the
+// cuts of a prompt.
 #include "tessera/engine/schedule/rope_positions.h"
 
 #include <gmock/gmock.h>
@@ -11,14 +11,15 @@ namespace {
 using ::testing::ElementsAre;
 using Axes = std::array<std::vector<std::int32_t>, 3>;
 
-TEST(RopePositions, OfTextCountOnAlike) {
+TEST(RopePositions, CountUpTogetherInText) {
   Axes axes;
   RopePositions({}).append(5, 3, axes);
   for (const std::vector<std::int32_t>& axis : axes) EXPECT_THAT(axis, ElementsAre(5, 6, 7));
 }
 
-// Two of text, an image of 2 rows and 3 columns, one of text, and an image of 3 rows and 1 column at once behind it.
-TEST(RopePositions, OfImagesBeginTogetherAndTextGoesOnBehindTheGreatest) {
+// Two tokens of text, an image of 2 rows and 3 columns, one token of text, and directly behind it an image of 3 rows
+// and 1 column.
+TEST(RopePositions, TextContinuesBehindAnImagesGreatestPosition) {
   const TokenGrid images[] = {{.first_token = 2, .rows = 2, .columns = 3}, {.first_token = 9, .rows = 3, .columns = 1}};
   const RopePositions positions(images);
   Axes axes;
@@ -34,8 +35,8 @@ TEST(RopePositions, OfImagesBeginTogetherAndTextGoesOnBehindTheGreatest) {
   }
 }
 
-// Nothing between them.
-TEST(RopePositions, OfNeighbouringImages) {
+// There is no text between the images.
+TEST(RopePositions, PlaceNeighbouringImages) {
   const TokenGrid images[] = {{.first_token = 0, .rows = 1, .columns = 2}, {.first_token = 2, .rows = 2, .columns = 1}};
   Axes axes;
   RopePositions(images).append(0, 5, axes);

@@ -1,4 +1,4 @@
-// Catches: a row that two own, room that is there and not found or found and not there, and rows that are lost.
+// Catches: a row with two owners, free room that is not found, room that is found but not free, and lost rows.
 #include "tessera/engine/schedule/row_ranges.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-TEST(RowRanges, TakesTheLowestThatFits) {
+TEST(RowRanges, TakesTheLowestRangeThatFits) {
   RowRanges rows;
   EXPECT_FALSE(rows.has_room(1)) << "none before it grows";
   rows.grow(10);
@@ -28,12 +28,12 @@ TEST(RowRanges, TakesTheLowestThatFits) {
   EXPECT_EQ(rows.take(2), 10);
 }
 
-TEST(RowRanges, AgreeWithRowsThatAreCounted) {
+TEST(RowRanges, AgreeWithCountedRows) {
   constexpr std::int64_t kRows = 40;
   std::mt19937 random(1);
   RowRanges rows;
   rows.grow(kRows);
-  std::vector<std::pair<std::int64_t, std::int64_t>> taken;  // first, count
+  std::vector<std::pair<std::int64_t, std::int64_t>> taken;  // first row, count
   std::vector<bool> used(kRows, false);
   for (int i = 0; i < 20000; ++i) {
     if (random() % 2 == 0 && !taken.empty()) {

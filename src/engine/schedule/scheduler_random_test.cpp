@@ -1,7 +1,7 @@
-// Catches: tokens computed twice or never, rows, slots and positions of the wrong sequence, a sampled id taken from a
-// row that another step has overwritten, pages leaked, and keys and values of other tokens read from shared, evicted or
-// preempted pages, from pages that have left the window, and from states of another sequence or position. Random
-// arrivals, priorities, common prefixes and cancellations against a naive model of the memory.
+// Catches: tokens computed twice or never; rows, slots and positions of the wrong sequence; a sampled id read from a
+// row that another step has overwritten; leaked pages; and keys and values of other tokens, read from shared, evicted
+// or preempted pages, from pages outside the window, or from states of another sequence or position. Random arrivals,
+// priorities, common prefixes and cancellations are checked against a naive model of the memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@ namespace {
 using test::kPageSize;
 using test::shown;
 
-// A naive model of the KV cache. It compares, token by token, what a batch should read with what it would find.
+// A naive model of the KV cache. It compares token by token what a batch should read with what it would find.
 class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}
 
-  // "" where the step is correct.
+  // Returns "" where the step is correct, and the fault otherwise.
   std::string check(const ScheduledBatch& step, const SchedulerOptions& options) {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();
@@ -81,7 +81,7 @@ class NaiveMemory {
     return static_cast<std::int32_t>(pending ? 1000 + position : s.tokens[static_cast<std::size_t>(position)].value());
   }
 
-  // Hashes of the tokens up to each position.
+  // Returns hashes of the tokens up to each position.
   static std::vector<std::uint64_t> prefixes_of(const Sequence& s, std::int64_t end) {
     std::vector<std::uint64_t> prefixes;
     std::uint64_t prefix = 0;
@@ -101,7 +101,7 @@ class NaiveMemory {
     const auto held = std::count_if(pages.begin(), pages.end(), [](PageId page) { return page != PageId(0); });
     const std::int64_t chunk_pages = pages_for(end - s.computed - 1, kPageSize);
     if (window > 0 && held > window_pages(window, kPageSize) + chunk_pages) return "more pages than the window's";
-    // The tokens computed before: all that the first row sees must be in the cache.
+    // All earlier tokens that the first row attends to must be in the cache.
     for (std::int64_t position = window > 0 ? std::max<std::int64_t>(s.computed - window + 1, 0) : 0; position < end;
          ++position) {
       const PageId page = pages[static_cast<std::size_t>(position / kPageSize)];
@@ -120,7 +120,7 @@ class NaiveMemory {
     return "";
   }
 
-  // A slot holds the state after all tokens so far; without tokens, zeros.
+  // A slot holds the state after all tokens so far; without tokens it holds zeros.
   std::string check_state(const CacheGroupBatch& group, std::size_t g, std::size_t b, const Sequence& s,
                           const std::vector<std::uint64_t>& prefixes) {
     const std::int32_t slot = group.page_tables[b].pages[0].value();
@@ -137,9 +137,9 @@ class NaiveMemory {
 
   using Place = std::pair<std::size_t, std::int64_t>;  // cache group, slot
   const CacheOptions& cache_;
-  std::map<Place, std::uint64_t> content_;  // hash of all tokens up to the one that the slot holds
+  std::map<Place, std::uint64_t> content_;  // hash of all tokens up to the one in the slot
   std::set<Place> written_;
-  std::map<std::int32_t, std::int32_t> last_ids_;  // as InputBuffers keeps them: a step overwrites its rows only
+  std::map<std::int32_t, std::int32_t> last_ids_;  // kept as InputBuffers keeps them: a step overwrites only its rows
   std::size_t token_ = 0;
 
  public:
@@ -156,10 +156,10 @@ struct Load {
 
 CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 
-// Captured sizes 5, 10, 15 …
+// The captured sizes are 5, 10, 15 …
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
-// Whether the step has a number of tokens that `fit` allows, or decodes are more than half of them.
+// Returns whether the step has a number of tokens that `fit` allows, or decodes are more than half of them.
 bool fits(const ScheduledBatch& step) {
   std::int64_t decodes = 0;
   for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
@@ -176,7 +176,7 @@ class RandomLoad {
         memory_(load_.cache),
         tables_(load_.cache, load_.options.max_running) {}
 
-  // The first fault, or "".
+  // Returns the first fault, or "".
   std::string run() {
     constexpr int kArrivals = 400;
     for (int step = 0; step < kArrivals || !scheduler_.idle() || !flying_.entries.empty(); ++step) {
@@ -189,7 +189,7 @@ class RandomLoad {
       if (std::string fault = memory_.check(batch, load_.options); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed) + ": " +
                shown(batch);
-      // At times a forward fails before it is planned.
+      // Some forwards fail before they are planned.
       if (std::string fault = below(20) == 0 ? "" : tables_.check(batch.batch); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed);
       // Windows and states may make a step shorter.
@@ -292,7 +292,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// Chunks with and without room for all decodes.
+// Runs chunks with and without room for all decodes.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -317,7 +317,7 @@ TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   }
 }
 
-// Groups of every kind, with and without one that keeps all tokens; `pages` of each.
+// Returns groups of every kind, with and without one that keeps all tokens, with `pages` pages each.
 std::vector<CacheOptions> families(std::int64_t pages) {
   using enum ir::CacheGroup::Kind;
   const CacheGroupOptions paged{.name = "paged", .num_pages = pages};

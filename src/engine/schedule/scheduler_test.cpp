@@ -1,5 +1,5 @@
-// Catches: sequences that overtake, starve or are left out of a batch, a chunk above its limit, pages leaked, the wrong
-// sequence preempted, and a prefix that is computed twice, or reused where its rows are wanted.
+// Catches: sequences that overtake others, starve or are left out of a batch, a chunk above its limit, leaked pages,
+// the wrong sequence preempted, and a prefix that is computed twice, or reused although its rows are wanted.
 #include "tessera/engine/schedule/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ class SchedulerTest : public ::testing::Test {
     return *scheduler_;
   }
 
-  // Pages that are free, or cached and free on demand.
+  // Returns the pages that are free, or cached and free on demand.
   std::int64_t available() const {
     EngineStats stats;
     scheduler_->report(stats);
@@ -71,7 +71,7 @@ TEST_F(SchedulerTest, BesideDecodesALongPromptTakesAThirdOfTheChunk) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2*", "1:1* 2:4", "1:1* 2:4", "1:1* 2:4*", "1:1*"));
 }
 
-// Of a pipeline: while the tokens of one group are awaited, the other group is in the next step.
+// In a pipeline, the next step has one group while the tokens of the other group are awaited.
 TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
   Scheduler& scheduler = make({.chunk = 16, .turns = 2});
   for (const std::int64_t id : {1, 2, 3}) scheduler.add(sequence(id, 3, 4));
@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
-// Where each step is read before the next one, turns would leave those behind without tokens until the first ones end.
+// Where each step is read before the next one, turns would leave some sequences without tokens until others end.
 TEST_F(SchedulerTest, DecodesTakeNoTurnsWhereOneStepIsInFlight) {
   Scheduler& scheduler = make({.chunk = 16, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
@@ -100,8 +100,8 @@ TEST_F(SchedulerTest, DecodesTakeNoTurnsWhereOneStepIsInFlight) {
   EXPECT_EQ(shown(step), "1:1* 2:1* 3:1* 4:1*");
 }
 
-// What a lost step should have computed may be in the prefix cache, and others may have found it there.
-TEST_F(SchedulerTest, AllIsComputedAgain) {
+// The results of a lost step may be in the prefix cache, and other sequences may have found them there.
+TEST_F(SchedulerTest, ComputesEverythingAgain) {
   Scheduler& scheduler = make({.chunk = 16});
   for (const std::int64_t id : {1, 2}) scheduler.add(sequence(id, 5, 3));
   finish_step(scheduler, next_step(scheduler));
@@ -109,7 +109,7 @@ TEST_F(SchedulerTest, AllIsComputedAgain) {
   EXPECT_EQ(shown(next_step(scheduler)), "1:6* 2:6*") << "prompts and what was sampled, from the first token on";
 }
 
-// A prompt's chunks need no tokens: they follow one another at once.
+// A prompt's chunks need no sampled tokens, so they follow one another at once.
 TEST_F(SchedulerTest, ChunksOfAPromptAreInSeveralStepsAtOnce) {
   Scheduler& scheduler = make({.chunk = 8, .turns = 2});
   scheduler.add(sequence(1, 20, 3));
@@ -120,7 +120,7 @@ TEST_F(SchedulerTest, ChunksOfAPromptAreInSeveralStepsAtOnce) {
   }
 }
 
-// The last one takes the place of one that ends; the others stay where they are.
+// The last sequence takes the place of one that ends; the others keep their places.
 TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
   Scheduler& scheduler = make({.chunk = 16});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, id == 2 ? 2 : 4));
@@ -206,8 +206,8 @@ TEST_F(SchedulerTest, PromptLogprobsWantTheRowsBeforeTheirTokens) {
 TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
   Scheduler& scheduler = make({.chunk = 64}, 6);  // five pages of four tokens
   scheduler.add(sequence(1, 15, 2));              // four pages
-  scheduler.add(sequence(2, 8, 1));               // two: must wait
-  scheduler.add(sequence(3, 1, 1));               // one: would fit, and waits for 2
+  scheduler.add(sequence(2, 8, 1));               // two pages: must wait
+  scheduler.add(sequence(3, 1, 1));               // one page: would fit, but waits behind 2
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:15*", "1:1*", "2:8* 3:1*"));
   EXPECT_EQ(available(), 5);
 }
@@ -274,7 +274,7 @@ TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   EXPECT_EQ(step.batch.groups[1].page_tables[0].pages.size(), 2u);
 }
 
-// A sequence whose prompt equals that of every other one made here.
+// Makes a sequence with the same prompt as every other one made here.
 std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens) {
   auto made = sequence(1, prompt, new_tokens);
   made->id = RequestId(id);
@@ -290,7 +290,7 @@ TEST_F(SchedulerTest, APromptThatRepeatsAnEarlierOneIsTakenFromTheCache) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("2:2*")) << "two pages of four are known";
   scheduler.add(alike(3, 8, 1));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("3:4*")) << "the last token is computed in any case";
-  // The first one's text goes on in the cache: 10 + 2 computed tokens.
+  // The first sequence's output is in the cache too: 10 + 2 computed tokens.
   auto longer = alike(4, 10, 1);
   for (const int token : {1010, 1011, 7}) longer->request.prompt.emplace_back(token);
   longer->tokens = longer->request.prompt;
@@ -339,11 +339,11 @@ TEST_F(SchedulerTest, WithoutThePrefixCacheEverythingIsComputed) {
 
 TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   Scheduler& scheduler = make({.chunk = 64}, 6);
-  scheduler.add(sequence(1, 4, 12));  // one page, and grows to four
-  scheduler.add(sequence(2, 4, 8));   // the same, to three
+  scheduler.add(sequence(1, 4, 12));  // one page, grows to four
+  scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // Both grow to three and two pages; then 1 takes the sixth token of 2's place, and 2 comes back with its text.
+  // They grow to three and two pages. Then 1 takes the page of 2's sixth token, and 2 returns with its text.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

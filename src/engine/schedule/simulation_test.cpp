@@ -1,6 +1,6 @@
 // Catches: prompts that leave the graphs without a reason (a chunk above the largest size, mixed batches, wanted
-// log-probabilities), padding that takes more than its share of the time, requests that are lost, and a simulation
-// whose tokens do not add up.
+// log-probabilities), padding that takes too much of the time, lost requests, and a simulation with token counts that
+// do not add up.
 #include "tessera/engine/schedule/simulation.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using ::testing::Key;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// Prefill of Qwen3-0.6B on an H200, milliseconds: "Tessera piecewise" and "Tessera eager" of docs/benchmarks.md.
+// Prefill of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of docs/benchmarks.md.
 CostTable h200_costs() {
   CostTable costs;
   const struct {
@@ -46,7 +46,8 @@ DispatchTable graphs_to(std::int64_t max_tokens) {
   return table;
 }
 
-// About 4 requests a second, with prompts of 30 to 8000 tokens, log-uniform; every third shares a prefix with others.
+// Makes about 4 requests a second, with log-uniform prompts of 30 to 8000 tokens; every third shares a prefix with
+// others.
 std::vector<SimulatedRequest> synthetic(int count) {
   std::mt19937_64 random(7);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -103,7 +104,7 @@ TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   }
 }
 
-// The default ladder has gaps in which an eager run costs less than padding. The automatic ladder has sizes there.
+// The default ladder has gaps in which an eager run costs less than padding; the automatic ladder has sizes there.
 TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);
   const CostTable measured = h200_costs();
@@ -158,14 +159,14 @@ TEST(Simulation, RefusesWhatCannotBeServed) {
   EXPECT_TRUE(simulate({}, options).ok()) << "nothing to do";
 }
 
-// Forwards of 33 to 8192 tokens, equally frequent, are padded, cut or run eagerly by measured costs.
+// Forwards of 33 to 8192 tokens, all equally frequent, are padded, cut or run eagerly by measured costs.
 TEST(PaddingOfUniformForwards, TakesLittleTimeWithTheAutoSchedule) {
   const CostTable measured = h200_costs();
   const TokenWeights uniform = uniform_weights(33, 8192);
   for (const bool cold : {true, false}) {
     const TokenCost cost = prefill_cost(cold ? std::nullopt : std::optional(measured));
     const std::vector<std::int64_t> sizes = auto_ladder(8192, cost);
-    // The measurements may differ from what was known when the ladder was made.
+    // The measurements may differ from those with which the ladder was made.
     const PaddingWaste waste = padding_waste(sizes, prefill_cost(measured), uniform);
     const PaddingWaste fixed = padding_waste(prefill_ladder(8192), prefill_cost(measured), uniform);
     std::cout << (cold ? "nothing measured: " : "measured: ") << sizes.size() << " sizes, padding "

@@ -11,20 +11,20 @@ using namespace std::chrono_literals;
 using Clock = StepPace::Clock;
 using Step = StepPace::Step;
 
-constexpr double kLead = 0.7 + 2 * 0.1;  // ms before the estimated end, with a host that takes 0.1
+constexpr double kLead = 0.7 + 2 * 0.1;  // ms before the estimated end, with a host that takes 0.1 ms
 
 class StepPaceTest : public ::testing::Test {
  protected:
   static Clock::duration of_ms(double ms) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
   }
-  // One forward after another, each waited for.
+  // Runs one forward after another and waits for each.
   void forward(Step step, double ms) {
     pace_.submitted(step, now_ - 100us, now_);
     now_ += of_ms(ms);
     pace_.collected(now_ - of_ms(ms), now_);
   }
-  // How long a forward of `step` that begins now lets the next one wait, in ms.
+  // Returns for how many ms a forward of `step` that begins now delays the next one.
   double wait_of(Step step) const {
     StepPace pace = pace_;
     pace.submitted(step, now_ - 100us, now_);
@@ -64,7 +64,7 @@ TEST_F(StepPaceTest, TimesThatScatterAreReliedOnLess) {
   EXPECT_GT(wait, 5 + 30 - 4 - kLead);
 }
 
-TEST_F(StepPaceTest, OfForwardsOfEqualRowsFewerTakeNoMoreThanTheirShare) {
+TEST_F(StepPaceTest, ScalesDownForFewerRowsThanEverSeen) {
   for (int i = 0; i < 8; ++i) forward({.decodes = false, .rows = 1000}, 20);
   EXPECT_NEAR(wait_of({.decodes = false, .rows = 1000}), 20 - kLead, 0.05);
   EXPECT_NEAR(wait_of({.decodes = false, .rows = 3000}), 20 - kLead, 0.05);

@@ -1,5 +1,5 @@
-// Catches: penalties of tokens that did not occur, were counted wrong or penalised twice, a bias lost beside a penalty,
-// end tokens forbidden too long or not at all, and bad words forbidden too early, too late or for good.
+// Catches: penalties for tokens that did not occur, were counted wrong or are penalised twice, a bias lost beside a
+// penalty, end tokens forbidden too long or not at all, and bad words forbidden too early, too late or forever.
 #include "tessera/engine/schedule/token_edits.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Token → (penalty, offset) of a row.
+// Returns a row's edits as token → (penalty, offset).
 std::map<int, std::pair<float, float>> row(const TokenEdits& edits, std::int64_t generated) {
   LogitEdits out;
   edits.append(generated, out);
@@ -33,7 +33,7 @@ Request asked(SamplingParams sampling) {
   return {.prompt = {TokenId(1), TokenId(2), TokenId(1)}, .sampling = sampling};
 }
 
-TEST(TokenEdits, RepetitionIsOfPromptAndOutput) {
+TEST(TokenEdits, RepetitionCountsPromptAndOutput) {
   TokenEdits edits(asked({.repetition_penalty = 2}), {});
   EXPECT_TRUE(edits.follow_text());
   EXPECT_THAT(row(edits, 0), UnorderedElementsAre(Pair(1, Pair(2, 0)), Pair(2, Pair(2, 0))));
@@ -64,7 +64,7 @@ TEST(TokenEdits, BadWordsOfOneTokenNeedNoText) {
   EXPECT_FALSE(edits.follow_text());
 }
 
-TEST(TokenEdits, FrequencyAndPresenceAreOfTheOutputAlone) {
+TEST(TokenEdits, FrequencyAndPresenceCountTheOutputAlone) {
   TokenEdits edits(asked({.frequency_penalty = 0.5, .presence_penalty = 0.25}), {});
   EXPECT_THAT(row(edits, 0), IsEmpty());
   for (const int token : {7, 7, 1}) edits.count(TokenId(token));

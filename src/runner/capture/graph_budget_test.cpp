@@ -62,7 +62,7 @@ TEST(GraphBudget, AHistogramOverrulesThePrior) {
 }
 
 TEST(GraphBudget, ValueIsCountedPerByte) {
-  // The same ladder twice: the one with ten times the memory is dropped first.
+  // Compares two equal ladders: the one with ten times the memory is dropped first.
   const std::vector<std::int64_t> sizes = {1, 2, 4, 8};
   const BudgetedSizes dear_prefill = fit_graph_budget(ladder(sizes, 10), ladder(sizes, 1), kNone, 24);
   EXPECT_EQ(dear_prefill.prefill.size(), 2u);
