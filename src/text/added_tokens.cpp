@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The character that ends at `end`; 0 at the beginning of the text.
+// Returns the character that ends at `end`; 0 at the beginning of the text.
 char32_t character_before(std::string_view text, std::size_t end) {
   if (end == 0) return 0;
   std::size_t begin = end - 1;
@@ -66,7 +66,7 @@ std::int32_t AddedTokens::Trie::child(std::int32_t node, unsigned char byte) con
 }
 
 void AddedTokens::Trie::add(std::string_view text, std::int32_t token) {
-  if (text.empty()) return;  // what normalisation leaves of some token; it can match nothing
+  if (text.empty()) return;  // normalisation may leave nothing of a token; it then matches nothing
   first_bytes_[static_cast<unsigned char>(text.front())] = true;
   std::int32_t node = 0;
   for (const char c : text) {
@@ -143,7 +143,7 @@ std::vector<AddedSpan> AddedTokens::split(std::string_view text, bool normalized
     if (token.single_word && (is_word(character_before(text, match.begin)) || is_word(character_at(text, match.end)))) {
       continue;
     }
-    // The spaces that an rstrip token took are gone for this one.
+    // A token before this one with rstrip has already taken these spaces.
     if (match.end <= done) continue;
     std::size_t begin = std::max(match.begin, done);
     if (token.lstrip) begin = skip_spaces_back(text, begin, done);

@@ -1,5 +1,5 @@
-// Tokens that are found in the text itself before any merging: special tokens such as "<|im_end|>"
-// and other additions to a vocabulary ("added_tokens" in tokenizer.json).
+// Added tokens, which are found in the text itself before any merging: special tokens such as "<|im_end|>" and other
+// additions to a vocabulary ("added_tokens" in tokenizer.json).
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
-  std::string written;  // what it decodes to: the content, through the normalizer where `normalized`
+  std::string written;  // decoded text: the content, passed through the normalizer where `normalized`
   std::int32_t id = 0;
   bool special = false;
-  bool normalized = false;   // found in the normalised text, else in the text as given
-  bool lstrip = false;       // takes the white space on its left with it
-  bool rstrip = false;       // takes the white space on its right with it
-  bool single_word = false;  // only where no word character is beside it
+  bool normalized = false;   // is found in the normalised text; otherwise in the text as given
+  bool lstrip = false;       // includes the white space on its left
+  bool rstrip = false;       // includes the white space on its right
+  bool single_word = false;  // matches only without a word character beside it
 };
 
-// A stretch of text that is one added token, or (id < 0) text between them.
+// A range of text that is one added token or, where id < 0, the text between two.
 struct AddedSpan {
   std::size_t begin;
   std::size_t end;
@@ -36,15 +36,17 @@ struct AddedSpan {
 // Const functions are thread-safe.
 class AddedTokens {
  public:
-  // `normalizer` may be null. Errors: an id or content twice, or another than in the model's vocabulary.
+  // `normalizer` may be null. Returns an error for an id or content that appears twice or that differs from the model's
+  // vocabulary.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
-  // Cuts `text` at the tokens of one kind (normalized or not). Leftmost match first, the longest there.
+  // Cuts `text` at the tokens of one kind (normalized or not). The leftmost match comes first; among matches at one
+  // place, the longest.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 
   const AddedToken* find(std::string_view content) const;  // null where there is none
   const AddedToken* find(std::int32_t id) const;
-  std::int32_t size() const { return size_; }  // one more than the greatest id
+  std::int32_t size() const { return size_; }  // greatest id + 1
 
  private:
   // A trie over bytes; children of a node are sorted by byte.
@@ -61,7 +63,7 @@ class AddedTokens {
       std::size_t end;
       std::int32_t token;
     };
-    // The next match at or behind `from`; token < 0 where there is none.
+    // Returns the next match at or after `from`; token < 0 where there is none.
     Match find(std::string_view text, std::size_t from) const;
 
    private:

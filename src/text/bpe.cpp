@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Up to this many symbols looking at every pair is faster than a heap.
+// Up to this many symbols, scanning all pairs is faster than a heap.
 constexpr std::size_t kFewSymbols = 24;
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
@@ -143,8 +143,8 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// One symbol for each character, its bytes' tokens, or the unknown token. A pending unknown token is
-// added before the next known character, so behind bytes that come between: Hugging Face's order.
+// Adds a symbol for each character, its bytes' tokens, or the unknown token. A pending unknown token is added before
+// the next known character, so behind bytes in between, which is Hugging Face's order.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;
@@ -198,8 +198,8 @@ void Bpe::merge_few(Workspace& symbols) const {
 }
 
 void Bpe::merge_many(Workspace& symbols) const {
-  // Candidates by rank, then from the left. An entry is out of date when its left symbol was consumed
-  // or its pair no longer gives the same result.
+  // Candidates ordered by rank, then from the left. An entry is stale when its left symbol was consumed or its pair no
+  // longer gives the same result.
   struct Candidate {
     std::int32_t rank;
     std::int32_t at;

@@ -1,5 +1,5 @@
-// Byte-pair encoding: repeatedly joins the two neighbours of a piece whose merge ranks best, until
-// no merge applies.
+// Byte-pair encoding: repeatedly joins the two neighbouring symbols of a piece with the best merge rank, until no merge
+// applies.
 #pragma once
 
 #include <array>
@@ -16,31 +16,31 @@ namespace tessera {
 
 class Bpe : public TokenModel {
  public:
-  // Errors: a merge whose parts or result are no tokens, a token or id twice, an unknown unk_token,
-  // dropout other than 0, fields of the wrong type.
+  // Returns an error for a merge with parts or a result that are not tokens, a duplicate token or id, an unknown
+  // unk_token, dropout other than 0, or fields of the wrong type.
   static Result<Bpe> create(const TokenizerJson& file);
 
-  // A character that is no token becomes its bytes' tokens (byte_fallback) or the unknown token; where
-  // the model has neither, it gives nothing, as in Hugging Face's library.
-  // Cost: O(n log n) in a piece's length; a piece that is itself a token is one hash look-up.
+  // A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown token; where the model
+  // has neither, it gives nothing, as in Hugging Face's library. Cost: O(n log n) in the length of a piece; a piece
+  // that is itself a token takes one hash look-up.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
-  // The symbols of one piece while they are being joined: a doubly linked list in arrays, where a
-  // joined symbol stays at its left part's index. Used for piece after piece to save allocations.
+  // The symbols of one piece while they are joined: a doubly linked list in arrays. A joined symbol keeps the index of
+  // its left part. Reused for every piece to save allocations.
   struct Workspace {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> previous;
-    std::vector<std::int32_t> next;  // -1: the last
+    std::vector<std::int32_t> next;  // -1: it is the last symbol
   };
   struct Merge {
     std::uint64_t pair = kNoPair;  // left id << 32 | right id
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
-  // Whether a token's own text merges to that token: a bounded cache for the most frequent pieces.
+  // Whether a token's own text merges to that token. Caches the most frequent pieces, with a bounded size.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
   static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 
@@ -55,8 +55,8 @@ class Bpe : public TokenModel {
   void merge_many(Workspace& symbols) const;
 
   Vocabulary vocabulary_;
-  std::vector<Merge> merges_;                    // open hash table, a power of two, at most half full
-  std::array<std::int32_t, 256> byte_tokens_{};  // "<0x00>"…; -1: none
+  std::vector<Merge> merges_;  // open hash table; its size is a power of two, and at most half is used
+  std::array<std::int32_t, 256> byte_tokens_{};  // tokens "<0x00>"… by byte; -1: none
   std::int32_t unknown_ = -1;
   bool fuse_unknown_ = false;
   bool byte_fallback_ = false;

@@ -1,6 +1,6 @@
-// The alphabet of byte-level BPE: each byte has a printable character of its own, so that a
-// vocabulary of byte strings can be written as text (GPT-2's bytes_to_unicode). Printable Latin-1
-// bytes stand for themselves; the other 68 take U+0100, U+0101, … in order.
+// The alphabet of byte-level BPE: each byte has a printable character, so that a vocabulary of byte strings can be
+// written as text (GPT-2's bytes_to_unicode). Printable Latin-1 bytes stand for themselves; the other 68 use U+0100,
+// U+0101, … in order.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace tessera {
 
-// The UTF-8 of the character that stands for `byte`: 1 or 2 bytes, valid for the program's life.
+// Returns the UTF-8 of the character for `byte`: 1 or 2 bytes, valid for the program's life.
 std::string_view byte_to_symbol(unsigned char byte);
 
-// The byte a character stands for; none where it stands for no byte.
+// Returns the byte that a character stands for; nothing for other characters.
 std::optional<unsigned char> symbol_to_byte(char32_t code);
 
 // Appends the symbols of all bytes of `text`.
 void append_symbols(std::string& out, std::string_view text);
 
-// Appends the bytes that `symbols` stand for. Where one character stands for no byte the whole text
-// is appended as it is (an added token such as "<|a b|>" is written in plain text).
+// Appends the bytes that `symbols` stand for. Where some character stands for no byte, appends the whole text unchanged
+// (an added token such as "<|a b|>" is written as plain text).
 void append_bytes(std::string& out, std::string_view symbols);
 
 }  // namespace tessera

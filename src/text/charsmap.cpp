@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Clusters of this many bytes and more are looked up character by character.
+// Clusters of at least this many bytes are looked up character by character.
 constexpr std::size_t kLongCluster = 6;
 
 std::uint32_t read_unit(std::string_view bytes) {
@@ -14,7 +14,8 @@ std::uint32_t read_unit(std::string_view bytes) {
   return unit;
 }
 
-// A unit of the double array (Darts-clone): label, where the children are, whether an entry ends here.
+// Fields of a unit of the double array (Darts-clone): its label, the place of its children, and whether an entry ends
+// here.
 std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FFu; }
 std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & 0x200u) >> 6); }
 bool ends_entry(std::uint32_t unit) { return (unit & 0x100u) != 0; }

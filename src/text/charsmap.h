@@ -1,6 +1,5 @@
-// SentencePiece's table of replacements ("precompiled_charsmap"): which runs of characters are
-// written as which others, in a double-array trie followed by the texts that replace. Every look-up
-// is checked, because the bytes come with a model.
+// SentencePiece's table of replacements ("precompiled_charsmap"), which maps sequences of characters to others. It is a
+// double-array trie followed by the replacement texts. Every look-up is checked, because the bytes come with a model.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +15,23 @@ namespace tessera {
 // Const functions are thread-safe.
 class Charsmap {
  public:
-  // `blob`: 4 bytes of length (little-endian), the trie's 4-byte units, texts each ended by a zero byte.
-  // invalid_argument where it is not that; `what` names it in the error.
+  // `blob` has 4 bytes of length (little-endian), the trie's 4-byte units, and texts that each end with a zero byte.
+  // Returns invalid_argument for another form; `what` names it in the error.
   static Result<Charsmap> parse(std::string_view blob, const std::string& what);
 
-  // A beginning of a text, and what replaces it; the replacement lives as long as the Charsmap.
+  // A prefix of a text and its replacement, which is valid as long as the Charsmap.
   struct Match {
     std::size_t length;
     std::string_view replacement;
   };
-  // The shortest or the longest entry that `text` begins with.
+  // Return the shortest or the longest entry that is a prefix of `text`.
   std::optional<Match> shortest(std::string_view text) const;
   std::optional<Match> longest(std::string_view text) const;
 
-  // SentencePiece's rule: from the left, the longest entry.
+  // SentencePiece's rule: replaces from the left, always the longest entry.
   std::string replace_longest(std::string_view text) const;
-  // Hugging Face's rule ("Precompiled" in tokenizer.json): grapheme clusters shorter than six bytes at
-  // once, the others character by character. The shortest entry that each begins with replaces all of it.
+  // Hugging Face's rule ("Precompiled" in tokenizer.json). It looks up grapheme clusters shorter than six bytes as a
+  // whole, and longer ones character by character. The shortest entry that is a prefix of each replaces all of it.
   std::string replace_graphemes(std::string_view text) const;
 
  private:

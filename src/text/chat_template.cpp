@@ -14,7 +14,7 @@ struct TemplateProgram {
 
 namespace {
 
-// The variables given by an object, in place of those already set.
+// Sets the variables of an object, replacing those that are already set.
 Status add_variables(jinja::Interpreter& interpreter, const Json& variables, const std::string& what) {
   if (!variables.is_object()) {
     return invalid_argument(what + " are of type " + std::string(variables.type_name()) + "; accepted: an object");

@@ -6,10 +6,10 @@
 //   std::string prompt = TRY(chat.render(messages, options));
 //   std::vector<TokenId> ids = TRY(tokenizer.encode(prompt, {.add_special_tokens = false}));
 //
-// The language is Jinja2 as Hugging Face's apply_chat_template sets it up: trim_blocks and
-// lstrip_blocks on, loop controls, `tojson` without HTML escapes, `raise_exception`,
-// `strftime_now`, values that templates cannot change. Results print as Python prints them.
-// Whatever is not supported is an error with line and column, at parse() where it can be seen there.
+// The language is Jinja2 as set up by Hugging Face's apply_chat_template: trim_blocks and lstrip_blocks on, loop
+// controls, `tojson` without HTML escapes, `raise_exception`, `strftime_now`, and values that templates cannot change.
+// Values print as in Python. Unsupported constructs are errors with line and column, in parse() where it can detect
+// them.
 //
 // Templates come with models and are not trusted: nesting, steps, output and value sizes are bounded
 // (TemplateLimits), and a template reaches nothing but its variables.
@@ -31,12 +31,12 @@ namespace tessera {
 
 struct TemplateProgram;
 
-// Far above what conversations need (64 MB of text handled in all), small enough that every template
-// ends within a second.
+// The defaults are far above what conversations need (64 MB of text handled in all), and small enough that every
+// template ends within a second.
 struct TemplateLimits {
-  // Evaluated nodes, loop rounds, compared and printed elements, and 16 bytes of text read or written.
+  // Counts evaluated nodes, loop rounds, compared and printed elements, and every 16 bytes of text read or written.
   std::int64_t max_steps = 4'000'000;
-  std::size_t max_output_bytes = 16 * 1024 * 1024;  // the rendered text, and any string on the way
+  std::size_t max_output_bytes = 16 * 1024 * 1024;  // of the rendered text and of any intermediate string
 };
 
 struct RenderOptions {
@@ -45,17 +45,17 @@ struct RenderOptions {
   Json tools = {};
   std::string bos_token = {};
   std::string eos_token = {};
-  // An object: further variables ("enable_thinking": false, "documents": […]). They win over those above.
+  // An object of further variables ("enable_thinking": false, "documents": […]). They take precedence over those above.
   Json extra = Json::object();
-  // What strftime_now() formats, in local time; unset: the time of the call.
+  // The time that strftime_now() formats, in local time; unset: the time of the call.
   std::optional<std::time_t> now = {};
   TemplateLimits limits = {};
 };
 
 class ChatTemplate {
  public:
-  // `name` stands for the template in errors: "<name>: line 3, column 14: …". invalid_argument for a
-  // syntax error, unimplemented for a valid construct this interpreter does not have.
+  // `name` identifies the template in errors: "<name>: line 3, column 14: …". Returns invalid_argument for a syntax
+  // error, and unimplemented for a valid construct that this interpreter lacks.
   static Result<ChatTemplate> parse(std::string source, std::string name = "chat template");
 
   ChatTemplate(ChatTemplate&&) noexcept;
@@ -63,14 +63,14 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // `messages`: an array of objects with "role" and "content" as in the OpenAI API.
-  // invalid_argument: the template refused (raise_exception) or failed on these values;
-  // resource_exhausted: a limit was reached.
+  // Returns invalid_argument where the template refused the values (raise_exception) or failed on them, and
+  // resource_exhausted where a limit was reached.
   Result<std::string> render(const Json& messages, const RenderOptions& options = {}) const;
 
-  // Whether `variable` stands anywhere in the template, as a word: setting it may change what is rendered.
+  // Returns whether `variable` appears in the template as a word, so that setting it may change the result.
   bool names(std::string_view variable) const;
 
-  // Renders with exactly these variables (an object) and nothing predefined but the built-in functions.
+  // Renders with exactly these variables (an object), and nothing predefined but the built-in functions.
   Result<std::string> render_variables(const Json& variables, const RenderOptions& options = {}) const;
 
  private:

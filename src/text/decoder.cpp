@@ -11,7 +11,7 @@ namespace {
 using Step = Decoder::Step;
 using StepSpec = Decoder::StepSpec;
 
-// Takes tokens (behind a Fuse: fragments of the one text) and hands them on.
+// Takes tokens and passes them on. Behind a Fuse, the tokens are fragments of one text.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -91,7 +91,7 @@ class MetaspaceStage : public Stage {
   bool first_ = true;
 };
 
-// "<0x0A>" -> 10; anything else -> -1.
+// Returns the byte of "<0x0A>" (10); -1 for any other token.
 int byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;
@@ -125,7 +125,7 @@ class ByteFallbackStage : public Stage {
   }
 
  private:
-  // Hands on complete characters, and for each byte that is certainly part of none U+FFFD.
+  // Passes on complete characters, and U+FFFD for each byte that is certainly part of no character.
   void flush(bool all) {
     std::size_t pos = 0;
     while (pos < held_.size()) {
@@ -141,7 +141,7 @@ class ByteFallbackStage : public Stage {
     held_.erase(0, pos);
   }
   Stage& next_;
-  std::string held_;  // the beginning of a character
+  std::string held_;  // beginning of an incomplete character
 };
 
 class ByteLevelStage : public Stage {
@@ -162,10 +162,10 @@ class ByteLevelStage : public Stage {
 
  private:
   Stage& next_;
-  std::string held_;  // the beginning of a character
+  std::string held_;  // beginning of an incomplete character
 };
 
-// Strips one character at both ends: of each token, or behind a Fuse of the whole text.
+// Strips one character at both ends: of each token or, behind a Fuse, of the whole text.
 class StripStage : public Stage {
  public:
   StripStage(const StepSpec& spec, bool fused, Stage& next) : spec_(spec), fused_(fused), next_(next) {}
@@ -177,7 +177,7 @@ class StripStage : public Stage {
     if (!token.empty()) {
       at_beginning_ = false;
       held_ += token;
-      // All but the last `stop` occurrences at the end are certain to stay.
+      // All but the last `stop` occurrences at the end are certain to remain.
       std::size_t end = held_.size();
       for (std::int64_t i = 0; i < spec_.stop && std::string_view(held_).substr(0, end).ends_with(spec_.content); ++i) {
         end -= spec_.content.size();
@@ -201,7 +201,7 @@ class StripStage : public Stage {
   const StepSpec& spec_;
   bool fused_;
   Stage& next_;
-  std::string held_;  // stripped unless more text follows
+  std::string held_;  // removed at the end, unless more text follows
   bool at_beginning_ = true;
   std::int64_t stripped_ = 0;
 };
@@ -211,14 +211,14 @@ class Chain : public TokenStream {
   Chain(std::vector<StepSpec> steps, bool join_with_spaces) : steps_(std::move(steps)) {
     head_ = &output_;
     if (join_with_spaces) add(std::make_unique<JoinWithSpaces>(*head_));
-    std::size_t fuse = 0;  // steps from here on see one text
+    std::size_t fuse = 0;  // index of the first step that sees one text
     while (fuse < steps_.size() && steps_[fuse].step != Step::kFuse && steps_[fuse].step != Step::kByteLevel) ++fuse;
     for (std::size_t i = steps_.size(); i-- > 0;) {
       const StepSpec& spec = steps_[i];
       switch (spec.step) {
         case Step::kReplace: add(std::make_unique<ReplaceStage>(spec, *head_)); break;
         case Step::kByteFallback: add(std::make_unique<ByteFallbackStage>(*head_)); break;
-        case Step::kFuse: break;  // fragments are tokens already
+        case Step::kFuse: break;  // the fragments are tokens already
         case Step::kStrip: add(std::make_unique<StripStage>(spec, i > fuse, *head_)); break;
         case Step::kMetaspace: add(std::make_unique<MetaspaceStage>(spec, *head_)); break;
         case Step::kByteLevel: add(std::make_unique<ByteLevelStage>(*head_)); break;
@@ -242,7 +242,7 @@ class Chain : public TokenStream {
     head_ = stage.get();
     stages_.push_back(std::move(stage));
   }
-  std::vector<StepSpec> steps_;  // the stages borrow these
+  std::vector<StepSpec> steps_;  // borrowed by the stages
   Output output_;
   std::vector<std::unique_ptr<Stage>> stages_;
   Stage* head_;

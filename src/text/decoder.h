@@ -1,5 +1,5 @@
-// Tokens back to text ("decoder" in tokenizer.json), one token at a time: a chain of steps that each
-// hand on what is certain and hold back what a later token could change.
+// Turns tokens back into text ("decoder" in tokenizer.json), one token at a time. A chain of steps passes on text that
+// is final and holds back text that a later token could change.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace tessera {
 
-// One text being decoded. One thread at a time.
+// Decodes one text. Used by one thread at a time.
 class TokenStream {
  public:
   virtual ~TokenStream() = default;
-  // Appends what the next token makes certain to `out`.
+  // Appends the text that becomes final with the next token to `out`.
   virtual void push(std::string_view token, std::string& out) = 0;
-  // Appends the rest and starts a new text.
+  // Appends the rest of the text and starts a new one.
   virtual void finish(std::string& out) = 0;
 };
 
-// What a file says, from which streams are made. Const functions are thread-safe.
+// The decoder of a file, from which streams are made. Const functions are thread-safe.
 //
-// Differs from Hugging Face's library for byte tokens ("<0xE2>") that form no character: there a run
-// with any fault loses its good characters too; here only the bytes at fault become U+FFFD, one each.
+// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. There, a sequence
+// with any fault loses its valid characters too; here each faulty byte becomes one U+FFFD.
 class Decoder {
  public:
   enum class Step { kReplace, kByteFallback, kFuse, kStrip, kMetaspace, kByteLevel };
@@ -33,13 +33,13 @@ class Decoder {
     Step step;
     std::string pattern = {};  // kReplace, kMetaspace: the text to replace
     std::string content = {};  // kReplace: the replacement; kStrip: the character to strip
-    std::int64_t start = 0;    // kStrip: the most to strip at the beginning
-    std::int64_t stop = 0;     // kStrip: and at the end
+    std::int64_t start = 0;    // kStrip: the most characters to strip at the beginning
+    std::int64_t stop = 0;     // kStrip: the most characters to strip at the end
     bool strip_first = false;  // kMetaspace: no space at the very beginning
   };
 
-  // Absent: tokens joined by spaces. Types: ByteLevel, Metaspace, Replace (of a string), ByteFallback,
-  // Fuse, Strip, Sequence; another, or a Replace behind a Fuse, is unimplemented.
+  // Where the field is absent, tokens are joined by spaces. Supported types are ByteLevel, Metaspace, Replace (of a
+  // string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace behind a Fuse, are unimplemented.
   static Result<Decoder> create(const Field& field);
 
   std::unique_ptr<TokenStream> start() const;

@@ -1,5 +1,5 @@
-// Catches: any difference from Hugging Face's library in tokenizers set up as the published ones of model
-// families are: DeepSeek (V2, V3), Mistral (v1, v3, tekken), Llama 3, Gemma, RoBERTa, T5, XLM-R.
+// Catches: differences from Hugging Face's library in tokenizers set up like those of published model families:
+// DeepSeek (V2, V3), Mistral (v1, v3, tekken), Llama 3, Gemma, RoBERTa, T5, XLM-R.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

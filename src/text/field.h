@@ -1,5 +1,5 @@
-// A value inside a JSON configuration file together with where it is, so that every error can name
-// file, field, value and what is accepted:
+// A value inside a JSON configuration file together with its place, so that every error can name the file, the field,
+// the value and what is accepted:
 //
 //   tokenizer.json: pre_tokenizer.pretokenizers[1].behavior: "isolated" is not accepted; accepted: …
 //
@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// How deep "Sequence" inside "Sequence" may go in normalizers, pre-tokenizers, decoders, post-processors.
+// The deepest nesting of "Sequence" in normalizers, pre-tokenizers, decoders and post-processors.
 inline constexpr int kMaxSequenceDepth = 16;
 
 class Field {
@@ -31,9 +31,9 @@ class Field {
   const Json& json() const { return *value_; }
   const std::string& path() const { return path_; }
 
-  // The member `key` of an object; absent where there is none.
+  // Returns the member `key` of an object; absent where there is none.
   Field member(std::string_view key) const;
-  // The elements of an array.
+  // Returns the elements of an array.
   Result<std::vector<Field>> elements() const;
 
   Result<std::string> string() const;
@@ -41,14 +41,14 @@ class Field {
   Result<bool> boolean_or(bool otherwise) const;
   Result<std::int64_t> integer() const;
   Result<std::int64_t> integer_or(std::int64_t otherwise) const;
-  // A string of exactly one character, decoded.
+  // Returns the only character of a string of one character.
   Result<char32_t> character() const;
-  // Nested deeper than kMaxSequenceDepth is an error.
+  // Returns an error for nesting deeper than kMaxSequenceDepth.
   Status check_depth(int depth) const;
 
-  // "<file>: <path>: <value>: <why>"; long values are cut.
+  // Returns "<file>: <path>: <value>: <why>"; long values are cut.
   Status invalid(std::string_view why) const;
-  // A value of a fixed set: "… is not supported; accepted: a, b, c".
+  // Returns an error for a value outside a fixed set: "… is not supported; accepted: a, b, c".
   Status unsupported(std::initializer_list<std::string_view> accepted) const;
 
  private:
@@ -60,7 +60,7 @@ class Field {
   const Json* value_;
 };
 
-// A value for an error message: JSON on one line, cut to about 80 bytes at a character boundary.
+// Formats a value for an error message: JSON on one line, cut to about 80 bytes at a character boundary.
 std::string quote_json(const Json& value);
 std::string quote_for_error(std::string_view text);
 

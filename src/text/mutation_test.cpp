@@ -1,5 +1,5 @@
-// Catches: crashes, hangs and sanitizer findings on damaged files: thousands of deterministic
-// mutations of this folder's tokenizers and templates are loaded, and used where they load.
+// Catches: crashes, hangs and sanitizer findings with damaged files. Loads thousands of deterministic mutations of this
+// folder's tokenizers and templates, and uses those that load.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -17,7 +17,7 @@ using Random = std::mt19937;
 
 std::size_t below(Random& random, std::size_t limit) { return limit == 0 ? 0 : random() % limit; }
 
-// One change: a byte replaced, a part removed, doubled or moved, or a word of the language put in.
+// Makes one change: a byte replaced, a part removed, doubled or moved, or a word of the language inserted.
 template <std::size_t size>
 void mutate(std::string& text, const char* const (&words)[size], Random& random) {
   const std::size_t at = below(random, text.size() + 1);
@@ -41,7 +41,7 @@ TEST(Mutation, TokenizersNeverCrash) {
                                     "\"Regex\"", "\"String\"", "(",
                                     "(?i",       "{1,99999}",  "\\\\p{L}",
                                     "\\\\K",     "(a*)*"};
-  // Everything but the long lists, which would take most of the mutations.
+  // Includes everything but the long lists, which would get most of the mutations.
   std::vector<std::string> seeds;
   for (const auto& tokenizers : {test::step_cases(), test::sentencepiece_cases()}) {
     for (const auto& entry : tokenizers) {

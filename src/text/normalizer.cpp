@@ -15,7 +15,7 @@ class UnicodeForm : public Normalizer {
  public:
   explicit UnicodeForm(NormalForm form) : form_(form) {}
   Status apply(std::string& text) const override {
-    // ASCII is in every normal form already.
+    // ASCII is the same in every normal form.
     for (const char c : text) {
       if (static_cast<unsigned char>(c) < 0x80) continue;
       text = TRY(normalize(text, form_));
@@ -28,7 +28,7 @@ class UnicodeForm : public Normalizer {
   NormalForm form_;
 };
 
-// A function of one character: what takes its place.
+// A rule for one character that appends its replacement.
 using CharacterRule = void (*)(char32_t code, std::string_view bytes, std::string& out);
 
 class PerCharacter : public Normalizer {
@@ -52,7 +52,7 @@ class PerCharacter : public Normalizer {
 
 void lowercase(char32_t code, std::string_view, std::string& out) {
   if (code == 0x130) {
-    out += "i\xCC\x87";  // the one character whose lower case is two
+    out += "i\xCC\x87";  // the only character with a lower case of two characters
   } else {
     append_utf8(out, to_lower(code));
   }
@@ -155,7 +155,7 @@ class Sequence : public Normalizer {
 
 using NormalizerPtr = std::unique_ptr<Normalizer>;
 
-// -1 where `c` is no digit of base64.
+// Returns -1 where `c` is not a base64 digit.
 int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -164,7 +164,7 @@ int base64_digit(char c) {
   return c == '/' ? 63 : -1;
 }
 
-// The bytes of a string field in base64.
+// Returns the bytes of a base64 string field.
 Result<std::string> read_base64(const Field& field) {
   std::string digits = TRY(field.string());
   while (digits.ends_with('=')) digits.pop_back();

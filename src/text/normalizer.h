@@ -1,4 +1,4 @@
-// The first step of encoding: rewrites text before it is split ("normalizer" in tokenizer.json).
+// The first step of encoding: rewrites the text before it is split ("normalizer" in tokenizer.json).
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ class Normalizer {
   virtual Status apply(std::string& text) const = 0;
 };
 
-// Null (no normalisation) where the field is absent. Types: NFC, NFD, NFKC, NFKD, Lowercase, Strip,
-// StripAccents, Prepend, Replace, ByteLevel, Precompiled, Sequence; another is unimplemented.
+// Returns null (no normalisation) where the field is absent. Supported types are NFC, NFD, NFKC, NFKD, Lowercase,
+// Strip, StripAccents, Prepend, Replace, ByteLevel, Precompiled and Sequence; others are unimplemented.
 Result<std::unique_ptr<Normalizer>> make_normalizer(const Field& field);
 
 }  // namespace tessera

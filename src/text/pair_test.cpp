@@ -1,5 +1,4 @@
-// Catches: two texts joined by other tokens than the tokenizer's file puts around and between them, or in another
-// order.
+// Catches: two texts joined by tokens other than those of the tokenizer's file, or in another order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Letters a and b, and special tokens 2 "[C]" and 3 "[S]".
+// Has the letters a and b, and the special tokens 2 "[C]" and 3 "[S]".
 Result<Tokenizer> make(const std::string& post_processor) {
   Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
     "added_tokens": [{"id": 2, "content": "[C]", "special": true}, {"id": 3, "content": "[S]", "special": true}]})",
@@ -32,7 +31,7 @@ std::vector<int> pair_of(const Tokenizer& tokenizer, bool special = true) {
   return out;
 }
 
-// A template with these items for pairs.
+// Returns a template with these items for pairs.
 std::string with_pair(const std::string& pair) {
   return R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}], "pair": )" + pair +
          R"(, "special_tokens": {"[C]": {"ids": [2]}, "[S]": {"ids": [3]}}})";

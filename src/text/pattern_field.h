@@ -1,4 +1,4 @@
-// {"String": "text"} or {"Regex": "pattern"}: how tokenizer.json writes what to look for.
+// Reads a pattern of tokenizer.json: {"String": "text"} or {"Regex": "pattern"}.
 #pragma once
 
 #include "tessera/base/status.h"

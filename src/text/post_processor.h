@@ -1,5 +1,5 @@
-// The last step of encoding: the tokens a model wants around a text ("post_processor" in
-// tokenizer.json), for one text and for a pair of them.
+// The last step of encoding: the tokens that a model expects around a text, and around and between two texts
+// ("post_processor" in tokenizer.json).
 #pragma once
 
 #include <optional>
@@ -20,11 +20,11 @@ struct PairTemplate {
 struct PostProcessor {
   std::vector<TokenId> before;
   std::vector<TokenId> after;
-  std::optional<PairTemplate> pair = std::nullopt;  // none: the file does not say how texts are joined
+  std::optional<PairTemplate> pair = std::nullopt;  // none: the file does not say how two texts are joined
 };
 
-// Types: TemplateProcessing, ByteLevel (adds nothing), BertProcessing, RobertaProcessing, Sequence;
-// another is unimplemented.
+// Supported types are TemplateProcessing, ByteLevel (adds nothing), BertProcessing, RobertaProcessing and Sequence;
+// others are unimplemented.
 Result<PostProcessor> make_post_processor(const Field& field);
 
 }  // namespace tessera

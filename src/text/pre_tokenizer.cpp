@@ -13,14 +13,14 @@ namespace {
 
 using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
 
-// What GPT-2 splits with; ByteLevel has it built in.
+// GPT-2's split pattern, which ByteLevel has built in.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Words and what is between them. The reference's engine counts the two joiners as word characters here.
+// Words and the text between them. Oniguruma counts the two joiners as word characters here.
 constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
-// What becomes of the matches of a split.
+// What happens to the matches of a split.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Result<Behavior> make_behavior(const Field& field) {
@@ -38,7 +38,7 @@ struct Part {
   bool is_match;
 };
 
-// The matches and what is between them, covering all `size` bytes.
+// Returns the matches and the gaps between them, which cover all `size` bytes.
 std::vector<Part> with_gaps(const std::vector<TextRange>& matches, std::size_t size, bool invert) {
   std::vector<Part> parts;
   parts.reserve(2 * matches.size() + 1);
@@ -52,7 +52,7 @@ std::vector<Part> with_gaps(const std::vector<TextRange>& matches, std::size_t s
   return parts;
 }
 
-// Appends what `behavior` leaves of `parts`, moved by `offset`.
+// Appends what `behavior` keeps of `parts`, moved by `offset`.
 void combine(std::vector<Part> parts, Behavior behavior, std::size_t offset, std::vector<TextRange>& out) {
   const std::size_t first = out.size();
   const bool backwards = behavior == Behavior::kMergedWithNext;
@@ -80,7 +80,7 @@ void combine(std::vector<Part> parts, Behavior behavior, std::size_t offset, std
   if (backwards) std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
 }
 
-// Appends the ranges to look for in a piece.
+// Appends the matching ranges of a piece.
 using Finder = std::function<Status(std::string_view text, std::vector<TextRange>& out)>;
 
 Finder find_pattern(SplitPattern pattern) {
@@ -123,7 +123,7 @@ class Split : public PreTokenizer {
   bool invert_;
 };
 
-// Rewrites each piece on its own; `rewrite(piece, out)` appends its new text.
+// Rewrites each piece separately; `rewrite(piece, out)` appends its new text.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, Rewrite rewrite) {
   std::string text;
@@ -221,7 +221,7 @@ Result<PreTokenizerPtr> make_metaspace(const Field& field) {
     replacement.clear();
     append_utf8(replacement, TRY(replacement_field.character()));
   }
-  // Older files say add_prefix_space, newer ones prepend_scheme.
+  // Older files have add_prefix_space, newer ones prepend_scheme.
   PrependScheme scheme = PrependScheme::kAlways;
   if (!TRY(field.member("add_prefix_space").boolean_or(true))) scheme = PrependScheme::kNever;
   const Field scheme_field = field.member("prepend_scheme");

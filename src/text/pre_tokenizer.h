@@ -1,5 +1,5 @@
-// The second step of encoding: cuts normalised text into pieces that the merges never cross
-// ("pre_tokenizer" in tokenizer.json). Byte-level tokenizers also spell the bytes here.
+// The second step of encoding: cuts normalised text into pieces that merges never cross ("pre_tokenizer" in
+// tokenizer.json). Byte-level tokenizers also replace bytes by their symbols here.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace tessera {
 
 struct Pieces {
   std::string text;
-  std::vector<TextRange> ranges;  // into text, in order, none empty
-  // The first range begins where the whole input begins (not behind an added token).
+  std::vector<TextRange> ranges;  // ranges of `text`, in order, none empty
+  // Whether the first range begins at the beginning of the whole input, not behind an added token.
   bool at_start = true;
 
   std::string_view view(const TextRange& range) const {
@@ -28,12 +28,13 @@ struct Pieces {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Cuts every piece further, and may rewrite the text. resource_exhausted: a pattern's limits.
+  // Cuts every piece further, and may rewrite the text. Returns resource_exhausted where a pattern exceeds its limits.
   virtual Status apply(Pieces& pieces) const = 0;
 };
 
-// Null (one piece) where the field is absent. Types: Split, ByteLevel, Metaspace, Digits, Whitespace,
-// WhitespaceSplit, Punctuation, CharDelimiterSplit, BertPreTokenizer, Sequence; another is unimplemented.
+// Returns null (one piece) where the field is absent. Supported types are Split, ByteLevel, Metaspace, Digits,
+// Whitespace, WhitespaceSplit, Punctuation, CharDelimiterSplit, BertPreTokenizer and Sequence; others are
+// unimplemented.
 Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(const Field& field);
 
 }  // namespace tessera

@@ -5,10 +5,10 @@
 namespace tessera {
 namespace {
 
-// Members of a class: White_Space, and the word characters of Unicode's regular expression report.
+// Members of classes: White_Space, and the word characters of Unicode's regular expression report (UTS 18).
 constexpr std::string_view kSpace = R"(\p{Z}\x{09}-\x{0d}\x{85})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-// Outside a class Oniguruma's \w takes these numbers of Latin-1 besides: ² ³ ¹ ¼ ½ ¾.
+// Outside a class, Oniguruma's \w also matches these Latin-1 numbers: ² ³ ¹ ¼ ½ ¾.
 constexpr std::string_view kWordLatin1 = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 class Translator {
@@ -71,7 +71,7 @@ class Translator {
     return ok_status();
   }
 
-  // "\n", "\p{L}", "\x{41}" as they are.
+  // Copies "\n", "\p{L}", "\x{41}" unchanged.
   void copy_escape() {
     const bool braces = pos_ + 2 < regex_.size() && regex_[pos_ + 2] == '{';
     std::size_t end = pos_ + 2;
@@ -117,13 +117,13 @@ class Translator {
       out_ += c == 's' ? kSpace : kWord;
       pos_ += 2;
     } else {
-      // \S in a class stays PCRE2's, which lacks U+180E only.
+      // \S in a class remains PCRE2's, which differs only in U+180E.
       copy_escape();
     }
     return ok_status();
   }
 
-  // "{2}", "{1,3}", "{2,}", "{,3}", or a brace that stands for itself.
+  // Reads "{2}", "{1,3}", "{2,}", "{,3}", or a literal brace.
   Status interval() {
     std::size_t end = pos_ + 1;
     while (end < regex_.size() && ((regex_[end] >= '0' && regex_[end] <= '9') || regex_[end] == ',')) ++end;
@@ -144,7 +144,7 @@ class Translator {
   std::string_view regex_;
   std::size_t pos_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;  // where in out_ the part begins that a quantifier here would repeat
+  std::size_t atom_ = 0;  // offset in out_ of the part that a quantifier here would repeat
   std::vector<std::size_t> groups_;
 };
 

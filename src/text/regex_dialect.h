@@ -1,6 +1,5 @@
-// Tokenizer files write their patterns for Oniguruma (Ruby syntax); this engine matches with PCRE2.
-// Where the two mean different things by the same text, the pattern is rewritten to Oniguruma's
-// meaning, or refused:
+// Tokenizer files write their patterns for Oniguruma (Ruby syntax), and this engine matches with PCRE2. Where the two
+// read the same text differently, the pattern is rewritten to Oniguruma's meaning or refused:
 //
 //   \s \S \w       Oniguruma's sets, which differ from PCRE2's in a few characters
 //   x{1,3}+        repeats the interval (PCRE2: possessive)
@@ -15,8 +14,8 @@
 
 namespace tessera {
 
-// The PCRE2 pattern (for UTF | UCP | MULTILINE) that matches what Oniguruma matches. The error says
-// what is refused and at which byte of `regex`.
+// Returns the PCRE2 pattern (for UTF | UCP | MULTILINE) that matches what Oniguruma matches. The error says what is
+// refused and at which byte of `regex`.
 Result<std::string> oniguruma_to_pcre2(std::string_view regex);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …), read and run by libsentencepiece.
-// Normalisation and the space in front are done here instead: the file's table of replacements is
-// looked up with checks, and the space can be left out behind an added token.
+// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …), read and run by libsentencepiece. Normalisation and
+// the leading space are done here instead: the file's table of replacements is looked up with checks, and the space can
+// be left out behind an added token.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace tessera {
 
 class SentencePieceModel : public TokenModel {
  public:
-  // Where the space in front of a text is put, in a file that asks for one.
+  // Where to put the leading space of a text, for a file that asks for one.
   enum class Prefix {
-    kEveryText,  // at the beginning and behind each added token ("legacy" of Hugging Face)
+    kEveryText,  // at the beginning and behind each added token ("legacy" in Hugging Face)
     kFirstText,  // at the beginning only
   };
 
-  // `name` stands for the file in errors. invalid_argument: not a SentencePiece model; unimplemented:
-  // spaces behind words (treat_whitespace_as_suffix).
+  // `name` identifies the file in errors. Returns invalid_argument where it is not a SentencePiece model, and
+  // unimplemented for spaces behind words (treat_whitespace_as_suffix).
   static Result<std::unique_ptr<SentencePieceModel>> parse(std::string_view bytes, const std::string& name,
                                                            Prefix prefix);
   ~SentencePieceModel() override;
@@ -33,7 +33,7 @@ class SentencePieceModel : public TokenModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   bool adds_prefix() const { return add_prefix_; }
-  // Tokens that no text becomes unless it names them: "<unk>", "<s>", "</s>", "[INST]", …
+  // Tokens that a text gives only where it contains their name: "<unk>", "<s>", "</s>", "[INST]", …
   const std::vector<TokenId>& control_tokens() const { return control_tokens_; }
   std::optional<TokenId> begin_token() const { return begin_; }  // of a text
   std::optional<TokenId> end_token() const { return end_; }

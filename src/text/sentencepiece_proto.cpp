@@ -10,28 +10,28 @@ namespace {
 constexpr std::uint64_t kTrainerSpec = 2;
 constexpr std::uint64_t kNormalizerSpec = 3;
 constexpr std::uint64_t kSelfTestData = 4;
-constexpr std::uint64_t kTreatWhitespaceAsSuffix = 24;  // of the trainer's
-constexpr std::uint64_t kPrecompiledCharsmap = 2;       // of the normalizer's
+constexpr std::uint64_t kTreatWhitespaceAsSuffix = 24;  // of the trainer_spec
+constexpr std::uint64_t kPrecompiledCharsmap = 2;       // of the normalizer_spec
 constexpr std::uint64_t kAddDummyPrefix = 3;
 constexpr std::uint64_t kRemoveExtraWhitespaces = 4;
 
-// A normalizer_spec with an empty charsmap and both flags off. Of fields given twice the last holds.
+// A normalizer_spec with an empty charsmap and both flags off. The last one of repeated fields counts.
 constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
 
 struct ProtoField {
   std::uint64_t number = 0;
   std::uint64_t varint = 0;   // wire type 0
   std::string_view bytes;     // wire type 2
-  std::string_view encoding;  // all of it, key included
+  std::string_view encoding;  // the whole field, key included
 };
 
-// The fields of one message, in order.
+// Reads the fields of one message in order.
 class ProtoReader {
  public:
   explicit ProtoReader(std::string_view bytes) : bytes_(bytes) {}
   bool done() const { return pos_ == bytes_.size(); }
 
-  // Precondition: !done(). Nothing where the bytes are no field.
+  // Precondition: !done(). Returns nothing where the bytes are not a field.
   std::optional<ProtoField> next() {
     const std::size_t begin = pos_;
     ProtoField field;
@@ -84,7 +84,7 @@ class ProtoReader {
   std::size_t pos_ = 0;
 };
 
-// Calls visit(field) for each field; false where the bytes are no message.
+// Calls visit(field) for each field; returns false where the bytes are not a message.
 template <class Visit>
 bool for_each_field(std::string_view bytes, Visit visit) {
   ProtoReader reader(bytes);

@@ -1,4 +1,4 @@
-// What a SentencePiece file (a protocol buffer, sentencepiece_model.proto) says about normalisation.
+// The normalisation settings of a SentencePiece file (a protocol buffer, sentencepiece_model.proto).
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 namespace tessera {
 
 struct SentencePieceProto {
-  std::string charsmap;                  // "": texts are taken as they are
-  bool add_dummy_prefix = true;          // a space in front of the text
-  bool remove_extra_whitespaces = true;  // none at the ends, one between words
+  std::string charsmap;                  // "": texts are not rewritten
+  bool add_dummy_prefix = true;          // puts a space before the text
+  bool remove_extra_whitespaces = true;  // removes spaces at the ends, and all but one between words
   bool whitespace_as_suffix = false;     // "word▁" instead of "▁word"
 
-  // The whole file without self-tests, and with normalisation turned off.
+  // The whole file without its self-tests and with normalisation turned off.
   std::string without_normalization;
 
-  // invalid_argument where `bytes` is no protocol buffer; `name` names it in the error.
+  // Returns invalid_argument where `bytes` is not a protocol buffer; `name` names it in the error.
   static Result<SentencePieceProto> parse(std::string_view bytes, const std::string& name);
 };
 

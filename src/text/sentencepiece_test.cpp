@@ -1,5 +1,5 @@
-// Catches: SentencePiece files whose ids differ from the library's own, spaces lost or added at added
-// tokens, files beside the model that are not read, damaged files that crash the process.
+// Catches: SentencePiece files with ids other than the library's own, spaces lost or added at added tokens, files
+// beside the model that are not read, and damaged files that crash the process.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(SentencePiece, DecodingTakesAwayTheSpaceThatEncodingAdded) {
     EXPECT_EQ(llama.decode(*llama.encode(text)), text);
     EXPECT_EQ(gemma.decode(*gemma.encode(text)), text);
   }
-  // Bytes of one character are handed out together.
+  // Bytes of one character are returned together.
   StreamDecoder stream(llama);
   std::string out;
   const auto ids = *llama.encode("x😀", kPlain);
@@ -122,7 +122,7 @@ TEST(SentencePiece, ReadsTheFilesBesideTheModel) {
   EXPECT_TRUE(tokenizer.is_special(TokenId(size + 1)));
   EXPECT_FALSE(tokenizer.is_special(TokenId(size)));
   EXPECT_EQ(tokenizer.vocab_size(), size + 2);
-  // tokenizer.json comes first.
+  // tokenizer.json has priority.
   folder.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
   EXPECT_EQ(folder.tokenizer().vocab_size(), 1);
 }
@@ -153,7 +153,7 @@ TEST(SentencePiece, ErrorsNameFileAndField) {
 }
 
 TEST(SentencePiece, APieceThatBeginsWithNulIsRefused) {
-  // The library throws where it makes its trie.
+  // The library throws where it builds its trie.
   constexpr std::string_view kBytes(
       "\x0a\x0e\x0a\x05\x3c\x75\x6e\x4b\x3e\x15\x00\x00\x00\x00\x18\x02\x0a\x0c\x0a\x03\x00\x00\x50\x30"
       "\x00\x2d\x93\x10\x18\x03\x0a\x0d\x0a\x04\x3c\x2f\x73\x3e\x15\x00\x3d\x00\x00\x18\x03\x0a\x0f\x0a"
@@ -168,7 +168,7 @@ TEST(SentencePiece, APieceThatBeginsWithNulIsRefused) {
 }
 
 TEST(SentencePiece, LongTextsTakeAboutLinearTime) {
-  // Without a space: a quadratic merge would take minutes.
+  // The text has no spaces: a quadratic merge would take minutes.
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "hell";
   for (const char* name : {"spm_llama.model", "spm_unigram.model"}) {
@@ -185,7 +185,7 @@ TEST(SentencePiece, DamagedFilesNeverCrash) {
     const std::string whole = test::read_bytes(own_data(name));
     for (int round = 0; round < 400; ++round) {
       std::string bytes = whole;
-      // Most of the file is pieces: every other round damages what is behind them.
+      // Most of the file is pieces, so every other round damages the part behind them.
       const std::size_t from = round % 2 == 0 ? 0 : bytes.size() - 1500;
       for (auto i = random() % 4 + 1; i > 0; --i) {
         const std::size_t at = from + random() % (bytes.size() - from);

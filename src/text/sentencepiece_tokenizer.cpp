@@ -18,7 +18,7 @@ constexpr const char* kDecoderStripping = R"({"type": "Sequence", "decoders": [
   {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
   {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
 
-// Added tokens of all sources in the form of tokenizer.json; of two with one id the first stays.
+// Collects the added tokens of all sources in the form of tokenizer.json. Of two with one id, the first one remains.
 class AddedList {
  public:
   void add(std::int64_t id, Json token) {
@@ -64,7 +64,7 @@ class AddedList {
   std::set<std::int64_t> ids_;
 };
 
-// The ids to put at one end of a text: the token that the configuration names under `key`, else the model's.
+// Returns the ids at one end of a text: the token that the configuration names under `key`, else the model's.
 Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char* key, bool wanted,
                                         const std::string& configured, std::optional<TokenId> of_model) {
   if (!wanted) return std::vector<TokenId>();
@@ -83,7 +83,7 @@ Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const TokenizerConfig config = TRY(TokenizerConfig::load(folder.string()));
   const std::string bytes = TRY(read_text_file(path));
-  // Hugging Face reads a file that does not say as one of the older ones.
+  // Hugging Face treats a file without the field as an older one.
   const auto prefix =
       config.legacy.value_or(true) ? SentencePieceModel::Prefix::kEveryText : SentencePieceModel::Prefix::kFirstText;
   std::unique_ptr<SentencePieceModel> model = TRY(SentencePieceModel::parse(bytes, path, prefix));

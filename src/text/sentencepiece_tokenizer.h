@@ -1,5 +1,5 @@
-// A tokenizer from a SentencePiece file and the files beside it, set up as Hugging Face's library
-// sets up a Llama tokenizer that comes without tokenizer.json.
+// Loads a tokenizer from a SentencePiece file and the files beside it, as Hugging Face's library sets up a Llama
+// tokenizer without tokenizer.json.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// `path`: the .model file. Beside it, where present: tokenizer_config.json (added_tokens_decoder,
-// add_bos_token, add_eos_token, bos_token, eos_token, legacy) and added_tokens.json.
+// `path` is the .model file. These files beside it are read where they exist: tokenizer_config.json
+// (added_tokens_decoder, add_bos_token, add_eos_token, bos_token, eos_token, legacy) and added_tokens.json.
 Result<TokenizerParts> load_sentencepiece(const std::string& path);
 
 }  // namespace tessera

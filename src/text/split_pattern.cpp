@@ -47,7 +47,7 @@ Result<SplitPattern> SplitPattern::compile(std::string_view regex) {
   out.compiled_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern->data()), pattern->size(), kOptions,
                                           &error, &offset, nullptr));
   if (out.compiled_->code == nullptr) return refuse(regex, pcre_message(error));
-  // Without JIT (a system that forbids executable pages) the interpreter gives the same matches, slower.
+  // Without JIT (on a system that forbids executable pages), the interpreter gives the same matches more slowly.
   out.compiled_->jit = pcre2_jit_compile(out.compiled_->code.get(), PCRE2_JIT_COMPLETE) == 0;
   return out;
 }
@@ -76,8 +76,8 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
   for (std::size_t pos = 0; pos < text.size();) {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (compiled_->jit) rc = pcre2_jit_match(code, subject, text.size(), pos, 0, data.get(), nullptr);
-    // The JIT's stack is 32 KiB; the interpreter's is on the heap. Neither checks the text, which was
-    // validated before: a check at each match would make the loop quadratic.
+    // The JIT's stack is 32 KiB; the interpreter's is on the heap. Neither validates the text, which was done before: a
+    // check at each match would make the loop quadratic.
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
       rc = pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), nullptr);
     }
@@ -90,7 +90,7 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
       out.push_back({found[0], found[1]});
       pos = found[1];
     } else {
-      pos = std::max(pos, found[1]) + 1;  // an empty match: go on behind the next character
+      pos = std::max(pos, found[1]) + 1;  // after an empty match, continue behind the next character
       while (pos < text.size() && (static_cast<unsigned char>(text[pos]) & 0xC0) == 0x80) ++pos;
     }
   }

@@ -1,6 +1,6 @@
 // A regular expression of a tokenizer file, compiled once with PCRE2 (UTF, Unicode properties, JIT).
 //
-// The files are written for Oniguruma; regex_dialect.h says how they are read.
+// The files are written for Oniguruma; regex_dialect.h translates them.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ class SplitPattern {
  public:
   // The error names the pattern and the reason.
   static Result<SplitPattern> compile(std::string_view regex);
-  // A pattern that matches `text` literally. Precondition: not empty.
+  // Returns a pattern that matches `text` literally. Precondition: `text` is not empty.
   static SplitPattern literal(std::string text);
 
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
   ~SplitPattern();
 
-  // All non-overlapping matches of `text`, leftmost first, appended to `out`. Empty matches are left
-  // out. `text` must be well-formed UTF-8. resource_exhausted: PCRE2's backtracking limits.
+  // Appends all non-overlapping matches in `text` to `out`, leftmost first, without empty matches. `text` must be
+  // well-formed UTF-8. Returns resource_exhausted where PCRE2's backtracking limits are exceeded.
   Status find_all(std::string_view text, std::vector<TextRange>& out) const;
 
  private:

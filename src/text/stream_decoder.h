@@ -1,15 +1,15 @@
-// Ids in one at a time, text out as soon as it is certain.
+// Decodes ids one at a time, and returns text as soon as it is final.
 //
 //   StreamDecoder stream(tokenizer);
 //   for (TokenId id : generated) send(stream.push(id));
 //   send(stream.finish());
 //
-// Every piece handed out is well-formed UTF-8 and the pieces together equal Tokenizer::decode of all
-// ids. Bytes of a character that is not complete yet, and text a later token could still change, are
-// held back; finish() hands them out, an incomplete character as U+FFFD.
+// Every returned piece is well-formed UTF-8, and the pieces together equal Tokenizer::decode of all ids. Bytes of an
+// incomplete character, and text that a later token could still change, are held back. finish() returns them, with an
+// incomplete character as U+FFFD.
 //
-// One object per stream, used by one thread at a time. It borrows from the tokenizer, which must
-// outlive it (moving the Tokenizer object is allowed). Memory: the held-back bytes only.
+// Each stream has its own object, used by one thread at a time. It borrows from the tokenizer, which must outlive it
+// (the Tokenizer object may be moved). Memory: the held-back bytes only.
 #pragma once
 
 #include <memory>
@@ -30,9 +30,9 @@ class StreamDecoder {
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
   ~StreamDecoder();
 
-  // The text that has become certain; often "".
+  // Returns the text that has become final; often "".
   std::string push(TokenId id);
-  // The rest. Afterwards the object starts a new text.
+  // Returns the rest. Afterwards the object starts a new text.
   std::string finish();
 
  private:

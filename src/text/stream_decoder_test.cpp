@@ -1,5 +1,5 @@
-// Catches: a stream that hands out half a character, that loses or doubles text where the ids happen
-// to be cut, or that differs from decoding everything at once.
+// Catches: a stream that returns half a character, loses or doubles text at the borders of ids, or differs from
+// decoding everything at once.
 #include "tessera/text/stream_decoder.h"
 
 #include <gtest/gtest.h>
@@ -24,11 +24,11 @@ TEST(StreamDecoder, PiecesAreUtf8AndTogetherEqualDecode) {
   std::mt19937 random(5);
   for (const auto& [name, json, item] : all_tokenizers()) {
     const Tokenizer tokenizer = test::load_case(json, name);
-    StreamDecoder stream(tokenizer);  // used again and again: finish() starts a new text
+    StreamDecoder stream(tokenizer);  // reused: finish() starts a new text
     for (int round = 0; round < 300; ++round) {
       std::vector<TokenId> ids;
       for (std::size_t i = 0; i < 1 + random() % 20; ++i) {
-        // Mostly bytes, where characters break; some ids have no token.
+        // Uses mostly bytes, where characters break; some ids have no token.
         const auto range = random() % 3 == 0 ? tokenizer.vocab_size() + 2 : std::int64_t{260};
         ids.emplace_back(static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(range)));
       }
@@ -48,7 +48,7 @@ TEST(StreamDecoder, PiecesAreUtf8AndTogetherEqualDecode) {
 TEST(StreamDecoder, EveryCutOfOneTextGivesTheText) {
   const std::string text = "héllo 世界 👩‍👩‍👧 end";
   for (const auto& [name, json, item] : all_tokenizers()) {
-    if (name != "llama2" && name != "qwen") continue;  // the others cannot say every character
+    if (name != "llama2" && name != "qwen") continue;  // the others cannot represent every character
     const Tokenizer tokenizer = test::load_case(json, name);
     const auto ids = *tokenizer.encode(text, {.add_special_tokens = false});
     StreamDecoder stream(tokenizer);

@@ -1,4 +1,4 @@
-// A directory of its own for each use, gone at the end. For tests only.
+// A temporary directory of its own for each object, removed at the end. For tests only.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Where the tests of this folder find data: the repository's own, and real tokenizers where a
-// directory of shared data is present. For tests only.
+// Finds the data of this folder's tests: the repository's own, and real tokenizers where a directory of shared data
+// exists. For tests only.
 #pragma once
 
 #include <cstdlib>
@@ -18,13 +18,13 @@ namespace tessera::test {
 
 inline std::string own_data(const std::string& name) { return testing::data_path("text/" + name); }
 
-// "" where there is no shared data.
+// Returns "" where there is no shared data.
 inline std::string shared_data(const std::string& name) {
   const std::string path = testing::shared_path("data/" + name);
   return std::filesystem::exists(path) ? path : "";
 }
 
-// The shared file `name` + ".xz", unpacked into the temporary directory; "" where that cannot be done.
+// Unpacks the shared file `name` + ".xz" into the temporary directory; returns "" where that fails.
 inline std::string unpacked_shared_data(const std::string& name) {
   const std::string packed = shared_data(name + ".xz");
   if (packed.empty()) return "";
@@ -32,7 +32,7 @@ inline std::string unpacked_shared_data(const std::string& name) {
                                     (name + "." + std::to_string(std::filesystem::file_size(packed)));
   std::filesystem::create_directories(out.parent_path());
   if (!std::filesystem::exists(out)) {
-    // Written aside and renamed, so that two test programs at once see a whole file or none.
+    // Writes to another name and renames, so that two test programs at a time see a whole file or none.
     const std::string part = out.string() + "." + std::to_string(std::random_device{}());
     if (std::system(("xz -dc '" + packed + "' > '" + part + "'").c_str()) != 0) return "";
     std::filesystem::rename(part, out);

@@ -1,4 +1,4 @@
-// The small tokenizers under tests/data/text, put together from their shared vocabularies. For tests only.
+// Builds the small tokenizers under tests/data/text from their shared vocabularies. For tests only.
 #pragma once
 
 #include <stdexcept>
@@ -13,10 +13,10 @@ namespace tessera::test {
 struct TokenizerCase {
   std::string name;
   std::string json;  // a tokenizer.json
-  Json item;         // the case with its expectations
+  Json item;         // the case with its expected results
 };
 
-// The tokenizer of a file that must load; where it does not, the test program stops with the error.
+// Returns the tokenizer of a file that must load; otherwise the test program stops with the error.
 inline Tokenizer load_case(const std::string& json, const std::string& name) {
   Result<Tokenizer> tokenizer = Tokenizer::parse(json, name);
   if (!tokenizer.ok()) throw std::runtime_error(tokenizer.status().to_string());
@@ -45,7 +45,7 @@ inline std::vector<TokenizerCase> step_cases() {
   return out;
 }
 
-// SentencePiece style: the first ("llama2") has everything, the others change fields of it.
+// SentencePiece-style tokenizers: the first ("llama2") is complete, and the others change some of its fields.
 inline std::vector<TokenizerCase> sentencepiece_cases() {
   const Json file = *Json::read_file(own_data("sentencepiece.json"));
   std::vector<TokenizerCase> out;

@@ -1,5 +1,5 @@
-// The step that turns pieces of text into ids ("model" in tokenizer.json): Bpe, Unigram, or a
-// SentencePiece file's own.
+// The step that turns pieces of text into ids ("model" in tokenizer.json): Bpe, Unigram, or the model of a
+// SentencePiece file.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class TokenModel {
   virtual const Vocabulary& vocabulary() const = 0;
 };
 
-// The model of a tokenizer.json. Errors as for Bpe::create and Unigram::create.
+// Makes the model of a tokenizer.json. Errors are those of Bpe::create and Unigram::create.
 Result<std::unique_ptr<TokenModel>> make_token_model(const TokenizerJson& file);
 
 }  // namespace tessera

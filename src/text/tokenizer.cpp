@@ -18,13 +18,13 @@ namespace {
 // Positions inside a piece are 32-bit.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
-// One encode() call.
+// The state of one encode() call.
 class Encoding {
  public:
   Encoding(const TokenizerParts& parts, const EncodeOptions& options, std::vector<TokenId>& out)
       : parts_(parts), options_(options), out_(out) {}
 
-  // Added tokens of the text as given, then those of the normalised text, then the model.
+  // Looks for added tokens in the given text, then in the normalised text, then runs the model.
   Status add(std::string_view text) {
     for (const AddedSpan& span : parts_.added.split(text, false, options_.parse_special)) {
       if (span.id >= 0) {
@@ -64,7 +64,7 @@ class Encoding {
   std::vector<TokenId>& out_;
 };
 
-// The tokenizer of a folder, or the file itself.
+// Returns the tokenizer file of a folder, or the file itself.
 Result<std::filesystem::path> find_file(const std::string& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(path, unreadable)) return std::filesystem::path(path);

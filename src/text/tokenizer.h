@@ -1,17 +1,17 @@
-// Text to token ids and back, as a model's tokenizer.json or SentencePiece file says.
+// Converts text to token ids and back, as a model's tokenizer.json or SentencePiece file defines.
 //
 //   Tokenizer tokenizer = TRY(Tokenizer::load(model_dir));
 //   std::vector<TokenId> ids = TRY(tokenizer.encode("Hello, world!"));
 //   std::string text = tokenizer.decode(ids);
 //
-// Reads Hugging Face's tokenizer.json with a BPE model, byte-level (Qwen, Llama 3, GPT-2, DeepSeek, …)
-// or SentencePiece style with byte fallback (Llama 2, Mistral, Gemma, …), or a Unigram model. Same ids as
-// Hugging Face's library. The fields `truncation` and `padding` are not applied.
-// A file "….model" is a SentencePiece model, with tokenizer_config.json and added_tokens.json beside it
-// where there are such (sentencepiece_tokenizer.h): same ids as Hugging Face's Llama tokenizer.
+// Reads Hugging Face's tokenizer.json with a BPE model (byte-level as for Qwen, Llama 3, GPT-2, DeepSeek, …, or
+// SentencePiece style with byte fallback as for Llama 2, Mistral, Gemma, …) or a Unigram model. It gives the ids of
+// Hugging Face's library. The fields `truncation` and `padding` are not applied. A file "….model" is a SentencePiece
+// model, read with the tokenizer_config.json and added_tokens.json beside it (sentencepiece_tokenizer.h); it gives the
+// ids of Hugging Face's Llama tokenizer.
 //
-// Threads: a Tokenizer never changes after load(); all const functions may run at the same time.
-// Ownership: owns everything it needs; the file may go after load(). Movable, not copyable.
+// Threads: a Tokenizer never changes after load(), and all const functions may run at the same time. Ownership: it owns
+// everything it needs, and the file may be removed after load(). Movable, not copyable.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,21 @@ class StreamDecoder;
 struct TokenizerParts;
 
 struct EncodeOptions {
-  // Adds what the file's post_processor adds around a text (a beginning-of-sequence token).
-  // Off for text rendered by a chat template, which writes these tokens itself.
+  // Adds the tokens that the file's post_processor puts around a text, such as a beginning-of-sequence token. Turn it
+  // off for text from a chat template, which writes these tokens itself.
   bool add_special_tokens = true;
-  // "<|im_end|>" in the text becomes that token. Off: it is encoded as ordinary text, which is
-  // what untrusted text outside a chat template wants. Added tokens that are not special always match.
+  // "<|im_end|>" in the text becomes that token. When off, it is encoded as ordinary text, as untrusted text outside a
+  // chat template needs. Added tokens that are not special always match.
   bool parse_special = true;
 };
 
 class Tokenizer {
  public:
-  // `path`: tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or, failing
-  // that, tokenizer.model.
-  // Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument
-  // (malformed content), unimplemented (a type this engine does not know).
-  // Cost: about 0.2 s for a vocabulary of 150 000.
+  // `path` is tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or else tokenizer.model.
+  // Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument (malformed
+  // content), unimplemented (a type that this engine does not support). Cost: about 0.2 s for a vocabulary of 150 000.
   static Result<Tokenizer> load(const std::string& path);
-  // Reads the file's text from memory; `name` stands for the file in errors.
+  // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -58,22 +56,23 @@ class Tokenizer {
   // resource_exhausted where the split pattern needs more backtracking than PCRE2's limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // Whether the file's post_processor says how two texts are joined.
+  // Returns whether the file's post_processor defines how two texts are joined.
   bool joins_pairs() const;
-  // Two texts as it joins them: "[CLS] first [SEP] second [SEP]". Errors as encode()'s, and failed_precondition where
-  // joins_pairs() is false. Without special tokens the ids of both follow each other.
+  // Encodes two texts as the post_processor joins them: "[CLS] first [SEP] second [SEP]". Errors are those of encode(),
+  // and failed_precondition where joins_pairs() is false. Without special tokens, the ids of the second text follow
+  // those of the first.
   Result<std::vector<TokenId>> encode_pair(std::string_view first, std::string_view second,
                                            const EncodeOptions& options = {}) const;
 
-  // Always well-formed UTF-8: bytes that form no character become U+FFFD. Ids without a token (a
+  // The result is always well-formed UTF-8: bytes that form no character become U+FFFD. Ids without a token (in a
   // model's padded vocabulary) give no text. skip_special leaves out special tokens.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   std::optional<TokenId> token_to_id(std::string_view token) const;
-  // The token as the file writes it ("Ġthe", "▁the", "<0x0A>"); valid as long as the tokenizer.
+  // Returns the token as the file writes it ("Ġthe", "▁the", "<0x0A>"); valid as long as the tokenizer.
   std::optional<std::string_view> id_to_token(TokenId id) const;
   bool is_special(TokenId id) const;
-  // One more than the greatest id. A model's embedding may have more rows.
+  // Returns the greatest id + 1. A model's embedding may have more rows.
   std::int64_t vocab_size() const;
 
  private:

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// "<s>", {"content": "<s>", …} or null.
+// Reads "<s>", {"content": "<s>", …} or null.
 Result<std::string> read_token(const Field& field) {
   if (field.absent()) return std::string();
   if (field.json().is_object()) return field.member("content").string();
@@ -38,7 +38,7 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   return ok_status();
 }
 
-// The file's text, or nothing where there is no such file.
+// Returns the file's text; nothing where the file does not exist.
 Result<std::optional<std::string>> read_if_present(const std::string& path) {
   Result<std::string> text = read_text_file(path);
   if (text.ok()) return std::optional<std::string>(*std::move(text));

@@ -1,5 +1,5 @@
-// Catches: malformed or unknown content of a tokenizer's files that is read as something else, crashes,
-// or gives an error that does not say what to repair.
+// Catches: malformed or unknown content of a tokenizer's files that is read as something else, crashes, or gives an
+// error that does not say what to repair.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The smallest file that loads, with `changed` in place of the member `key` (of model: "model.…").
+// Returns the smallest file that loads, with `changed` as the member `key` (of model: "model.…").
 std::string with(const std::string& key, const std::string& changed) {
   Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<0x0A>": 3},
     "merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<x>", "special": true}]})",
@@ -38,7 +38,7 @@ Status load(const std::string& json) { return Tokenizer::parse(json, "tokenizer.
 struct BadFile {
   const char* key;
   const char* value;
-  std::vector<const char*> message;  // parts of it
+  std::vector<const char*> message;  // parts of the message
 };
 
 TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {

@@ -54,7 +54,7 @@ class Reader {
         out_.model.set(std::string(key), std::move(member));
       }
     }
-    // A model of another type has its vocabulary in another shape: name the type, not the shape.
+    // A model of another type has a vocabulary of another shape, so the error names the type, not the shape.
     const Json* type = out_.model.find("type");
     if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\" or \"Unigram\"");
     const Field field(out_.file, "model.type", type);
@@ -87,7 +87,7 @@ class Reader {
     return ok_status();
   }
 
-  // The position is the id.
+  // A token's id is its index in the list.
   Status read_scored_vocab(dom::element vocab) {
     dom::array entries;
     if (vocab.get(entries) != simdjson::SUCCESS || entries.size() >= kMaxVocabularySize) {
@@ -134,8 +134,7 @@ class Reader {
   }
 
   Result<Json> convert(dom::element value, int depth) {
-    // simdjson's parser and Json's share this limit, so this is never reached by a parsed document
-    // that Json::parse would accept.
+    // simdjson's parser and Json's share this limit, so a document that Json::parse accepts never reaches it.
     if (depth > kMaxJsonDepth) {
       return invalid_argument(out_.file + ": nested deeper than " + std::to_string(kMaxJsonDepth));
     }
@@ -182,7 +181,7 @@ Result<TokenizerJson> TokenizerJson::parse(std::string_view text, const std::str
   auto document = std::make_shared<Document>();
   const simdjson::error_code error = document->parser.parse(text.data(), text.size()).get(document->root);
   if (error != simdjson::SUCCESS) {
-    // The slower parser says where the fault is.
+    // The slower parser reports the place of the fault.
     TRY(Json::parse(text, file));
     return invalid_argument(file + " is not valid JSON: " + simdjson::error_message(error));
   }

@@ -1,5 +1,5 @@
-// tokenizer.json as plain data. The two long lists (vocabulary, merges) are views into the parsed
-// document, so that a vocabulary of 150 000 loads without a copy; everything else is a small Json.
+// tokenizer.json as plain data. The two long lists (vocabulary, merges) are views into the parsed document, so a
+// vocabulary of 150 000 loads without a copy; everything else is a small Json.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct TokenizerJson {
   };
 
   std::string file;  // for errors
-  Json normalizer;   // null where the file has none; so for the others
+  Json normalizer;   // null where the file has none, as for the next members
   Json pre_tokenizer;
   Json post_processor;
   Json decoder;
@@ -37,11 +37,11 @@ struct TokenizerJson {
   std::vector<MergeEntry> merges;  // kBpe, in order of rank
   std::shared_ptr<void> owner;     // keeps the views alive
 
-  // `file` is used in errors only. Ids are checked to be in [0, kMaxVocabularySize).
+  // `file` is used in errors only. Returns an error for ids outside [0, kMaxVocabularySize).
   static Result<TokenizerJson> parse(std::string_view text, const std::string& file);
 };
 
-// No model comes near; a larger id in a file is a mistake that would cost gigabytes.
+// Far above any model's vocabulary. A larger id in a file is a mistake that would cost gigabytes.
 inline constexpr std::int64_t kMaxVocabularySize = 1 << 24;
 
 }  // namespace tessera

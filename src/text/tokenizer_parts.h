@@ -1,4 +1,4 @@
-// What a Tokenizer is made of; private to this folder.
+// The parts of a Tokenizer; private to this folder.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Catches: any difference from Hugging Face's library (`tokenizers` 0.23 computed the expected ids) in
-// small tokenizers that together use every type the reader accepts; text that does not survive a
-// round trip; options that leak into each other; races between threads.
+// Catches: differences from Hugging Face's library (`tokenizers` 0.23 computed the expected ids) in small tokenizers
+// that together use every supported type; text that does not survive a round trip; options that affect each other; and
+// races between threads.
 #include "tessera/text/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ constexpr EncodeOptions kAsText{.add_special_tokens = false, .parse_special = fa
 
 const std::string& string_of(const Json& row, const char* key) { return row.find(key)->as_string(); }
 
-// The ids of `row` under `key`, or (where options make no difference) under "ids".
+// Returns the ids of `row` under `key` or, where options make no difference, under "ids".
 std::vector<int> ids_under(const Json& row, const char* key) {
   const Json* ids = row.find(key);
   return values(*(ids != nullptr ? ids : row.find("ids")));
@@ -53,7 +53,7 @@ TEST(Tokenizer, ByteLevelEqualsReference) {
     const std::string& name = string_of(item, "name");
     const Tokenizer tokenizer = test::load_case(item.find("tokenizer")->dump(), name);
     expect_rows_equal(tokenizer, item.find("rows")->as_array(), name);
-    // Random ids make ill-formed UTF-8, split characters and ids without a token.
+    // Random ids give ill-formed UTF-8, split characters, and ids without a token.
     for (const Json& row : item.find("random")->as_array()) {
       const auto ids = test::ids_of(values(*row.find("ids")));
       EXPECT_EQ(tokenizer.decode(ids), string_of(row, "decoded")) << name << " " << row.dump();
@@ -95,7 +95,7 @@ TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
       append_utf8(text, static_cast<char32_t>(random() % kRanges[random() % 5]));
     }
     EXPECT_EQ(byte_level.decode(*byte_level.encode(text, kAsText)), text);
-    // This decoder writes U+2581 as the space it stands for.
+    // This decoder writes a space for U+2581.
     std::string expected;
     for (std::size_t pos = 0; pos < text.size();) {
       const Utf8Step step = decode_utf8(text, pos);
@@ -107,7 +107,7 @@ TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
 }
 
 TEST(Tokenizer, LongPiecesTakeAboutLinearTime) {
-  // One piece of 400 000 characters: a quadratic merge would take minutes.
+  // One piece of 400 000 characters; a quadratic merge would take minutes.
   const Tokenizer tokenizer = test::load_case(test::sentencepiece_cases()[0].json, "llama2");
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "hell";

@@ -1,6 +1,6 @@
-// Catches: any difference from the reference tokenizers of real models on real multilingual text:
-// a split pattern read differently, a merge in the wrong order, a wrong normal form, spaces of added
-// tokens, a decoder that loses text. Also prints the encoding speed. Needs the shared data.
+// Catches: differences from the reference tokenizers of real models on real multilingual text: a split pattern that is
+// read differently, a merge in the wrong order, a wrong normal form, wrong spaces at added tokens, a decoder that loses
+// text. Also prints the encoding speed. Needs the shared data.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,13 +27,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A shared tokenizer's path; "" where it is not there.
+// Returns a shared tokenizer's path; "" where it does not exist.
 std::string tokenizer_file(const std::string& name) {
   const std::string plain = shared_data("tokenizers/" + name);
   return plain.empty() ? unpacked_shared_data("tokenizers/" + name) : plain;
 }
 
-// Each text, ended by a line with the mark.
+// Reads the texts; a line with the mark ends each.
 std::vector<std::string> read_texts(const std::string& path) {
   const std::string mark = "\n__ggml_vocab_test__\n";
   const std::string all = test::read_bytes(path);
@@ -58,8 +58,8 @@ std::vector<std::vector<int>> read_id_lines(const std::string& path) {
 }
 
 struct VectorCase {
-  const char* vectors;    // under tokenizers/vectors/
-  const char* tokenizer;  // under tokenizers/, plain or packed
+  const char* vectors;    // path under tokenizers/vectors/
+  const char* tokenizer;  // path under tokenizers/, plain or packed
 };
 
 class LineVectors : public ::testing::TestWithParam<VectorCase> {};
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
                                            VectorCase{"multilingual2_gpt2.json", "gpt2.json"},
                                            VectorCase{"multilingual2_tinyllama.json", "llama2.model"}));
 
-// What a tokenizer may do to a text that is encoded and decoded.
+// The changes that a tokenizer may make to a text that is encoded and decoded.
 enum class Change { kNone, kNfc, kMetaspace };
 
 struct RoundTripCase {
@@ -148,7 +148,7 @@ std::string random_text(std::mt19937& random) {
 std::string changed(std::string text, Change change) {
   if (change == Change::kNfc) return *normalize(text, NormalForm::kNfc);
   if (change == Change::kMetaspace) {
-    // U+2581 is decoded as the space that it stands for.
+    // U+2581 is decoded as a space.
     for (std::size_t at; (at = text.find("▁")) != std::string::npos;) text.replace(at, 3, " ");
   }
   return text;

@@ -18,8 +18,8 @@ Utf8Step decode_utf8(std::string_view text, std::size_t pos) {
   if (first < 0x80) return {Utf8Step::Kind::kCharacter, 1, first};
 
   std::size_t length = 0;
-  // The second byte's range is narrower than 80..BF where the first alone would allow an overlong
-  // form, a surrogate or a value above U+10FFFF (Unicode 15, table 3-7).
+  // The second byte's range is narrower than 80..BF where the first byte would otherwise allow an overlong form, a
+  // surrogate or a value above U+10FFFF (Unicode 15, table 3-7).
   unsigned char low = 0x80;
   unsigned char high = 0xBF;
   if (first >= 0xC2 && first <= 0xDF) {
@@ -93,7 +93,7 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 std::size_t complete_utf8_prefix(std::string_view text) {
-  // An incomplete character is at most three bytes, so only the last three can start one.
+  // An incomplete character has at most three bytes, so only the last three can start one.
   const std::size_t from = text.size() > 3 ? text.size() - 3 : 0;
   for (std::size_t pos = from; pos < text.size(); ++pos) {
     if (decode_utf8(text, pos).kind == Utf8Step::Kind::kIncomplete) return pos;

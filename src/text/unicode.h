@@ -1,6 +1,6 @@
-// UTF-8 and the Unicode facts a tokenizer needs: decode, encode, validate, normal forms, character
-// classes. Strings are bytes; every function says what it does with bytes that are no UTF-8.
-// All functions are pure and thread-safe.
+// The UTF-8 and Unicode functions that a tokenizer needs: decode, encode, validate, normal forms, character classes.
+// Strings are bytes, and every function says how it treats bytes that are not UTF-8. All functions are pure and
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tessera {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
-// One step of decoding at some byte.
+// The result of decoding at one byte offset.
 struct Utf8Step {
   enum class Kind : std::uint8_t {
     kCharacter,   // `length` bytes are the character `code`
@@ -32,37 +32,37 @@ Utf8Step decode_utf8(std::string_view text, std::size_t pos);
 // Appends the encoding of `code`; surrogates and values above U+10FFFF become U+FFFD.
 void append_utf8(std::string& out, char32_t code);
 
-// The offset of the first byte that is not well-formed UTF-8, or npos.
+// Returns the offset of the first byte that is not well-formed UTF-8, or npos.
 std::size_t find_invalid_utf8(std::string_view text);
 
-// Each ill-formed part, and an incomplete end, becomes one U+FFFD.
+// Replaces each ill-formed part, and an incomplete character at the end, by one U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-// How many leading bytes are safe to give out when more bytes will follow: everything but an
-// incomplete character at the end. Ill-formed bytes count as safe: later bytes cannot complete them.
+// Returns how many leading bytes can be returned when more bytes will follow: everything but an incomplete character at
+// the end. Ill-formed bytes are included, because later bytes cannot complete them.
 std::size_t complete_utf8_prefix(std::string_view text);
 
-// The number of characters. Ill-formed parts count as one each.
+// Returns the number of characters. Each ill-formed part counts as one.
 std::size_t count_characters(std::string_view text);
 
-// The bytes of the extended grapheme cluster (what a reader sees as one character) at `pos`.
-// Precondition: `text` is well-formed, pos < text.size().
+// Returns the bytes of the extended grapheme cluster (what a reader sees as one character) at `pos`. Precondition:
+// `text` is well-formed, pos < text.size().
 std::size_t grapheme_length(std::string_view text, std::size_t pos);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // Precondition: `text` is well-formed. Fails only for lack of memory.
 Result<std::string> normalize(std::string_view text, NormalForm form);
 
-// The White_Space property.
+// Returns the White_Space property.
 bool is_whitespace(char32_t code);
 bool is_number(char32_t code);       // general category N*
 bool is_letter(char32_t code);       // general category L*
 bool is_mark(char32_t code);         // M*
 bool is_punctuation(char32_t code);  // P*, and ASCII symbols
 bool is_word(char32_t code);  // the word characters of UTS 18: alphabetic, marks, decimal numbers, connectors, joiners
-bool is_unprintable(char32_t code);  // control, format, surrogate, private, unassigned, separators but U+0020
-bool is_upper(char32_t code);        // has a lower case that differs
-bool is_lower(char32_t code);        // has an upper case that differs, or is category Ll
+bool is_unprintable(char32_t code);  // control, format, surrogate, private, unassigned, separators except U+0020
+bool is_upper(char32_t code);        // has a different lower case
+bool is_lower(char32_t code);        // has a different upper case, or is category Ll
 char32_t to_upper(char32_t code);    // simple case mapping
 char32_t to_lower(char32_t code);
 char32_t to_title(char32_t code);

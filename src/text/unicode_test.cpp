@@ -1,5 +1,5 @@
-// Catches: ill-formed UTF-8 taken for a character (overlong forms, surrogates, values above U+10FFFF),
-// characters cut at the end of a buffer, wrong normal forms, wrong character classes.
+// Catches: ill-formed UTF-8 read as a character (overlong forms, surrogates, values above U+10FFFF), characters cut at
+// the end of a buffer, wrong normal forms, and wrong character classes.
 #include "tessera/text/unicode.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Unicode, EveryCodePointSurvives) {
 }
 
 TEST(Unicode, IllFormedPartsAreReplacedOneByOne) {
-  // The counts are those of the Unicode standard's "maximal subpart" practice.
+  // The counts follow the Unicode standard's "maximal subpart" practice.
   EXPECT_EQ(replace_invalid_utf8("a\x80z"), "a\uFFFDz");
   EXPECT_EQ(replace_invalid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");
   EXPECT_EQ(replace_invalid_utf8("\xE0\x80\xAF"), "\uFFFD\uFFFD\uFFFD");

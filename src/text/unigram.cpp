@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// How much worse an unknown character is than the worst token (SentencePiece's constant).
+// The score of an unknown character is this much below the worst token's (SentencePiece's constant).
 constexpr double kUnknownPenalty = 10.0;
 
 }  // namespace
@@ -54,7 +54,7 @@ void Unigram::find_prefixes(std::string_view text, std::vector<Match>& out) cons
   out.clear();
   auto begin = sorted_.begin();
   auto end = sorted_.end();
-  // [begin, end): the tokens that start with the first `length` bytes.
+  // [begin, end) are the tokens that start with the first `length` bytes.
   for (std::size_t length = 0; length < text.size(); ++length) {
     const auto byte_of = [&](std::int32_t id) { return static_cast<unsigned char>(token(id)[length]); };
     const auto byte = static_cast<unsigned char>(text[length]);
@@ -99,7 +99,7 @@ Status Unigram::find_best(std::string_view piece, std::vector<Node>& nodes) cons
 
 Status Unigram::encode_piece(std::string_view piece, std::vector<Node>& nodes, std::vector<TokenId>& out) const {
   TRY(find_best(piece, nodes));
-  // From the end to the beginning, then reversed.
+  // Collects from the end to the beginning, then reverses.
   std::vector<TextRange> parts;
   bool previous_unknown = false;
   for (std::size_t end = piece.size(); end > 0;) {

@@ -1,5 +1,5 @@
-// The unigram language model of SentencePiece: of all ways to write a piece as tokens, the one whose
-// scores (logarithms of probabilities) have the greatest sum (Viterbi). T5, XLM-R and their like.
+// The unigram language model of SentencePiece (T5, XLM-R, …): splits a piece into the tokens with the greatest sum of
+// scores, which are logarithms of probabilities (Viterbi algorithm).
 #pragma once
 
 #include <array>
@@ -11,21 +11,22 @@
 
 namespace tessera {
 
-// Same ids as Hugging Face's library, where runs of unknown characters become one unknown token.
+// Gives the ids of Hugging Face's library, where a run of unknown characters becomes one unknown token.
 class Unigram : public TokenModel {
  public:
-  // Errors: a token twice, an empty token, an unk_id outside the vocabulary, fields of the wrong type.
+  // Returns an error for a duplicate token, an empty token, an unk_id outside the vocabulary, or fields of the wrong
+  // type.
   static Result<Unigram> create(const TokenizerJson& file);
 
-  // Cost: O(n m log v) for a piece of n bytes, v tokens and m bytes of the longest token.
+  // Cost: O(n m log v) for a piece of n bytes, v tokens, and a longest token of m bytes.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
-  // The best way to write the text up to some byte.
+  // The best split of the text up to some byte.
   struct Node {
     double score = 0;
-    std::int32_t begin = -1;  // where its last token begins; -1: there is no way yet
+    std::int32_t begin = -1;  // where its last token begins; -1: there is no split yet
     std::int32_t id = 0;
   };
   struct Match {
@@ -35,15 +36,15 @@ class Unigram : public TokenModel {
 
   Unigram() = default;
   Status encode_piece(std::string_view piece, std::vector<Node>& nodes, std::vector<TokenId>& out) const;
-  // All tokens that `text` begins with, shortest first.
+  // Finds all tokens that are prefixes of `text`, shortest first.
   void find_prefixes(std::string_view text, std::vector<Match>& out) const;
   Status find_best(std::string_view piece, std::vector<Node>& nodes) const;
   void append_unknown(std::string_view text, std::vector<TokenId>& out) const;
   std::string_view token(std::int32_t id) const { return *vocabulary_.token(id); }
 
   Vocabulary vocabulary_;
-  std::vector<double> scores_;        // by id
-  std::vector<std::int32_t> sorted_;  // ids by their tokens' bytes
+  std::vector<double> scores_;        // [id]
+  std::vector<std::int32_t> sorted_;  // ids, sorted by their tokens' bytes
   std::array<std::int32_t, 256> byte_tokens_{};
   std::int32_t unknown_ = -1;
   double unknown_score_ = 0;

@@ -1,4 +1,4 @@
-// The arguments of a call, matched to the names a built-in function gives its parameters.
+// Matches the arguments of a call to a built-in function's parameter names.
 //
 //   const Arguments a = TRY(Arguments::bind("replace", call, {"old", "new", "count"}, 2));
 //   const std::string& old = TRY(a.string(0));
@@ -15,13 +15,13 @@
 
 namespace tessera::jinja {
 
-// Spends the budget for the strings among the arguments, which are read or copied in full.
+// Spends the budget for the strings among the arguments, because they are read or copied whole.
 Status spend_texts(const CallArguments& call, Budget& budget);
 
 // Borrows the call's values.
 class Arguments {
  public:
-  // The first `required` parameters must be given. Errors are worded as Python's TypeErrors.
+  // The first `required` parameters must be given. Errors are worded like Python's TypeErrors.
   static Result<Arguments> bind(std::string_view function, const CallArguments& call,
                                 std::initializer_list<std::string_view> parameters, std::size_t required = 0);
 

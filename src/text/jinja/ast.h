@@ -11,8 +11,8 @@
 
 namespace tessera::jinja {
 
-// Expressions and statements nested deeper than this are refused at parse time; so is an operator
-// chain with more links.
+// The largest depth of nested expressions and statements, and the longest chain of operators. parse_template() refuses
+// deeper or longer ones.
 inline constexpr int kMaxSyntaxDepth = 150;
 
 struct Expression;
@@ -33,7 +33,7 @@ struct Expression {
   enum class Kind {
     kConstant,     // constant
     kName,         // name
-    kBlockText,    // the text a filter block or set block captured
+    kBlockText,    // the text that a filter block or set block captured
     kList,         // parts
     kTuple,        // parts
     kDict,         // parts: key, value, key, value, …
@@ -64,7 +64,7 @@ struct Expression {
   std::vector<CompareOperator> compare{};
 };
 
-// What an assignment writes to.
+// The target of an assignment.
 struct Target {
   enum class Kind { kName, kMember, kTuple };
   Kind kind = Kind::kName;
@@ -78,7 +78,7 @@ struct Target {
 struct Signature {
   std::vector<std::string> names;
   std::vector<ExpressionPtr> defaults;
-  bool uses_caller = false;  // what the body mentions
+  bool uses_caller = false;  // the body uses this name, as for the next two
   bool uses_varargs = false;
   bool uses_kwargs = false;
 };
@@ -100,7 +100,7 @@ struct Statement {
     kWith,         // targets[i] = expressions[i]; bodies[0]
     kBreak,
     kContinue,
-    kBlock,  // bodies[0], as it is
+    kBlock,  // bodies[0], unchanged
   };
   Kind kind;
   std::size_t offset;

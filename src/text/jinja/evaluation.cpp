@@ -1,4 +1,4 @@
-// The expressions of Interpreter.
+// The part of Interpreter that evaluates expressions.
 #include "tessera/text/jinja/filters.h"
 #include "tessera/text/jinja/interpreter.h"
 #include "tessera/text/jinja/operators.h"

@@ -18,8 +18,8 @@ std::unique_ptr<Expression> ExpressionParser::make(Kind kind) const {
   return std::make_unique<Expression>(Expression{.kind = kind, .offset = tokens_.current().offset});
 }
 
-// The tree's depth is bounded here, so that evaluating and freeing it never overflow the stack: a
-// chain of left-associative operators is deep without any recursion of the parser.
+// Bounds the tree's depth, so that evaluating and freeing it never overflow the stack: a chain of left-associative
+// operators makes a deep tree without recursion in the parser.
 Result<ExpressionPtr> ExpressionParser::finish(std::unique_ptr<Expression> expression) const {
   int depth = 0;
   const auto note = [&](const ExpressionPtr& part) {

@@ -1,4 +1,4 @@
-// The expressions of a template, by recursive descent. expression_parser.cpp has the operators, from the weakest
+// Parses the expressions of a template by recursive descent. expression_parser.cpp has the operators, from the weakest
 // binding one to the operands. postfix_parser.cpp has what may follow an operand: member, item, call, filter, test.
 #pragma once
 
@@ -16,9 +16,10 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   Result<ExpressionPtr> parse(bool with_conditional = true);
-  // One expression, or a tuple of several with commas between them.
+  // Parses one expression, or a tuple of several separated by commas.
   Result<ExpressionPtr> parse_tuple(bool with_conditional = true, bool parenthesised = false);
-  // "| a | b" after a set block's name, or (`inline_first`) "a | b" in a filter block: applied to a kBlockText.
+  // Parses "| a | b" after a set block's name, or (with `inline_first`) "a | b" in a filter block; both apply to a
+  // kBlockText.
   Result<ExpressionPtr> parse_block_filters(bool inline_first);
 
  private:

@@ -36,7 +36,7 @@ Status refuse_safe(const Value& input, std::string_view filter) {
   return unimplemented(std::string(filter) + " of a text marked safe is not supported");
 }
 
-// A filter that is the method of the same name on str(input).
+// A filter that calls the method of the same name on str(input).
 Result<Value> call_method(Interpreter& interpreter, const Value& input, std::string_view name,
                           const CallArguments& call) {
   const Value self(TRY(str(input, interpreter.budget())));
@@ -167,7 +167,7 @@ Result<Value> absolute(Interpreter&, const Value& input, const CallArguments& ca
   return Value(std::abs(input.as_int()));
 }
 
-// int(value) of a float; none for NaN and infinities.
+// Returns int(value) of a float; nothing for NaN and infinities.
 Result<std::optional<Value>> float_to_int(double value) {
   using Out = std::optional<Value>;
   if (!std::isfinite(value)) return Out();
@@ -215,7 +215,7 @@ Result<Value> round_filter(Interpreter&, const Value& input, const CallArguments
   }
   if (!input.is_float()) return Value(input.as_int());
   if (!std::isfinite(input.as_double())) return input;
-  // The decimal expansion is rounded exactly, as Python does it.
+  // Rounds the exact decimal expansion, as Python does.
   return Value(parse_float(fmt::format("{:.{}f}", input.as_double(), precision)).value_or(input.as_double()));
 }
 

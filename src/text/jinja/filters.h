@@ -17,15 +17,15 @@ struct NamedFilter {
   Filter filter;
 };
 
-// The filters of texts and single values, and those of sequences.
+// The filters of texts and single values, and the filters of sequences.
 std::span<const NamedFilter> text_filters();
 std::span<const NamedFilter> sequence_filters();
 
-// Null where no filter has this name.
+// Returns null where no filter has this name.
 Filter find_filter(std::string_view name);
 // Runs the filter and spends the budget for reading its texts.
 Result<Value> apply_filter(Filter filter, Interpreter& interpreter, const Value& input, const CallArguments& call);
-// The names of all filters, for error messages.
+// Returns the names of all filters, for error messages.
 std::string filter_names();
 
 }  // namespace tessera::jinja

@@ -17,7 +17,7 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   }
   const std::int64_t step = TRY(a.integer_or(2, 1));
   if (step == 0) return invalid_argument("range(): argument 'step' must not be zero");
-  // Unsigned arithmetic, which holds the distance of any two 64-bit integers.
+  // Unsigned arithmetic holds the distance of any two 64-bit integers.
   const bool some = step > 0 ? start < stop : start > stop;
   const auto low = static_cast<std::uint64_t>(step > 0 ? start : stop);
   const auto high = static_cast<std::uint64_t>(step > 0 ? stop : start);
@@ -36,7 +36,7 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   return Value::list(std::move(items), List::Kind::kRange);
 }
 
-// dict(other, a=1): the items of `other`, then the named ones.
+// dict(other, a=1): returns the items of `other`, then the named ones.
 Result<std::vector<std::pair<Value, Value>>> pairs_of(const char* function, const CallArguments& call) {
   std::vector<std::pair<Value, Value>> out;
   if (call.positional.size() > 1)
@@ -60,7 +60,7 @@ Result<Value> dict(Interpreter& interpreter, const CallArguments& call) {
 }
 
 Result<Value> make_namespace(Interpreter& interpreter, const CallArguments& call) {
-  // Built as a dict: later names replace earlier ones, and values that a dict may not hold are refused.
+  // Builds a dict: later names replace earlier ones, and values that a dict cannot hold are refused.
   const Value members = TRY(dict(interpreter, call));
   auto out = std::make_shared<Namespace>();
   for (const auto& [name, value] : members.as_dict().items) {
@@ -82,7 +82,8 @@ Result<Value> strftime_now(Interpreter& interpreter, const CallArguments& call) 
   const std::time_t now = interpreter.now();
   std::tm time{};
   if (localtime_r(&now, &time) == nullptr) return internal_error("strftime_now(): the time has no date");
-  // strftime() returns 0 both for "does not fit" and for empty; a space makes every result non-empty.
+  // strftime() returns 0 both for a buffer that is too small and for an empty result. A space makes every result
+  // non-empty.
   const std::string padded = format + " ";
   std::string out(64 * padded.size() + 64, '\0');
   const std::size_t length = std::strftime(out.data(), out.size(), padded.c_str(), &time);

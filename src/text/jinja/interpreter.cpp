@@ -7,8 +7,8 @@
 namespace tessera::jinja {
 namespace {
 
-// The deepest nesting of statements, expressions and calls. A macro that calls itself uses about ten levels for each
-// call. A level takes at most a few KiB of stack, also in builds with sanitizers.
+// The deepest nesting of statements, expressions and calls. A recursive macro uses about ten levels for each call. A
+// level takes at most a few KiB of stack, even in builds with sanitizers.
 constexpr int kMaxRunDepth = 700;
 // The most scopes that outlive their block because a function defined inside may still be called.
 constexpr std::size_t kMaxKeptScopes = 100'000;
@@ -38,7 +38,7 @@ Status Interpreter::Nested::check() const {
   return resource_exhausted("the template calls itself, or nests, deeper than it may");
 }
 
-// Ends a loop on every way out of it.
+// Ends a loop on every exit path.
 class Interpreter::LoopGuard {
  public:
   explicit LoopGuard(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}
@@ -79,7 +79,7 @@ Interpreter::Interpreter(const Program& program, Budget budget, std::optional<st
 }
 
 Interpreter::~Interpreter() {
-  // Values are cleared first: a macro kept in one scope may be named in another.
+  // Clears values first, because a macro kept in one scope may be named in another.
   globals_.names.clear();
   for (const auto& scope : kept_) scope->names.clear();
 }
@@ -157,7 +157,7 @@ Status Interpreter::run_for(const Statement& statement, std::string& out) {
   return run_loop(statement, TRY(eval(*statement.expressions[0])), 1, out);
 }
 
-// The items that pass the loop's condition.
+// Returns the items that satisfy the loop's condition.
 Result<std::vector<Value>> Interpreter::loop_items(const Statement& statement, const Value& sequence) {
   const std::shared_ptr<const List> all = TRY(iterate(sequence, budget_));
   if (statement.expressions[1] == nullptr) return all->items;
@@ -265,7 +265,7 @@ Status Interpreter::assign(const Target& target, const Value& value) {
       return place(target.offset, invalid_argument("cannot assign to '" + target.name + "." + target.member +
                                                    "'; accepted: members of a namespace"));
     }
-    // A namespace is refused, as in a dict, so that no value can contain itself.
+    // Namespaces are refused, as in a dict, so that no value can contain itself.
     Result<Value> checked = Value::list({value});
     if (!checked.ok()) return place(target.offset, std::move(checked).status());
     for (auto& [name, member] : space->as_namespace().members) {
@@ -359,7 +359,7 @@ Status Interpreter::bind_macro_arguments(const Statement& statement, const std::
 Result<Value> Interpreter::call(const Value& function, const CallArguments& arguments) {
   if (function.is_function()) return function.as_function().call(*this, arguments);
   if (function.is_loop()) {
-    // A copy: the loop may end while its function runs.
+    // Copied, because the loop may end while its function runs.
     const Function recurse = function.as_loop()->recurse;
     if (!recurse.call) return invalid_argument("this loop is not recursive; write {% for … recursive %}");
     return recurse.call(*this, arguments);

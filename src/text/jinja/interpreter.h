@@ -1,5 +1,4 @@
-// Evaluates a template: statements write text, expressions give values. One object renders once, on
-// one thread.
+// Evaluates a template: statements write text, and expressions give values. An object renders once, on one thread.
 #pragma once
 
 #include <ctime>
@@ -16,36 +15,36 @@
 
 namespace tessera::jinja {
 
-// Names and their values inside one block; a name that is not here is looked for around it.
+// The names of one block and their values. A name that is not here is looked up in the enclosing blocks.
 struct Scope {
   std::vector<std::pair<std::string, Value>> names;
   Scope* parent = nullptr;
-  bool captured = false;  // a function defined inside may still look names up here
+  bool captured = false;  // a function that was defined inside may still look up names here
 
-  const Value* find(std::string_view name) const;  // looks here, then in the scopes around; null: not found
-  void set(std::string_view name, Value value);    // here
+  const Value* find(std::string_view name) const;  // looks here, then in the enclosing scopes; null: not found
+  void set(std::string_view name, Value value);    // sets the name in this scope
 };
 
 class Interpreter {
  public:
-  // Borrows the program, which must outlive this object. `now`: what strftime_now() formats.
+  // Borrows the program, which must outlive this object. `now` is the time that strftime_now() formats.
   Interpreter(const Program& program, Budget budget, std::optional<std::time_t> now);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
   void set_variable(std::string_view name, Value value) { globals_.set(name, std::move(value)); }
-  // The rendered text. Errors carry line and column of the innermost failing part.
+  // Returns the rendered text. Errors have the line and column of the innermost failing part.
   Result<std::string> render();
 
-  // What filters, tests and functions spend.
+  // The budget that filters, tests and functions spend.
   Budget& budget() { return budget_; }
   Result<Value> call(const Value& function, const CallArguments& arguments);
   std::time_t now() const { return now_.has_value() ? *now_ : std::time(nullptr); }
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  // One more level of recursion.
+  // Counts one more level of recursion.
   class Nested {
    public:
     explicit Nested(Interpreter& interpreter) : interpreter_(interpreter) { ++interpreter_.depth_; }
@@ -57,7 +56,7 @@ class Interpreter {
    private:
     Interpreter& interpreter_;
   };
-  class ScopeGuard;  // a scope for the length of a block
+  class ScopeGuard;  // a scope for the duration of a block
   class LoopGuard;
 
   Result<Flow> run(const Body& body, std::string& out);
@@ -73,7 +72,7 @@ class Interpreter {
   Status run_filter_block(const Statement& statement, std::string& out);
   Status run_with(const Statement& statement, std::string& out);
   Status assign(const Target& target, const Value& value);
-  // The current scope. It lives as long as this object from now on, because a function will refer to it.
+  // Returns the current scope and keeps it alive as long as this object, because a function refers to it.
   Result<Scope*> keep_scope();
   Result<Value> make_macro(const Statement& statement, const std::string& name);
   Result<Value> call_macro(const Statement& statement, const std::string& name, Scope* around,
@@ -92,7 +91,7 @@ class Interpreter {
   Result<Value> eval_concat(const Expression& expression);
   Result<CallArguments> eval_arguments(const CallSyntax& call);
   Value look_up(const std::string& name) const;
-  // The error with line and column, unless it has them already from a part inside.
+  // Adds line and column to the error, unless an inner part has added them already.
   Status place(std::size_t offset, Status why);
 
   const Program& program_;

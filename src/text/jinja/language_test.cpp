@@ -1,6 +1,6 @@
-// Catches: any difference from Jinja2 3.1 (which computed the expectations, set up as Hugging Face's
-// apply_chat_template sets it up) in language, white space, filters, methods and printing; templates
-// that fail there and pass here; templates that exhaust stack, memory or time.
+// Catches: differences from Jinja2 3.1 (which computed the expected results, set up as in Hugging Face's
+// apply_chat_template) in language, white space, filters, methods and printing; templates that fail there and pass
+// here; and templates that exhaust stack, memory or time.
 #include "tessera/text/chat_template.h"
 
 #include <fmt/format.h>
@@ -205,7 +205,7 @@ TEST(Template, TemplatesWithoutEndAreStopped) {
            "%}{% endfor %}"
            "{% for i in range(100000) %}{% macro f() %}{% endmacro %}{{ f() }}{% endfor %}",
            "{% set x = 'a' * 12000000 %}{{ x }}{{ x }}",
-           // Long texts that are read repeatedly by operations that look cheap.
+           // Long texts are read repeatedly by operations that look cheap.
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.find('a' * 30000 ~ 'b') == 0 %}{% endif %}{% "
            "endfor %}",
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.rfind('b' ~ 'a' * 30000) }}{% endfor %}",
@@ -261,7 +261,7 @@ TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {
   EXPECT_EQ(*render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for x in [7] recursive %}{{ x }}{{ a }}"
                     "{% set ns.l = loop %}{% endfor %}{% endfor %};{{ ns.l([8]) }}"),
             "7172;82");
-  // A loop that would contain itself.
+  // This loop would contain itself.
   EXPECT_EQ(*render("{% for a in [1] %}{{ loop.changed(loop, [loop.cycle]) }}{% endfor %}"), "True");
 }
 

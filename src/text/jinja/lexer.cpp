@@ -64,7 +64,7 @@ class Lexer {
     if (!data.empty()) out_.push_back({Token::Kind::kText, std::string(data), offset});
   }
 
-  // The part of the text before a tag that is kept. lstrip_blocks applies to blocks and comments.
+  // Returns the part of the text before a tag that is kept. lstrip_blocks applies to blocks and comments.
   std::string_view strip_before(std::string_view data, char sign, bool block) const {
     if (sign == '-') return trim_end(data);
     if (sign == '+' || !block) return data;
@@ -76,8 +76,8 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // Consumes "<sign>xx" and the white space that belongs to it, if it is here. `trims_newline`: a newline directly
-  // after the tag is dropped (trim_blocks).
+  // Consumes "<sign>xx" and the white space that belongs to it where it comes next. `trims_newline`: drops a newline
+  // directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;
@@ -100,7 +100,8 @@ class Lexer {
 
   bool at_raw() const { return block_named("raw", pos_) != std::string_view::npos; }
 
-  // The position after "name" where white space, the name, white space and an end of block follow; else npos.
+  // Returns the position after "name" where white space, the name, white space and an end of block follow; npos
+  // otherwise.
   std::size_t block_named(std::string_view name, std::size_t from) const {
     std::string_view rest = trim_start(text_.substr(from));
     if (!rest.starts_with(name)) return std::string_view::npos;
@@ -127,10 +128,10 @@ class Lexer {
     return fail(tag, "'raw' without its end; expected '{% endraw %}'");
   }
 
-  // The inside of a tag, with its end.
+  // Reads the inside of a tag and its end.
   Status expression(std::size_t tag, bool print) {
     const std::string_view end = print ? "}}" : "%}";
-    std::string open;  // brackets that are not closed yet
+    std::string open;  // brackets that are still open
     for (;;) {
       skip_space();
       if (pos_ >= text_.size()) return fail(tag, "a tag without its end; expected '" + std::string(end) + "'");
@@ -149,7 +150,7 @@ class Lexer {
     }
   }
 
-  // Digits with single "_" between them.
+  // Reads digits with single "_" between them.
   std::size_t digits(std::size_t i) const {
     while (i < text_.size() &&
            (is_digit(text_[i]) || (text_[i] == '_' && i + 1 < text_.size() && is_digit(text_[i + 1])))) {
@@ -162,7 +163,7 @@ class Lexer {
     const std::size_t begin = pos_;
     std::size_t i = digits(begin);
     bool is_float = false;
-    // After a dot ("x.0.1") the digits are an index.
+    // After a dot ("x.0.1"), the digits are an index.
     const bool index = begin > 0 && text_[begin - 1] == '.';
     if (!index && i + 1 < text_.size() && text_[i] == '.' && is_digit(text_[i + 1])) {
       i = digits(i + 1);

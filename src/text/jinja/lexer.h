@@ -1,5 +1,5 @@
-// A template's source cut into tokens, with Jinja's rules for white space: trim_blocks and
-// lstrip_blocks on, "-" and "+" at tags, one newline at the end of the source dropped.
+// Cuts a template's source into tokens, with Jinja's rules for white space: trim_blocks and lstrip_blocks on, "-" and
+// "+" at tags, and one newline at the end of the source dropped.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ struct Token {
   std::size_t offset;  // into the normalised source
 };
 
-// The template as errors speak of it.
+// The template's name and text, used for errors.
 struct Source {
   std::string name;
   std::string text;  // newlines normalised
 
-  // "<name>: line 3, column 14: <message>"; columns count characters from 1.
+  // Returns "<name>: line 3, column 14: <message>"; columns count characters from 1.
   Status error(std::size_t offset, const Status& why) const;
   Status syntax_error(std::size_t offset, std::string message) const {
     return error(offset, invalid_argument(std::move(message)));
   }
 };
 
-// \r\n and \r become \n, and one newline at the end goes.
+// Turns \r\n and \r into \n, and removes one newline at the end.
 std::string normalize_newlines(std::string_view source);
 
-// Ends with a kEnd. Precondition: source.text is well-formed UTF-8.
+// The last token is a kEnd. Precondition: source.text is well-formed UTF-8.
 Result<std::vector<Token>> tokenize(const Source& source);
 
 }  // namespace tessera::jinja

@@ -34,7 +34,7 @@ Result<std::string> unescape(std::string_view literal) {
     if (const std::size_t at = kNames.find(c); at != std::string_view::npos) {
       out += kValues[at];
     } else if (c == '\n') {
-      // a line continued
+      // a line continuation
     } else if (c >= '0' && c <= '7') {
       char32_t code = 0;
       const std::size_t end = std::min(i + 3, literal.size());
@@ -102,7 +102,7 @@ std::optional<double> parse_float(std::string_view text) {
   text = trim_end(trim_start(text));
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  // from_chars takes a second sign and does not know Python's "infinity" in every case.
+  // from_chars accepts a second sign and does not read all of Python's spellings of "infinity".
   if (text.starts_with('-') || text.starts_with('+')) return std::nullopt;
   const std::string low = lower(text);
   double value = 0;

@@ -1,4 +1,4 @@
-// Parsing of literals: strings with escapes, integers, floats.
+// Parses literals: strings with escapes, integers, floats.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera::jinja {
 
-// The inside of a string literal with its escapes resolved.
+// Returns the content of a string literal with its escapes resolved.
 Result<std::string> unescape(std::string_view literal);
 
-// int(text) and float(text); none where Python raises ValueError. The error: a number beyond 64 bits.
+// Compute int(text) and float(text); nothing where Python raises ValueError. The error is a number beyond 64 bits.
 Result<std::optional<std::int64_t>> parse_integer(std::string_view text, int base);
 std::optional<double> parse_float(std::string_view text);
 

@@ -67,14 +67,14 @@ Result<Value> count_items(Interpreter& interpreter, const Value& self, const Cal
 
 constexpr NamedMethod kListMethods[] = {{"index", index_of}, {"count", count_items}, {"copy", copy}};
 
-// Python's other methods, which are not supported.
+// The other methods of Python's str, which are not supported.
 constexpr std::string_view kOtherStringMethods[] = {"casefold", "encode",    "expandtabs",   "format",    "format_map",
                                                     "isascii",  "isdecimal", "isidentifier", "isnumeric", "isprintable",
                                                     "istitle",  "maketrans", "translate"};
 constexpr std::string_view kChangingMethods[] = {"append", "clear",   "extend",     "insert", "pop",   "popitem",
                                                  "remove", "reverse", "setdefault", "sort",   "update"};
 
-// Methods that take no other text as argument: on safe text they give safe text.
+// Methods without another text as argument; on safe text they return safe text.
 constexpr std::string_view kPlainMethods[] = {"strip", "lstrip", "rstrip",     "upper",
                                               "lower", "title",  "capitalize", "swapcase"};
 

@@ -1,5 +1,5 @@
 // The methods of strings, lists and dicts that templates may call. Methods that change a value are refused, as in the
-// sandbox that Hugging Face renders templates in.
+// sandbox in which Hugging Face renders templates.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace tessera::jinja {
 
-// A function bound to `self`; nothing where Python's type has no such method either; unimplemented
-// where it has one that is not supported here, invalid_argument where it would change the value.
+// Returns a function bound to `self`; nothing where Python's type has no such method. Returns unimplemented where
+// Python has a method that is not supported here, and invalid_argument where it would change the value.
 Result<std::optional<Value>> find_method(const Value& self, std::string_view name);
 
 }  // namespace tessera::jinja

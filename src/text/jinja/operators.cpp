@@ -54,7 +54,7 @@ Result<Value> integer_arithmetic(BinaryOperator op, std::int64_t a, std::int64_t
   }
   if (b == 0) return invalid_argument("division by zero");
   if (op == BinaryOperator::kDivide) return Value(static_cast<double>(a) / static_cast<double>(b));
-  if (b == -1) {  // the one quotient that overflows
+  if (b == -1) {  // handles the one quotient that overflows
     if (op == BinaryOperator::kModulo) return Value(std::int64_t{0});
     return __builtin_sub_overflow(std::int64_t{0}, a, &out) ? Result<Value>(overflow()) : Value(out);
   }
@@ -120,7 +120,7 @@ Result<Value> add_lists(const Value& left, const Value& right, Budget& budget) {
   return Value::list(std::move(items), left.as_list().kind);
 }
 
-// Where one side is marked safe, so is the result, and the other side is escaped.
+// Where one side is marked safe, the result is safe and the other side is escaped.
 Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
   const bool safe = left.is_safe() || right.is_safe();
   const auto part = [&](const Value& text) {
@@ -131,7 +131,7 @@ Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
   return safe ? Value::safe_text(std::move(out)) : Value(std::move(out));
 }
 
-// A position in Python's slices: negative counts from the end, outside is clamped to [low, high].
+// Clamps a position in a Python slice to [low, high]; negative ones count from the end.
 std::int64_t clamp_index(std::int64_t index, std::int64_t size, std::int64_t low, std::int64_t high) {
   if (index < 0) index += size;
   return std::clamp(index, low, high);
@@ -143,7 +143,7 @@ Result<std::optional<std::int64_t>> slice_index(const Value& value) {
   if (!value.is_int() && !value.is_bool()) {
     return invalid_argument("a slice index of type '" + std::string(type_name(value)) + "'; accepted: integers, none");
   }
-  // Far outside any text, and safe to add sizes to.
+  // Far outside any text, and small enough to add sizes to.
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
   return std::optional<std::int64_t>(std::clamp(value.as_int(), -kFar, kFar));
 }
@@ -196,7 +196,7 @@ Result<Value> loop_attribute(const Value& value, std::string_view name) {
   return Value(std::shared_ptr<const Function>(std::move(function)));
 }
 
-// The attribute Python's object has, not counting members of a dict.
+// Returns an attribute of the Python object, not counting members of a dict.
 Result<std::optional<Value>> own_attribute(const Value& value, std::string_view name) {
   using Out = std::optional<Value>;
   if (name.starts_with("__")) {
@@ -235,7 +235,7 @@ Result<std::optional<Value>> element(const Value& value, const Value& key, Budge
   return Out(Value::text_like(value, text.substr(at, decode_utf8(text, at).length)));
 }
 
-// The characters [from, to) of a text.
+// Returns the characters [from, to) of a text.
 Result<Value> slice_text(const Value& value, std::optional<std::int64_t> from, std::optional<std::int64_t> to,
                          Budget& budget) {
   const std::string& text = value.as_string();
@@ -340,7 +340,7 @@ Result<Value> get_slice(const Value& value, const Value& start, const Value& sto
   const std::vector<Value> letters = value.is_string() ? characters(value.as_string()) : std::vector<Value>();
   const std::vector<Value>& items = value.is_string() ? letters : value.as_list().items;
   const auto size = static_cast<std::int64_t>(items.size());
-  by = std::clamp(by, -size - 1, size + 1);  // as good as any step beyond, and cannot overflow
+  by = std::clamp(by, -size - 1, size + 1);  // equivalent to any larger step, and cannot overflow
   const std::int64_t low = by > 0 ? 0 : -1;
   const std::int64_t high = by > 0 ? size : size - 1;
   const std::int64_t begin = from ? clamp_index(*from, size, low, high) : (by > 0 ? 0 : size - 1);

@@ -1,4 +1,4 @@
-// Operators and look-ups of expressions, as Python defines them.
+// Operators and look-ups in expressions, as Python defines them.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace tessera::jinja {
 Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& right, Budget& budget);
 Result<Value> negate(const Value& value);
 Result<bool> apply_compare(CompareOperator op, const Value& left, const Value& right, Budget& budget);
-// a ~ b ~ c: the texts of all pieces, concatenated.
+// a ~ b ~ c: concatenates the texts of all pieces.
 Result<Value> concatenate(const std::vector<Value>& pieces, Budget& budget);
 
 // value.name: a method or attribute, else the member; undefined where there is none.
@@ -22,8 +22,8 @@ Result<Value> get_attribute(const Value& value, std::string_view name, Budget& b
 Result<Value> get_item(const Value& value, const Value& key, Budget& budget);
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget);
 
-// The member a filter's `attribute` names: "a.b.0", or a number. `otherwise`, where not null, replaces every undefined
-// step of the path.
+// Returns the member that a filter's `attribute` names: "a.b.0" or a number. `otherwise`, where not null, replaces
+// every undefined step of the path.
 Result<Value> get_path(const Value& value, const Value& path, const Value* otherwise, Budget& budget);
 
 }  // namespace tessera::jinja

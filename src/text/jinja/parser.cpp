@@ -13,8 +13,8 @@ class StatementParser {
  public:
   explicit StatementParser(TokenStream& tokens) : tokens_(tokens), expressions_(tokens) {}
 
-  // Statements up to one of the block words `until` (the end of the template for none), which is left
-  // as the current token.
+  // Parses statements up to one of the block words `until` (up to the end of the template without any). That word
+  // remains the current token.
   Result<Body> parse_body(Words until) {
     if (++depth_ > kMaxSyntaxDepth) return tokens_.fail("blocks nested deeper than " + std::to_string(kMaxSyntaxDepth));
     Body body;
@@ -64,7 +64,7 @@ class StatementParser {
     return out;
   }
 
-  // A body and the word behind it, which is taken.
+  // Parses a body and the word behind it, which is consumed.
   Result<Body> parse_body_and_end(std::string_view end) {
     TRY(tokens_.expect(Token::Kind::kBlockEnd, "end of statement block"));
     Body body = TRY(parse_body({end}));
@@ -155,7 +155,7 @@ class StatementParser {
     return StatementPtr(std::move(set));
   }
 
-  // The body of a macro or caller: a `break` there belongs to no loop around it.
+  // Parses the body of a macro or caller. A `break` there does not belong to a loop around it.
   Result<Body> parse_callable_body(std::string_view end, Signature& signature) {
     const int outer_loops = std::exchange(loops_, 0);
     tokens_.begin_signature(signature);
@@ -237,7 +237,7 @@ class StatementParser {
     return StatementPtr(std::move(jump));
   }
 
-  // One target, or several with commas between them.
+  // Parses one target, or several separated by commas.
   Result<Target> parse_target(bool with_member) {
     Target first = TRY(parse_single_target(with_member));
     if (!tokens_.at_operator(",")) return first;
@@ -277,7 +277,7 @@ class StatementParser {
   TokenStream& tokens_;
   ExpressionParser expressions_;
   int depth_ = 0;
-  int loops_ = 0;  // around the current statement, inside the current macro
+  int loops_ = 0;  // number of loops around the current statement inside the current macro
 };
 
 }  // namespace

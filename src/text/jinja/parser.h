@@ -1,4 +1,4 @@
-// A template's source to its syntax tree: Jinja2's grammar.
+// Parses a template's source into its syntax tree by Jinja2's grammar.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera::jinja {
 
-// Errors carry line and column. invalid_argument: a syntax error, an unknown filter or test;
-// unimplemented: valid Jinja that this interpreter does not have (inheritance, imports).
+// Errors have line and column: invalid_argument for a syntax error or an unknown filter or test, unimplemented for
+// valid Jinja that this interpreter lacks (inheritance, imports).
 Result<std::unique_ptr<const Program>> parse_template(std::string source, std::string name);
 
 }  // namespace tessera::jinja

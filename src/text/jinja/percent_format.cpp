@@ -32,7 +32,7 @@ Result<int> read_count(std::string_view format, std::size_t& pos) {
   return out;
 }
 
-// Reads what is between '%' and the type, and the type.
+// Reads the part between '%' and the type, and the type.
 Result<Spec> read_spec(std::string_view format, std::size_t& pos) {
   Spec spec;
   for (; pos < format.size(); ++pos) {
@@ -182,7 +182,7 @@ Result<std::string> format_percent(std::string_view format, const std::vector<Va
     ++used;
     TRY(budget.spend_bytes(out.size()));
   }
-  // Python lets a single mapping or list be left over, as it could be looked up by key.
+  // Python allows a single unused mapping or list, because it could be looked up by key.
   const bool lenient = arguments.size() == 1 && (arguments[0].is_dict() || arguments[0].is_kind(List::Kind::kList) ||
                                                  arguments[0].is_kind(List::Kind::kRange));
   if (used < arguments.size() && !lenient)

@@ -10,8 +10,8 @@
 
 namespace tessera::jinja {
 
-// Conversions s r d i u x X o f F e E g G c %, with flags, width and precision. Mapping keys
-// ("%(name)s") and "*" are unimplemented. Arguments left over or missing are errors.
+// Supports the conversions s r d i u x X o f F e E g G c %, with flags, width and precision. Mapping keys ("%(name)s")
+// and "*" are unimplemented. Superfluous and missing arguments are errors.
 Result<std::string> format_percent(std::string_view format, const std::vector<Value>& arguments, Budget& budget);
 
 }  // namespace tessera::jinja

@@ -11,8 +11,8 @@
 namespace tessera::jinja {
 namespace {
 
-// Spends the budget for what was appended after the offset `before`, so that a value which refers to the same large
-// part many times cannot grow without bound.
+// Spends the budget for what was appended after the offset `before`, so that a value with many references to one large
+// part cannot grow without bound.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
   return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));
@@ -124,7 +124,7 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
   out += '"';
 }
 
-// JSON keys are strings; Python writes numbers, booleans and none as it writes them elsewhere.
+// JSON keys are strings. Python writes numbers, booleans and none as it does elsewhere.
 std::string json_key(const Value& key) {
   if (key.is_string()) return key.as_string();
   if (key.is_bool()) return key.as_bool() ? "true" : "false";
@@ -182,7 +182,7 @@ class JsonPrinter {
   Status print_dict(const Dict& dict, int level) {
     std::vector<std::pair<Value, Value>> items = dict.items;
     if (style_.sort_keys) {
-      // Only strings can be sorted: Python refuses to order mixed keys.
+      // Only strings can be sorted; Python refuses to order mixed keys.
       for (const auto& item : items) {
         if (!item.first.is_string()) return unimplemented("sort_keys with keys that are not strings");
       }

@@ -1,4 +1,4 @@
-// How values print: Python's str() and repr(), and JSON as json.dumps writes it.
+// Prints values: Python's str() and repr(), and JSON as json.dumps writes it.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace tessera::jinja {
 
-// Appends what {{ value }} prints. Spends the budget for every byte and element. Values that print differently in each
+// Appends the text of {{ value }}. Spends the budget for every byte and element. Values that print differently in each
 // run of Python (functions, generators) are unimplemented.
 Status append_str(const Value& value, std::string& out, Budget& budget);
 Result<std::string> str(const Value& value, Budget& budget);
-// 'text' in quotes; other values as str().
+// Writes 'text' in quotes; other values as str() does.
 Status append_repr(const Value& value, std::string& out, Budget& budget);
 
-// The shortest decimal form that reads back equal, spelled as Python spells it: 1.0, 1e-07, 1e+16, inf.
+// Returns the shortest decimal form that reads back equal, spelled as in Python: 1.0, 1e-07, 1e+16, inf.
 std::string float_repr(double value);
 
 struct JsonStyle {
-  std::optional<std::string> indent;  // one level; unset: all on one line
+  std::optional<std::string> indent;  // of one level; unset: everything is on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool ensure_ascii = false;

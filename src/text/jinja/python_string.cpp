@@ -33,7 +33,7 @@ void reverse_if(std::vector<std::string>& parts, bool from_right) {
   if (from_right) std::reverse(parts.begin(), parts.end());
 }
 
-// Whether a character is one of those of `set`.
+// Returns a predicate for the characters of `set`.
 auto one_of(std::string_view set) {
   std::vector<char32_t> codes;
   for (std::size_t pos = 0; pos < set.size();) {
@@ -61,8 +61,8 @@ std::string_view trim_start(std::string_view text, std::string_view set) { retur
 std::string_view trim_end(std::string_view text, std::string_view set) { return trim_end_if(text, one_of(set)); }
 
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from) {
-  // std::string_view's search takes the product of both sizes at worst, glibc's their sum. (Not for short parts: a
-  // sanitizer looks at all of the text at each of its calls.)
+  // std::string_view's search takes the product of both sizes at worst, and glibc's their sum. It is not used for short
+  // parts, because a sanitizer checks the whole text at each call.
   constexpr std::size_t kShort = 16;
   if (part.size() <= kShort || from > text.size()) return text.find(part, from);
   const void* at = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
@@ -72,8 +72,8 @@ std::size_t find_first(std::string_view text, std::string_view part, std::size_t
 
 std::size_t find_last(std::string_view text, std::string_view part) {
   if (part.empty()) return text.size();
-  // Knuth, Morris and Pratt from the right: borders[i] is the number of bytes at the end of `part` that still match
-  // when its last i bytes matched and the next one does not.
+  // The Knuth-Morris-Pratt algorithm from the right. borders[i] is the number of bytes at the end of `part` that still
+  // match when its last i bytes matched and the next one does not.
   const auto from_end = [](std::string_view bytes, std::size_t i) { return bytes[bytes.size() - 1 - i]; };
   std::vector<std::size_t> borders(part.size() + 1, 0);
   for (std::size_t i = 1, matched = 0; i < part.size(); ++i) {

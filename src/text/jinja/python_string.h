@@ -11,18 +11,18 @@ namespace tessera::jinja {
 // str.isspace for one character: White_Space and the four information separators.
 bool is_space(char32_t code);
 
-// str.lstrip() and str.rstrip(): of white space, or of any of the characters of `set`.
+// str.lstrip() and str.rstrip(): strip white space, or any of the characters in `set`.
 std::string_view trim_start(std::string_view text);
 std::string_view trim_end(std::string_view text);
 std::string_view trim_start(std::string_view text, std::string_view set);
 std::string_view trim_end(std::string_view text, std::string_view set);
 
-// The offset of the first occurrence of `part` at or after `from`, and of the last one; npos where there is none. Cost:
-// linear in the sizes, whatever the texts.
+// Return the offset of the first occurrence of `part` at or after `from`, and of the last occurrence; npos where there
+// is none. Cost: linear in the sizes for any texts.
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from = 0);
 std::size_t find_last(std::string_view text, std::string_view part);
 
-// str.replace; count < 0: all.
+// str.replace; count < 0: replaces all.
 std::string replace(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 
 // str.split() on runs of white space; limit < 0: no limit.
@@ -32,10 +32,10 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
 // str.splitlines(keep).
 std::vector<std::string> split_lines(std::string_view text, bool keep_ends);
 
-// <, >, &, ', " as HTML entities, spelled as MarkupSafe spells them.
+// Writes <, >, &, ', " as HTML entities, spelled as in MarkupSafe.
 std::string escape_html(std::string_view text);
 
-// The byte offset of character `index`, counted from 0; text.size() past the end.
+// Returns the byte offset of character `index`, counted from 0; text.size() past the end.
 std::size_t byte_offset(std::string_view text, std::size_t index);
 
 }  // namespace tessera::jinja

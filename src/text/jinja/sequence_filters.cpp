@@ -1,4 +1,4 @@
-// Filters over sequences: choosing, ordering, joining.
+// Filters over sequences: selection, ordering, joining.
 #include <algorithm>
 #include <numeric>
 
@@ -19,7 +19,7 @@ using ListPointer = std::shared_ptr<const List>;
 
 Result<Value> generator(std::vector<Value> items) { return Value::list(std::move(items), List::Kind::kGenerator); }
 
-// The key by which a sequence is ordered and compared.
+// The key by which sequences are ordered and compared.
 struct KeyRule {
   const Value* attribute = nullptr;  // null: the item itself
   bool case_sensitive = false;
@@ -30,8 +30,8 @@ struct KeyRule {
     if (!case_sensitive && out.is_string()) out = Value(lower(out.as_string()));
     return out;
   }
-  // Keys for sort are lists, also of one: "a,b" means by a, then by b. Lists compare equal elements
-  // without asking for their order.
+  // Keys for sort are lists, even with one element: "a,b" means by a, then by b. Lists skip equal elements without
+  // comparing their order.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;
@@ -43,8 +43,8 @@ struct KeyRule {
   }
 };
 
-// A stable merge sort of positions: std::stable_sort must not be given a comparison that can fail or, with NaN, is no
-// order.
+// A stable merge sort of positions. std::stable_sort does not allow a comparison that can fail or that, with NaN, is
+// not an order.
 Status sort_positions(const std::vector<Value>& keys, bool reverse, std::vector<std::size_t>& order, Budget& budget) {
   std::vector<std::size_t> merged(order.size());
   for (std::size_t width = 1; width < order.size(); width *= 2) {
@@ -222,7 +222,7 @@ Result<Value> sum(Interpreter& interpreter, const Value& input, const CallArgume
   return out;
 }
 
-// The arguments after the first `count`.
+// Returns the arguments after the first `count`.
 CallArguments rest_of(const CallArguments& call, std::size_t count) {
   CallArguments out;
   out.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(count), call.positional.end());
@@ -247,7 +247,7 @@ Result<Value> map_attribute(Interpreter& interpreter, const ListPointer& items, 
 }
 
 Result<Value> map_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  if (!truthy(input)) return generator({});  // also of none, and with any arguments: as in Jinja
+  if (!truthy(input)) return generator({});  // also for none, and with any arguments, as in Jinja
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   if (call.positional.empty() && !call.named.empty()) return map_attribute(interpreter, items, call);
   const std::string name = TRY(name_argument(call, 0, "a filter"));
@@ -259,7 +259,7 @@ Result<Value> map_filter(Interpreter& interpreter, const Value& input, const Cal
   return generator(std::move(out));
 }
 
-// select, reject, selectattr, rejectattr: the items for which a test gives `wanted`.
+// select, reject, selectattr, rejectattr: keep the items for which a test returns `wanted`.
 template <bool wanted, bool by_attribute>
 Result<Value> select(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   if (!truthy(input)) return generator({});  // as for map

@@ -59,7 +59,7 @@ Result<Value> split_method(Interpreter& interpreter, const Value& self, const Ca
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("splitlines", call, {"keepends"}));
   const std::string& text = self.as_string();
-  // The budget is spent before the lines are made. Counts all bytes that end a line or begin such a character.
+  // Spends the budget before the lines are made. Counts all bytes that end a line or begin a line-ending character.
   const auto lines = std::count_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte >= 0x0A && byte <= 0x1E) || byte == 0xC2 || byte == 0xE2;
@@ -111,7 +111,7 @@ Result<Value> replace_method(Interpreter& interpreter, const Value& self, const 
   const std::string to = TRY(a.string(1));
   const std::int64_t count = TRY(a.integer_or(2, -1));
   const std::string& text = self.as_string();
-  // The budget for the result's greatest size is spent before it is built.
+  // Spends the budget for the largest possible result before it is built.
   const std::size_t times = from.empty() ? text.size() + 1 : text.size() / from.size();
   if (to.size() > from.size()) TRY(interpreter.budget().spend_bytes(text.size() + times * (to.size() - from.size())));
   return make_string(replace(text, from, to, count), interpreter);
@@ -187,7 +187,7 @@ Result<Value> is_case(Interpreter&, const Value& self, const CallArguments& call
   return Value(some);
 }
 
-// Widens to `width` characters with `fill`, `left` of the missing ones on the left.
+// Pads to `width` characters with `fill`, of which `left` are on the left.
 Result<Value> pad(Interpreter& interpreter, const std::string& text, std::int64_t width, const std::string& fill,
                   std::int64_t (*left_of)(std::int64_t missing, std::int64_t width)) {
   const auto missing = std::max<std::int64_t>(0, width - static_cast<std::int64_t>(count_characters(text)));

@@ -16,7 +16,7 @@ struct NamedMethod {
   Method method;
 };
 
-// Each expects a string as `self`. The caller spends the budget for reading `self` and the arguments.
+// Each method expects a string as `self`. The caller spends the budget for reading `self` and the arguments.
 std::span<const NamedMethod> string_methods();
 
 }  // namespace tessera::jinja

@@ -1,4 +1,4 @@
-// The tokens of a template, which statements and expressions read in order.
+// The tokens of a template, read in order by the parsers of statements and expressions.
 #pragma once
 
 #include <string>
@@ -37,10 +37,10 @@ class TokenStream {
   Status fail_unimplemented(std::string message) const {
     return error_at(current().offset, unimplemented(std::move(message)));
   }
-  // "unexpected 'x'"
+  // Returns "unexpected 'x'".
   std::string unexpected() const;
 
-  // Between these two, names that are read are noted in the signature (caller, varargs, kwargs).
+  // Between these two calls, the names that are read are recorded in the signature (caller, varargs, kwargs).
   void begin_signature(Signature& signature) { signatures_.push_back(&signature); }
   void end_signature() { signatures_.pop_back(); }
   void note_name(std::string_view name);

@@ -76,7 +76,7 @@ Result<Value> Value::list(std::vector<Value> items, List::Kind kind) {
 
 Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
   auto dict = std::make_shared<Dict>();
-  // There are few keys that are not strings, so comparing them is cheap.
+  // Few keys are not strings, so comparing them is cheap.
   Budget unlimited(INT64_MAX, SIZE_MAX);
   for (auto& [key, value] : items) {
     if (!key.is_string() && !key.is_number() && !key.is_none()) {
@@ -89,7 +89,7 @@ Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
       continue;
     }
     dict->items.emplace_back(std::move(key), std::move(value));
-    // The view is into the shared text, which no later insertion moves.
+    // The view points into the shared text, which later insertions do not move.
     const Value& stored = dict->items.back().first;
     if (stored.is_string()) dict->index.emplace(stored.as_string(), dict->items.size() - 1);
   }
@@ -192,7 +192,7 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
     if (!a.is_float() && !b.is_float()) return sign(a.as_int() < b.as_int(), a.as_int() > b.as_int());
     return sign(a.as_double() < b.as_double(), a.as_double() > b.as_double());
   }
-  // The order of UTF-8 bytes is the order of code points.
+  // The order of UTF-8 bytes equals the order of code points.
   if (a.is_string() && b.is_string()) {
     TRY(budget.spend_bytes(std::min(a.as_string().size(), b.as_string().size())));
     const int order = a.as_string().compare(b.as_string());

@@ -1,6 +1,6 @@
-// What a template computes with: Python's values as far as Jinja shows them. A Value is small and
-// cheap to copy; strings and containers are shared and never change after they were made. Only a
-// namespace can change, and it cannot be put into a container, so values never form a cycle.
+// The values of a template: Python's values as far as Jinja shows them. A Value is small and cheap to copy. Strings and
+// containers are shared and never change after they were made. Only a namespace can change; it cannot be put into a
+// container, so values never form a cycle.
 //
 // Not thread-safe: values belong to one render() call.
 #pragma once
@@ -24,17 +24,17 @@ class Value;
 class Interpreter;
 struct CallArguments;
 
-// Values nested deeper than this are refused, so that no walk over a value overflows the stack.
+// The deepest nesting of values. Deeper ones are refused, so that no walk over a value overflows the stack.
 inline constexpr int kMaxValueDepth = 200;
 
-// What one render() may spend. Every loop over template data spends from it.
+// The budget of one render(). Every loop over template data spends from it.
 class Budget {
  public:
   Budget(std::int64_t steps, std::size_t max_bytes) : steps_left_(steps), max_bytes_(max_bytes) {}
-  // resource_exhausted when the steps are used up.
+  // Returns resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
-  // Spends for a string of `bytes` bytes that is read or made: one step for each kBytesOfStep. resource_exhausted for a
-  // single string above the limit.
+  // Spends for a string of `bytes` bytes that is read or made: one step for each kBytesOfStep. Returns
+  // resource_exhausted for a single string above the limit.
   Status spend_bytes(std::size_t bytes);
   static constexpr std::size_t kBytesOfStep = 16;
   std::int64_t steps_left() const { return steps_left_; }
@@ -55,13 +55,13 @@ struct Text {
   bool safe = false;  // came from the filter `safe` or `escape`
 };
 
-// Everything with elements in order.
+// A sequence of elements of any kind.
 struct List {
   enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems };
   Kind kind = Kind::kList;
   std::vector<Value> items;
   int depth = 1;
-  // A generator gives its elements once.
+  // A generator returns its elements only once.
   enum class Use { kFresh, kPartly, kDone };
   mutable Use use = Use::kFresh;
 };
@@ -110,14 +110,14 @@ class Value {
   Value(std::shared_ptr<Loop> v) : data_(std::move(v)) {}            // NOLINT(google-explicit-constructor)
   static Value undefined(std::string why);
   static Value safe_text(std::string bytes);
-  // Safe where `origin` is.
+  // Returns text that is safe where `origin` is.
   static Value text_like(const Value& origin, std::string bytes) {
     return origin.is_safe() ? safe_text(std::move(bytes)) : Value(std::move(bytes));
   }
 
   // A container of these items; an error where it would be nested too deep or hold a namespace.
   static Result<Value> list(std::vector<Value> items, List::Kind kind = List::Kind::kList);
-  // Later entries replace earlier ones with an equal key. Keys: strings, numbers, booleans, none.
+  // Later entries replace earlier ones with an equal key. Keys are strings, numbers, booleans or none.
   static Result<Value> dict(std::vector<std::pair<Value, Value>> items);
   static Result<Value> from_json(const Json& json);
 
@@ -165,37 +165,37 @@ class Value {
       data_;
 };
 
-// What a call passes, evaluated.
+// The evaluated arguments of a call.
 struct CallArguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Python's name of the type: "str", "int", "NoneType", "list", …
+// Returns Python's name of the type: "str", "int", "NoneType", "list", …
 std::string_view type_name(const Value& value);
 
 // bool(value).
 bool truthy(const Value& value);
 
-// a == b, and the order of a and b (< 0, 0, > 0); ordering values that have no order is an error.
+// Return a == b, and the order of a and b (< 0, 0, > 0). Comparing values without an order is an error.
 Result<bool> equal(const Value& a, const Value& b, Budget& budget);
 Result<int> compare(const Value& a, const Value& b, Budget& budget);
 
-// The value of a key, or null.
+// Returns the value of a key, or null.
 Result<const Value*> find_key(const Dict& dict, const Value& key, Budget& budget);
 const Value* find_key(const Dict& dict, std::string_view key);
 
-// Lists and dicts cannot be keys, nor be looked up as keys.
+// Returns an error for lists and dicts, which cannot be keys nor be looked up as keys.
 Status check_hashable(const Value& value);
 
 // needle in haystack.
 Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget);
 
-// The elements of a list, the characters of a string, the keys of a dict; an undefined value has none. Uses up a
-// generator. Spends one step for each.
+// Returns the elements of a list, the characters of a string, or the keys of a dict; an undefined value has none. Uses
+// up a generator. Spends one step for each element.
 Result<std::shared_ptr<const List>> iterate(const Value& value, Budget& budget);
 
-// The characters of a string, one value each.
+// Returns the characters of a string, one value each.
 std::vector<Value> characters(std::string_view text);
 
 }  // namespace tessera::jinja

@@ -11,7 +11,7 @@
 namespace tessera::jinja {
 namespace {
 
-// A test of the value alone.
+// Makes a test that depends on the value alone.
 template <bool (*predicate)(const Value&)>
 Result<bool> of_value(Interpreter&, const Value& value, const CallArguments& call) {
   TRY(Arguments::bind("the test", call, {}));
@@ -30,7 +30,7 @@ bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.is_string(); }
 bool is_mapping(const Value& v) { return v.is_dict(); }
 bool is_escaped(const Value& v) { return v.is_safe(); }
-// Python's Undefined can be called (and then fails), iterated (it is empty) and has a length.
+// Python's Undefined can be called (and then fails) and iterated (it is empty), and has a length.
 bool is_callable(const Value& v) { return v.is_function() || v.is_loop() || v.is_undefined(); }
 bool is_iterable(const Value& v) {
   return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined() || v.is_loop();
@@ -82,7 +82,7 @@ Result<bool> same_as(Interpreter&, const Value& value, const CallArguments& call
   if (value.is_list() && other.is_list()) return &value.as_list() == &other.as_list();
   if (value.is_namespace() && other.is_namespace()) return &value.as_namespace() == &other.as_namespace();
   if (type_name(value) != type_name(other)) return false;
-  // Whether equal numbers and strings are one object depends on Python's implementation.
+  // Whether equal numbers and strings are the same object depends on Python's implementation.
   return unimplemented("sameas of two values of type '" + std::string(type_name(value)) + "'; use ==");
 }
 

@@ -1,4 +1,4 @@
-// The tests of {% if value is test(…) %}: Jinja's.
+// Jinja's tests, used in {% if value is test(…) %}.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace tessera::jinja {
 
 using Test = Result<bool> (*)(Interpreter&, const Value& value, const CallArguments&);
 
-// Null where no test has this name.
+// Returns null where no test has this name.
 Test find_test(std::string_view name);
-// The names of all tests, for error messages.
+// Returns the names of all tests, for error messages.
 std::string test_names();
 
 }  // namespace tessera::jinja

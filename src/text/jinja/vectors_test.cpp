@@ -1,5 +1,5 @@
-// Catches: any difference from Jinja2 in chat templates as models ship them: white space around tags,
-// scopes, slices, filters, the order of attributes. Needs the shared data.
+// Catches: differences from Jinja2 in chat templates that models ship: white space around tags, scopes, slices,
+// filters, the order of attributes. Needs the shared data.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ bool flag(const Json& item, const char* name) {
   return value != nullptr && value->is_bool() && value->as_bool();
 }
 
-// "" where there is none.
+// Returns "" where there is none.
 std::string text_of(const Json& item, const char* name) {
   const Json* value = item.find(name);
   return value != nullptr && value->is_string() ? value->as_string() : "";
