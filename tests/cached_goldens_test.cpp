@@ -1,6 +1,5 @@
-// Catches: a family that goes on differently from Hugging Face where the beginning of a prompt comes from the prefix
-// cache, or where a request was preempted and computed again: keys, latents, windows or states that are not those of
-// the request's own tokens.
+// Catches: a family that continues differently from Hugging Face where the beginning of a prompt comes from the prefix
+// cache, or where a request was preempted and computed again: keys, latents, windows or states of other tokens.
 #include <gtest/gtest.h>
 
 #include "golden.h"
@@ -29,7 +28,7 @@ std::unique_ptr<Engine> make(const Golden& golden, std::int64_t running, bool ca
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// Prompt i with its first `known` tokens, to go on to its last one.
+// Returns prompt i with the first `known` tokens of its answer, to be continued to the last one.
 Request continued(const Golden& golden, std::size_t i, std::int64_t known) {
   Request request{.prompt = golden.prompts[i], .stop = {.max_new_tokens = kGreedyTokens - known, .ignore_eos = true}};
   request.prompt.insert(request.prompt.end(), golden.greedy[i].begin(), golden.greedy[i].begin() + known);
@@ -51,7 +50,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   const Golden golden = read_golden(GetParam());
   const std::unique_ptr<Engine> engine = make(golden, 16, /*cached=*/true);
   ASSERT_NE(engine, nullptr);
-  // Nothing is known; the same once more; from the middle of the answer on, where the prompt's last page is not full.
+  // Nothing is cached; everything is cached; the prompt continues in the middle of the answer, where its last page is
+  // not full.
   for (const auto& [round, known] : {std::pair{0, 0}, {1, 0}, {2, 5}}) {
     std::vector<Request> requests;
     for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(continued(golden, i, known));
@@ -65,8 +65,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   }
 }
 
-// One request runs at a time. Another of higher priority takes its place twice: while its prompt is computed, where
-// that takes more than two forwards, and while it decodes.
+// One request runs at a time. Another one of higher priority takes its place twice: while its prompt is computed (where
+// that takes more than two forwards), and while it decodes.
 TEST_P(CachedGoldens, GreedyTokensAfterPreemption) {
   const Golden golden = read_golden(GetParam());
   for (const bool cached : {false, true}) {

@@ -1,6 +1,6 @@
-// Catches: a kernel that allocates, frees, synchronises, stages or readies a library while it is captured, and that is
-// noticed only at the end of the recording, or as a wrong result, or not at all. On the CPU, and on the device that
-// TESSERA_TEST_DEVICE names.
+// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library while it is captured, where
+// that is noticed only at the end of the recording, as a wrong result, or not at all. Runs on the CPU, and on the
+// device that TESSERA_TEST_DEVICE names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,12 +23,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the operator "misbehave" does in its enqueue, beside copying its operand.
+// What the operator "misbehave" does when it is enqueued, beside copying its operand.
 struct Deed {
   std::string name;
   std::function<Status(Device&, Stream&)> commit;
-  std::string words;       // of the error
-  bool swallowed = false;  // the kernel returns ok all the same
+  std::string words;       // expected in the error
+  bool swallowed = false;  // the kernel still returns ok
 };
 const Deed* deed = nullptr;
 std::unique_ptr<Allocation> kept;
@@ -148,7 +148,7 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
   EXPECT_FALSE(stream_->recording());
   EXPECT_FALSE(executable->captured(bucket));
 
-  // Nothing is left of it: the same operator, behaving, is captured and replayed.
+  // The fault leaves nothing behind: the same operator, behaving well, is captured and replayed.
   deed = nullptr;
   ASSERT_TRUE(executable->capture(bucket).ok());
   const std::vector<float> given = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,

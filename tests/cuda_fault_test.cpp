@@ -1,6 +1,6 @@
-// Catches: an error of the CUDA driver while graphs are captured, instantiated or launched that ends the program,
-// leaves a size half captured, loses the device for nothing, leaks what was made, or spoils the next forward. The
-// driver is one in host memory that fails when told to, so that this runs without a GPU.
+// Catches: a CUDA driver error while graphs are captured, instantiated or launched that ends the program, leaves a size
+// partly captured, loses the device without need, leaks objects, or breaks the next forward. The driver is a fake in
+// host memory that fails when told to, so no GPU is needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// y = x, by a copy of the driver's.
+// y = x, copied by the driver.
 class Copies final : public BoundOp {
  public:
   explicit Copies(const BindArgs& args) : from_(args.operands[0].data), to_(args.results[0]) {}
@@ -86,7 +86,7 @@ class GraphsOnFakeDriver {
   }
   GraphRunner& runner() { return *runner_; }
 
-  // What a forward makes of 1, 2, 3, …
+  // Returns the forward's result for 1, 2, 3, …
   Result<std::vector<float>> forward(std::int64_t size, bool replay) {
     std::vector<float> given(static_cast<std::size_t>(size) * 4);
     std::iota(given.begin(), given.end(), 1.0F);
@@ -173,7 +173,7 @@ TEST_P(CaptureCall, ThatFailsDropsItsSizeAlone) {
     EXPECT_THAT(report.dropped[0].second.message(), HasSubstr("piece"));
     EXPECT_THAT(report.captured, ElementsAre(12 - dropped));
     EXPECT_EQ(graphs.forward(12 - dropped, true).value(), GraphsOnFakeDriver::right(12 - dropped));
-    // The dropped size runs without graph, and can be captured when there is memory again.
+    // The dropped size runs without a graph, and can be captured once there is memory again.
     ASSERT_TRUE(graphs.runner().make_ready(dropped).ok());
     EXPECT_EQ(graphs.forward(dropped, false).value(), GraphsOnFakeDriver::right(dropped));
     ASSERT_TRUE(graphs.runner().capture_one(dropped, stage_nothing).ok());
@@ -190,7 +190,7 @@ TEST(CudaFaults, ALaunchThatFailsInServiceLeavesTheNextOneRight) {
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
   ASSERT_TRUE(graphs.runner().capture(kSizes, {.stage = stage_nothing}).ok());
-  for (int n = 1; n <= 2; ++n) {  // the graphs of one forward
+  for (int n = 1; n <= 2; ++n) {  // each graph of one forward fails once
     driver.fail("cuGraphLaunch", n, CUDA_ERROR_OUT_OF_MEMORY);
     const Result<std::vector<float>> failed = graphs.forward(4, true);
     EXPECT_EQ(failed.status().code(), StatusCode::kResourceExhausted) << failed.status().to_string();

@@ -1,7 +1,7 @@
 // Catches: a change anywhere that alters the text of the bundled model, which users see first.
 //
-// tests/data/demo/golden.json: 20 prompts with the greedy ids and text that Hugging Face computes from
-// models/demo in float32; golden.safetensors: logits of two of them.
+// tests/data/demo/golden.json has 20 prompts with the greedy ids and texts that Hugging Face computes from models/demo
+// in float32. golden.safetensors has the logits of two of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -50,7 +50,7 @@ TEST_P(DemoModelText, IsPinned) {
     const Json& entry = golden.as_array()[i];
     EXPECT_EQ(engine->tokenizer()->decode(done[i].output_ids), entry.find("text")->as_string()) << "prompt " << i;
     std::vector<TokenId> want = ids_of(*entry.find("output_ids"));
-    if (done[i].finish == FinishReason::kStop) want.pop_back();  // the token that ends the text is not handed out
+    if (done[i].finish == FinishReason::kStop) want.pop_back();  // the token that ends the text is not returned
     EXPECT_EQ(done[i].output_ids, want) << "prompt " << i;
   }
 }

@@ -1,5 +1,5 @@
-// Catches: an answer that depends on the requests that arrive beside it. Deterministic inference promises the same bits
-// whatever else is in a batch, however prompts are cut and whether a prefix came from the cache.
+// Catches: an answer that depends on requests that arrive beside it. Deterministic inference promises the same bits for
+// any other requests in a batch, any cuts of prompts, and with or without cached prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kRequests = 16;
 
-// Every checkpoint in tests/data/goldens that makes tokens.
+// Returns every checkpoint in tests/data/goldens that generates tokens.
 std::vector<std::string> golden_families() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens")))
@@ -28,7 +28,7 @@ std::vector<std::string> golden_families() {
   return names;
 }
 
-// Prompts of 2 to 92 tokens; every third begins like another one, every second is sampled.
+// Prompts have 2 to 92 tokens. Every third begins like another one, and every second is sampled.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 8 + index, .ignore_eos = true}};
   const std::int64_t family = index % 3 == 0 ? 0 : index;
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Engine>> make(const std::string& golden, bool cached, std
   return Engine::create(options);
 }
 
-// What a client sees, event by event: token and the bits of its log-probabilities.
+// The events that a client sees: each token and the bits of its log-probability.
 using Stream = std::vector<std::uint32_t>;
 
 void append(Stream& stream, const RequestEvent& event) {
@@ -80,7 +80,7 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
   ASSERT_TRUE(together.ok()) << together.status().to_string();
   std::map<RequestId, std::size_t> index_of;
   std::vector<Stream> got(kRequests);
-  // They arrive by threes, while those before them run.
+  // Three requests arrive at a time, while the earlier ones run.
   for (std::int64_t step = 0; step == 0 || !(*together)->idle(); ++step) {
     for (int i = 0; i < 3 && std::ssize(index_of) < kRequests; ++i) {
       const std::size_t index = index_of.size();
@@ -91,7 +91,8 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
     for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
   }
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
-  // A state is kept at few places, and these prompts part elsewhere; recurrent_cache_test has some that meet.
+  // States are kept at few places, and these prompts diverge elsewhere; recurrent_cache_test has prompts that do share
+  // a state.
   const bool has_states = GetParam().starts_with("qwen3.5");
   EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);
 }

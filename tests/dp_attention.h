@@ -1,5 +1,4 @@
-// Engines with requests of their own that share experts, of one node or several, all in this process, and what they are
-// given.
+// Helpers for engines with requests of their own that share experts, on one node or several, all in this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ namespace tessera::testing {
 
 using Engines = std::vector<std::unique_ptr<Engine>>;
 
-// body(rank) → Status on a thread for each rank; the first error, where there is one.
+// Runs body(rank) → Status on a thread for each rank; returns the first error, where there is one.
 template <class Body>
 Status on_ranks(int ranks, const Body& body) {
   std::vector<std::future<Status>> running;
@@ -33,7 +32,7 @@ Status on_ranks(int ranks, const Body& body) {
   return failed;
 }
 
-// Of `nnodes` nodes, each with its end of the connections, as if they were processes.
+// Starts the engines of `nnodes` nodes, each with its end of the connections, as if they were processes.
 inline Result<Engines> start(EngineOptions options) {
   const std::chrono::seconds limit(60);
   std::vector<std::shared_ptr<Lockstep>> groups;
@@ -42,7 +41,7 @@ inline Result<Engines> start(EngineOptions options) {
   } else {
     for (std::shared_ptr<NodeGroup>& nodes : join_nodes_here(options.nnodes))
       groups.push_back(Lockstep::create(options.replicas, limit, std::move(nodes)));
-    options.dist_init_addr = "127.0.0.1:1";  // where they have met
+    options.dist_init_addr = "127.0.0.1:1";  // any address: the nodes are joined already
   }
   Engines engines(static_cast<std::size_t>(options.replicas));
   TRY(on_ranks(options.replicas, [&](int r) -> Status {
@@ -60,10 +59,10 @@ inline Result<Engines> start(EngineOptions options) {
   return engines;
 }
 
-// Requests that were given to engines, until all have ended: completions and errors by rank and place.
+// Runs requests on the engines until all have ended; keeps completions and errors by rank and index.
 class Served {
  public:
-  // requests[r]: of rank r.
+  // requests[r] are those of rank r.
   Served(const Engines& engines, std::vector<std::vector<Request>> requests) {
     std::size_t left = 0;
     for (const std::vector<Request>& own : requests) {
@@ -86,7 +85,7 @@ class Served {
       EXPECT_TRUE(moved_.wait_for(lock, std::chrono::seconds(120), [&] { return ended_ == left; }));
     }
   }
-  // Precondition: none has failed, or the test does.
+  // Fails the test where a request has failed.
   const std::vector<Completion>& of(std::size_t rank) const {
     for (const Status& error : errors_[rank]) EXPECT_TRUE(error.ok()) << "rank " << rank << ": " << error.to_string();
     return done_[rank];

@@ -1,5 +1,5 @@
-// Catches: an engine that waits for ever for a rank that failed, one that goes on with other graphs than its peers, and
-// an error that does not say whose fault it was.
+// Catches: an engine that waits forever for a failed rank, one that continues with graphs other than its peers', and an
+// error that does not name the rank at fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::plans;
 using testing::request;
 using testing::Served;
 
-// All that rank 1 does fails as `plan` says, from its start on.
+// Everything that rank 1 does fails as `plan` says, from its start on.
 Result<Engines> start(const FaultPlan& plan) {
   EngineOptions options = testing::faulty_options(testing::faulty_registry(), 1);
   options.model_path = testing::data_path("goldens/qwen3-moe");
@@ -55,7 +55,7 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
   }
 }
 
-// It shows when the forward is collected; the others have got rows that it never computed.
+// The loss shows when the forward is collected; the other ranks have received rows that were never computed.
 TEST(DpAttentionFaults, AForwardThatIsLostOnOneRankEndsAll) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
@@ -68,7 +68,7 @@ TEST(DpAttentionFaults, AForwardThatIsLostOnOneRankEndsAll) {
   }
 }
 
-// What one rank has not captured the others cannot use either.
+// If one rank has not captured a size, the others cannot use it either.
 TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
   int failed = 0;
   for (std::int64_t FaultPlan::*const fault :
@@ -82,7 +82,7 @@ TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
         break;
       }
       ++failed;
-      // A capture that fails is given up by its rank; not by a limit on waiting.
+      // The rank drops the failed capture at once; the error is not that of a wait's limit.
       EXPECT_THAT(engines.status().message(),
                   ::testing::AnyOf(HasSubstr("injected"), HasSubstr("different sizes of graphs")))
           << n;
@@ -91,7 +91,7 @@ TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
   EXPECT_GT(failed, 6);
 }
 
-// A rank without work sleeps, and would answer for a group that is no more.
+// A rank without work sleeps, and would otherwise serve for a group that has ended.
 TEST(DpAttentionFaults, ARankThatFailsOutsideOfAForwardWakesTheOthers) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();

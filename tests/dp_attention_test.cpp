@@ -1,6 +1,6 @@
-// Catches: rows that come back to another rank or another place, experts that no rank computes or two do, ranks that
-// take different graphs for one forward, an engine that waits for ever for one that idles or has failed, and requests
-// whose results depend on what other ranks compute.
+// Catches: rows that return to another rank or place, experts that no rank or two ranks compute, ranks that use
+// different graphs for one forward, an engine that waits forever for one that idles or has failed, and requests with
+// results that depend on other ranks' tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ void expect_scores(const Golden& golden, const char* name, std::size_t prompt, c
 struct Case {
   const char* name;
   int ranks;
-  int parts;  // of the experts
+  int parts;  // number of parts that the experts are divided into
   int nodes = 1;
 };
 
@@ -55,8 +55,8 @@ class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Every rank has other prompts, so that one computes a prompt while another decodes, and the last one begins with a
-// score of all and ends early. Nothing is eager.
+// Every rank has different prompts, so one rank computes a prompt while another decodes. The last one begins by scoring
+// all tokens and ends early. Nothing runs eagerly.
 TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
   const Golden golden = testing::read_golden(GetParam().name);
   Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
@@ -76,7 +76,7 @@ TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
       EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
 }
 
-// The others accompany every forward with padding.
+// The other ranks join every forward with padding (idle forwards).
 TEST_P(DpAttentionGoldens, OneRankHasAllRequests) {
   const Golden golden = testing::read_golden(GetParam().name);
   Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
@@ -112,7 +112,7 @@ class DpAttention : public ::testing::Test {
   }
 };
 
-// Each rank compares its captured sizes with its own isolated memory, then random batches, side by side.
+// Each rank compares its captured sizes with its own isolated memory, then random batches, all ranks side by side.
 TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   Result<Engines> engines = start(options_for(testing::read_golden("qwen3-moe"), 2, 2));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
@@ -146,7 +146,7 @@ TEST_F(DpAttention, InHalvesToo) {
   }
 }
 
-// Eager forwards are padded to those of the rank that has most tokens.
+// Eager forwards are padded to the size of the rank with the most tokens.
 TEST_F(DpAttention, WithoutGraphsToo) {
   const Golden golden = testing::read_golden("qwen3-moe");
   EngineOptions options = options_for(golden, 2, 2);
@@ -159,7 +159,7 @@ TEST_F(DpAttention, WithoutGraphsToo) {
   EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
 }
 
-// Neither waits for the other's end, and both say whose it was.
+// No engine waits for the other's end, and each error names the rank that ended.
 TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
   const Golden golden = testing::read_golden("qwen3-moe");
   Result<Engines> engines = start(options_for(golden, 2, 2));

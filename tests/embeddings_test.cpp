@@ -1,6 +1,6 @@
-// Catches: an embedding or a classifier's score that differs from Hugging Face's on any way a prompt can take through
-// the engine, a pooled vector that depends on how the prompt was cut, and decode graphs captured for a model without
-// decodes.
+// Catches: an embedding or classifier score that differs from Hugging Face's on any way that a prompt can take through
+// the engine, a pooled vector that depends on the cuts of the prompt, and decode graphs captured for a model that does
+// not decode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ std::vector<Request> pooled_requests(const Vectors& vectors, Pooling pooling) {
   return requests;
 }
 
-// Of the last token alone: what a classifier says of the text.
+// Scores the last token alone, which gives a classifier's result for the text.
 std::vector<Request> score_requests(const Vectors& vectors) {
   std::vector<Request> requests;
   for (const auto& prompt : vectors.prompts)
@@ -148,7 +148,7 @@ TEST(Embeddings, Bfloat16) {
   }
 }
 
-// The reference is made of the hidden states of all tokens.
+// The reference is computed from the hidden states of all tokens.
 TEST(Embeddings, MeanAndFirstAreThoseOfTheHiddenStates) {
   const Vectors golden = read_vectors("qwen3-embedding", "embedding");
   const std::unique_ptr<Engine> whole = make(options_for("qwen3-embedding", Way::kEager));
@@ -210,7 +210,7 @@ TEST(Reranker, Float32ScoresOnEveryWayAndFromThePrefixCache) {
   }
 }
 
-// A row's score does not depend on whether the rows before it were wanted too.
+// A row's score does not depend on whether earlier rows were wanted too.
 TEST(Reranker, EveryRowHasAScore) {
   const Vectors golden = read_vectors("qwen3-reranker", "score");
   const std::unique_ptr<Engine> engine = make(options_for("qwen3-reranker", Way::kChunked));

@@ -1,4 +1,4 @@
-// An engine with a second node, whose device fails as it is told to. That node is a thread of this process, with its
+// An engine with a second node, on which a device fails as told. That node is a thread of this process, with its own
 // end of a connection.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tessera::testing {
 
-// An engine with as many ranks on either node; those of the other follow its own.
+// An engine with equally many ranks on both nodes; the second node's ranks follow it.
 class Nodes {
  public:
   Nodes(const FaultPlan& of_rank_1, EngineOptions options, int ranks_here = 1) {

@@ -1,4 +1,4 @@
-// Ranks whose devices fail as they are told to, and what their engine should answer all the same.
+// Ranks with devices that fail as told, and the tokens that their engine must still return.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ namespace tessera::testing {
 
 inline constexpr int kMostRanks = 4;
 
-// What the devices of the next start are like, by rank, and those that it opened. Written while no engine is there.
+// The fault plans of the next start's devices by rank, and the devices that it opened. Written only while there is no
+// engine.
 inline std::array<FaultPlan, kMostRanks> plans;
 inline std::array<FakeDevice*, kMostRanks> devices;
 
@@ -32,7 +33,7 @@ inline Result<std::unique_ptr<Device>> create_faulty(const DeviceChoice& choice)
   return device;
 }
 
-// Adds the device "faulty", whose number is the rank.
+// Adds the device "faulty"; a device's number is its rank.
 inline void add_faulty(Registry& registry) {
   static const Backend faulty{.create_device = create_faulty, .kernels = &cpu_kernels()};
   EXPECT_TRUE(registry.devices
@@ -78,7 +79,7 @@ inline Result<std::vector<TokenId>> tokens(Engine& engine) {
   return done[0].output_ids;
 }
 
-// Those of one rank, by `options` without any.
+// Returns the tokens of one rank without faults.
 inline const std::vector<TokenId>& right_tokens(const EngineOptions& one_rank) {
   static const std::vector<TokenId> made = tokens(*Engine::create(one_rank).value()).value();
   return made;
@@ -91,7 +92,7 @@ inline void expect_right(Engine& engine, const EngineOptions& one_rank, int n) {
   EXPECT_EQ(*got, right_tokens(one_rank)) << n;
 }
 
-// Prompts of which each begins like the shorter ones, and their tokens.
+// Prompts that each begin like the shorter ones, and their tokens.
 inline const std::array<Request, 3>& family() {
   static const std::array<Request, 3> made = {request(40, 6), request(52, 6), request(48, 6)};
   return made;
@@ -105,9 +106,9 @@ inline const std::vector<Completion>& right_family(const EngineOptions& one_rank
   return made;
 }
 
-// Two requests of which the second begins like the first one, with the `n`-th `fault` of a rank's device, and then a
-// third one like both. Those that end without an error, and the third, have the tokens of one rank. Whether the first
-// one failed, and the second did not.
+// Runs two requests, of which the second begins like the first, with the `n`-th `fault` of a rank's device, and then a
+// third one like both. Checks that the third one, and those that end without an error, have the tokens of one rank.
+// Returns whether the first one failed and the second did not.
 inline bool first_alone_fails(Engine& engine, const EngineOptions& one_rank, int rank, std::int64_t FaultPlan::*fault,
                               std::int64_t n) {
   const std::array<Request, 3>& asked = family();
@@ -144,7 +145,8 @@ inline std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
-// The kernel lists a thread for a moment after it was joined: asks until `enough(count)`, for some seconds at most.
+// The kernel lists a thread for a moment after it was joined, so this asks until `enough(count)`, for 10 seconds at
+// most.
 template <class Enough>
 std::size_t threads_once(const Enough& enough) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -156,12 +158,12 @@ std::size_t threads_once(const Enough& enough) {
   return count;
 }
 
-// No thread is left, whatever happened.
+// Checks after each test that no thread is left.
 class FaultyRanks : public ::testing::Test {
  protected:
   void SetUp() override {
     plans = {};
-    right_tokens(faulty_options(faulty_registry(), 1));  // before another engine's devices are noted
+    right_tokens(faulty_options(faulty_registry(), 1));  // must run before another engine's devices are recorded
     right_family(faulty_options(faulty_registry(), 1));
     std::size_t last = 0;
     int unchanged = 0;

@@ -1,7 +1,7 @@
 // A golden checkpoint: prompts, and what Hugging Face computes from them in float32.
 //
-// golden.json holds prompts and the 12 greedy tokens after each; golden.safetensors the logits of every
-// token of prompt i (logits_i), or of its last 16 (logits_i_tail).
+// golden.json holds the prompts and the 12 greedy tokens after each. golden.safetensors holds the logits of every token
+// of prompt i (logits_i), or of its last 16 tokens (logits_i_tail).
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@ inline std::vector<TokenId> ids_of(const Json& list) {
 struct Golden {
   std::string folder;
   std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::vector<TokenId>> greedy;  // after each prompt
+  std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   SafetensorsFile logits;
 
-  // The stored rows of prompt i: the last ones of its logits.
+  // Returns the stored rows of prompt i, which are the last ones of its logits.
   std::vector<float> stored_rows(std::size_t i) const {
     const StoredTensor* tensor = logits.find("logits_" + std::to_string(i));
     if (tensor == nullptr) tensor = logits.find("logits_" + std::to_string(i) + "_tail");
@@ -48,9 +48,9 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// A folder that is empty, as a partial copy may leave it, is none.
+// An empty folder, as a partial copy may leave it, counts as missing.
 inline bool is_golden(const std::string& folder) { return std::filesystem::exists(folder + "/golden.json"); }
-// The folder of a case: bundled, or beside the repository.
+// Returns the folder of a case: bundled, or beside the repository.
 inline std::string golden_path(const std::string& name) {
   const std::string bundled = data_path("goldens/" + name);
   return is_golden(bundled) ? bundled : shared_path("goldens/" + name);
@@ -58,13 +58,13 @@ inline std::string golden_path(const std::string& name) {
 inline bool golden_exists(const std::string& name) { return is_golden(golden_path(name)); }
 inline Golden read_golden(const std::string& name) { return read_golden_folder(golden_path(name)); }
 
-// How far logits are from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.
+// The distance of logits from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.
 struct Distance {
   double absolute = 0;
   double relative = 0;
 };
 
-// `logits` ends with the rows that `want` holds; fewer are infinitely far.
+// `logits` end with the rows that `want` holds; with fewer rows the distance is infinite.
 inline Distance distance(std::span<const float> logits, std::span<const float> want) {
   if (logits.size() < want.size() || want.empty()) return {INFINITY, INFINITY};
   const std::span<const float> got = logits.last(want.size());

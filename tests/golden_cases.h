@@ -1,5 +1,5 @@
-// The golden checkpoints by what their families have in common, for tests that run over all of them. Those that are not
-// in tests/data are beside the repository, and skipped where they are not.
+// Lists the golden checkpoints by what their families have in common, for tests over all of them. Those outside
+// tests/data are beside the repository, and are skipped where they do not exist.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ inline constexpr const char* kDenseGoldens[] = {
     "llama",       "llama-bias", "llama-d64", "llama-d128",    "llama-linear", "llama-yarn", "llama3-rope-tied",
     "mistral-swa", "olmo2",      "phi3",      "phi3-longrope", "qwen2",        "qwen2-swa",  "qwen3",
     "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256",   "gemma4",       "gemma4-e"};
-// Experts behind attention over keys and values.
+// Mixtures of experts with attention over keys and values.
 inline constexpr const char* kMixtureGoldens[] = {"qwen3-moe",  "mixtral", "glm4-moe",
                                                   "gemma4-moe", "gpt-oss", "gpt-oss-mxfp4"};
-// Experts behind attention over latents.
+// Mixtures of experts with attention over latents.
 inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "glm4-moe-lite"};
 // Gated delta nets beside attention, then the same with experts.
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
-// The case's name, as test names may be.
+// Returns the case's name in a form that test names allow.
 inline std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string text = info.param;
   for (char& c : text) c = c == '-' || c == '.' ? '_' : c;

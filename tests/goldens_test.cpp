@@ -1,5 +1,5 @@
-// Catches: a model family computed differently from Hugging Face, on any way a prompt can take through
-// the engine: graphs or eager, whole or in chunks, alone or in a batch, float32 or bfloat16.
+// Catches: a model family computed differently from Hugging Face on any way that a prompt can take through the engine:
+// graphs or eager, whole or in chunks, alone or in a batch, float32 or bfloat16.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ EngineOptions options_for(const std::string& folder, Way way, const std::string&
   options.max_running_requests = 16;
   options.chunked_prefill_size = 1600;
   if (way == Way::kChunked || way == Way::kChunkedEager) options.chunked_prefill_size = 16;
-  // A short ladder: every prompt is padded to one of these, which is what is tested here.
+  // A short ladder, so that the test covers prompts padded to these sizes.
   options.graphs.piecewise_tokens = {4, 16, 48, 256, 1600};
   if (options.chunked_prefill_size == 16) options.graphs.piecewise_tokens = {4, 16};
   options.graphs.disable_cuda_graph = way == Way::kEager || way == Way::kChunkedEager;
@@ -47,13 +47,14 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
   return completions;
 }
 
-// The reference of glm4-moe was computed with the router's correction as it was before it was saved in bfloat16. Token
-// 7 of this prompt goes to another expert with the saved one: the scores are 1.4e-4 apart, the roundings up to 7e-4.
+// The reference of glm4-moe was computed with the router's correction before it was rounded to bfloat16 for saving.
+// With the saved one, token 7 of this prompt goes to another expert: the scores are 1.4e-4 apart, and the roundings are
+// up to 7e-4.
 bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder.ends_with("/glm4-moe") && prompt == 3;
 }
 
-// The greatest over all prompts.
+// Returns the greatest distance over all prompts.
 Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   Distance worst;
   for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
@@ -64,12 +65,12 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   return worst;
 }
 
-// A state that every row changes carries the rounding of all rows before.
+// A state that every row changes accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.starts_with("qwen3.5") || name.starts_with("qwen3-next"); }
 
-// Of float32 logits. In this checkpoint of Qwen3-Next some q·k are near zero, and the order of sums shows: the chunked
-// and the recurrent form of its delta nets, equal in exact arithmetic, give logits up to 5e-5 apart, where they are
-// 1e-6 apart in qwen3.5-text. The reference, which adds in an order of its own, is 1.4e-4 from ours.
+// Limit for float32 logits. In this checkpoint of Qwen3-Next some q·k are near zero, so the order of sums shows. The
+// chunked and the recurrent form of its delta nets are equal in exact arithmetic and give logits up to 5e-5 apart here,
+// while they are 1e-6 apart in qwen3.5-text. The reference, with its own order of sums, is 1.4e-4 from ours.
 double float32_limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
 
 class Goldens : public ::testing::TestWithParam<const char*> {
@@ -79,8 +80,8 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Dense models alone: where experts are chosen, rounding turns ties of the router, and a row takes another way.
-// routed_layers_test.cpp has the others, layer by layer.
+// Covers dense models only: where experts are chosen, rounding turns ties of the router, and a row takes another path.
+// routed_layers_test.cpp compares those models layer by layer.
 class Bfloat16Goldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {
@@ -152,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(testing::kRecur
 INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens), case_name);
 
-// Keys and values are rounded to the cache's type and nothing else is.
+// Keys and values are rounded to the cache's type; nothing else is.
 TEST(KvCacheType, MayDifferFromTheActivations) {
   const Golden golden = read_golden("llama");
   for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {

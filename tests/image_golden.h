@@ -1,4 +1,4 @@
-// A golden checkpoint with images: prompts whose images stand in for placeholders, and what Hugging Face computes from
+// A golden checkpoint with images: prompts with images in place of placeholders, and what Hugging Face computes from
 // them in float32. The rows of each image are in golden.safetensors, so that the language model is tested without its
 // tower.
 #pragma once
@@ -20,9 +20,9 @@ namespace tessera::testing {
 struct ImageGolden {
   std::string folder;
   std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::vector<TokenId>> greedy;  // after each prompt
+  std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   std::vector<std::vector<PromptImage>> images;
-  // Of each image by its content, [tokens, hidden size].
+  // The rows of each image by its content, [tokens, hidden size].
   std::map<Hash128, std::vector<float>> rows;
   SafetensorsFile tensors;
 
@@ -41,7 +41,7 @@ struct ImageGolden {
   Request request(std::size_t i) const { return {.prompt = prompts[i], .images = images[i]}; }
 };
 
-// Patches of that grid without pixels, whose rows are `rows`.
+// Returns patches of that grid without pixels, with `rows` as their result.
 inline PromptImage add_image(ImageGolden& golden, std::int64_t first_token, PatchGrid grid, std::vector<float> rows) {
   Hasher hasher;
   hasher.add(static_cast<std::int64_t>(golden.rows.size()));
@@ -84,7 +84,7 @@ inline ImageGolden read_image_golden(const std::string& name) {
   return golden;
 }
 
-// Gives the golden rows in the tower's place, and counts.
+// Returns the golden rows in place of the tower's, and counts its calls.
 class GoldenEncoder final : public ImageEncoder {
  public:
   GoldenEncoder(const ImageGolden& golden, ir::DType dtype) : golden_(golden), dtype_(dtype) {}
@@ -108,8 +108,8 @@ class GoldenEncoder final : public ImageEncoder {
   }
 
   int encoded = 0;
-  const char* failure = nullptr;  // of encode()
-  const char* refusal = nullptr;  // of check()
+  const char* failure = nullptr;  // error that encode() returns
+  const char* refusal = nullptr;  // error that check() returns
 
  private:
   const ImageGolden& golden_;

@@ -1,6 +1,6 @@
-// Catches: a language model that places images otherwise than Hugging Face, on any way a prompt can take through the
-// engine: graphs or eager, whole or in chunks that end within an image, alone or in a batch, from the prefix cache,
-// after a preemption; an image that is taken for another one; and one that is encoded again though it is there.
+// Catches: a language model that places images differently from Hugging Face on any way that a prompt can take through
+// the engine (graphs or eager, whole or in chunks that end within an image, alone or in a batch, from the prefix cache,
+// after a preemption), an image taken for another one, and an image that is encoded again although its rows are cached.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ using testing::run_one;
 using testing::scored;
 using testing::Way;
 
-// An engine whose images have the golden rows.
+// An engine with the golden rows as its images.
 struct Seeing {
   std::shared_ptr<GoldenEncoder> encoder;
   std::unique_ptr<Engine> engine;
@@ -140,7 +140,7 @@ TEST_P(ImageGoldens, ASecondTimeNothingIsEncoded) {
   }
 }
 
-// The same prompt with another image of the same size in place of its first one.
+// The prompt is the same, but its first image is replaced by another one of the same size.
 TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
   ImageGolden golden = testing::read_image_golden(GetParam());
   Request other = generating(golden, 0);
@@ -167,8 +167,8 @@ TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-// Each time another request of higher priority takes the place of one whose image is being computed, and of one that
-// decodes behind its images.
+// A request of higher priority preempts one with an image that is being computed, and then one that decodes behind its
+// images.
 TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   for (const bool cached : {false, true}) {
@@ -195,7 +195,7 @@ TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   }
 }
 
-// Rows for the largest image alone: each prompt's images take their turn.
+// There are only rows for the largest image, so the images of each prompt take turns.
 TEST_P(ImageGoldens, FewRowsAreShared) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);
@@ -267,7 +267,7 @@ TEST_P(ImageGoldens, VerifyAndSoakPass) {
   EXPECT_GT(soaked->images.graph_forwards, 10);
 }
 
-// The same checkpoint as a model of text alone: its graph has plain positions.
+// The checkpoint loaded as a text model: its graph has plain positions.
 TEST(TextOfAnImageModel, HasTheLogitsOfPlainPositionsToTheBit) {
   if (!testing::golden_exists("qwen2.5-vl")) GTEST_SKIP() << "needs " << testing::golden_path("qwen2.5-vl");
   const ImageGolden golden = testing::read_image_golden("qwen2.5-vl");

@@ -1,4 +1,4 @@
-// What tests of models with images share: the ways that a prompt takes, and the requests of a golden.
+// Helpers of tests of models with images: the ways that a prompt takes, and the requests of a golden checkpoint.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ inline constexpr Way kWays[] = {Way::kGraphs, Way::kEager, Way::kChunked, Way::k
 
 inline EngineOptions options_for(const ImageGolden& golden, Way way = Way::kGraphs) {
   EngineOptions options{.model_path = golden.folder, .device = testing::test_device_name(), .dtype = "float32"};
-  options.context_length = 2048;  // states have slots by it
+  options.context_length = 2048;  // decides the number of state slots
   options.max_running_requests = 8;
   options.page_size = 4;
   options.chunked_prefill_size = way == Way::kChunked || way == Way::kChunkedEager ? 16 : 256;

@@ -1,7 +1,7 @@
-// Catches: ranks of two processes that disagree after a fault of one of them, an error that does not say where it came
-// from, results of what failed that are taken for those of what follows, and a node that stays behind.
+// Catches: ranks of two processes that disagree after a fault of one of them, an error that does not name its origin,
+// results of a failed forward that are taken for those of later ones, and a node that is left running.
 //
-// The second node is a thread of this process, with its end of a connection.
+// The second node is a thread of this process, with its own end of a connection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,7 +126,7 @@ TEST_F(NodeFaults, ANodeThatLeavesIsTheEndOfTheGroup) {
   EXPECT_TRUE(nodes.end().ok());
 }
 
-// Those that are left end as well, with an error, so that whoever watches their processes sees it.
+// The remaining nodes end too, with an error, so that the supervisors of their processes see it.
 TEST_F(NodeFaults, ANodeThatIsLostEndsTheOtherNodes) {
   constexpr int kNodes = 4;
   EngineOptions options = options_for(kNodes);
@@ -158,7 +158,7 @@ TEST_F(NodeFaults, ANodeThatIsLostEndsTheOtherNodes) {
   EXPECT_THAT((*engine)->health().message(), HasSubstr("node 1 of 4"));
 }
 
-// Their operators and passes decide what a node computes.
+// The plugins' operators and passes decide what a node computes.
 TEST_F(NodeFaults, PluginsThatDifferAreNamed) {
   EngineOptions without = options_for(2);
   without.nnodes = 2;
@@ -176,7 +176,7 @@ TEST_F(NodeFaults, PluginsThatDifferAreNamed) {
   EXPECT_TRUE(check_hello(leader, node_hello(with, device->properties()).value()).ok());
 }
 
-// A node 0 that sends what this test says.
+// A node 0 that sends the messages of this test.
 class OrdersOfNode0 {
  public:
   OrdersOfNode0() {
@@ -223,7 +223,7 @@ class OrdersOfNode0 {
  private:
   std::future<Status> follower_;
   std::shared_ptr<NodeGroup> nodes_;
-  std::vector<std::promise<RankAnswer>> answers_;  // that of the order that was sent
+  std::vector<std::promise<RankAnswer>> answers_;  // answers to the order that was sent
   std::uint64_t number_ = 0;
 };
 

@@ -1,9 +1,8 @@
-// Catches: a list somewhere that does not look in the registry, so that a program's own operator, kernel or family is
-// unknown to graphs, splitting, planning or the engine; a state cache that loses, mixes or repeats a sequence's state
-// when prompts are cut, prefixes reused or sequences preempted; states and layer descriptions that operators cannot
-// read.
+// Catches: a list that does not look in the registry, so that a program's own operator, kernel or family is unknown to
+// graphs, splitting, planning or the engine; a state cache that loses, mixes or repeats a sequence's state when prompts
+// are cut, prefixes reused or sequences preempted; and states and layer descriptions that operators cannot read.
 //
-// The family: a recurrent layer, s ← s / 2 + x, y = s, whose state is one slot of a state cache group.
+// The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,11 +23,11 @@ namespace {
 
 using ir::ValueId;
 
-// What kernels saw of the forward around them, over a test.
+// What kernels saw of the surrounding forward during a test.
 struct Seen {
-  std::set<std::int64_t> experts;  // of the layer, by its description
-  bool compiling = false;          // at bind
-  bool capturing = false;          // at enqueue, as the next
+  std::set<std::int64_t> experts;  // of the layer, from its description
+  bool compiling = false;          // seen at bind
+  bool capturing = false;          // seen at enqueue, as is the next member
   bool piecewise = false;
   bool plain = false;
 };
@@ -117,7 +116,7 @@ std::shared_ptr<const Registry> own_registry() {
   return std::make_shared<const Registry>(std::move(registry));
 }
 
-// A folder with nothing but config.json.
+// Makes a folder with only config.json.
 std::string model_folder() {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "own_family";
   std::filesystem::create_directories(folder);
@@ -138,12 +137,12 @@ EngineOptions small_options() {
   options.random_seed = 1;
   options.deterministic = true;
   options.graphs.piecewise_tokens = {8, 32};
-  options.graphs.enforce_piecewise_cuda_graph = true;  // its layers have no attention, which the rules ask for
+  options.graphs.enforce_piecewise_cuda_graph = true;  // otherwise a rule refuses its layers, which have no attention
   return options;
 }
 
-// Prompts of 8 to 96 tokens; two of three are the beginning of another one. They end where pages do: a state can be
-// kept there.
+// Prompts have 8 to 96 tokens; two of three are the beginning of another one. They end at page ends, where a state can
+// be kept.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 12 + index, .ignore_eos = true}};
   for (std::int64_t i = 0; i < 8 * (1 + index); ++i)
@@ -173,7 +172,7 @@ TEST(OwnFamily, RunsFromTheRegistryAndItsStatesAreExact) {
   const Result<std::unique_ptr<Engine>> engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   std::size_t different_texts = 0;
-  for (int round = 0; round < 2; ++round) {  // the second finds prefixes
+  for (int round = 0; round < 2; ++round) {  // the second round finds prefixes
     const std::vector<Completion> together = *(*engine)->run(requests);
     for (std::size_t i = 0; i < together.size(); ++i) EXPECT_EQ(together[i].output_ids, alone[i]) << round << ": " << i;
     std::set<std::vector<TokenId>> texts(alone.begin(), alone.end());
@@ -187,7 +186,7 @@ TEST(OwnFamily, RunsFromTheRegistryAndItsStatesAreExact) {
 
   EXPECT_EQ(seen.experts, (std::set<std::int64_t>{3, 4}));
   EXPECT_TRUE(seen.compiling);
-  EXPECT_TRUE(seen.capturing);  // decode has no cut: its graph holds the operator
+  EXPECT_TRUE(seen.capturing);  // decode has no cut, so its graph holds the operator
   EXPECT_TRUE(seen.piecewise);
   EXPECT_TRUE(seen.plain);
 }

@@ -1,6 +1,6 @@
-// Catches: stages that disagree after a fault of one of them, a stage that waits for ever for what another one never
-// sends, values of a step that failed which are taken for those of the next, a fault that ends more than the requests
-// in flight, an error that does not say where it came from, and a thread that stays behind.
+// Catches: stages that disagree after a fault of one of them, a stage that waits forever for values that another one
+// never sends, values of a failed step that are taken for the next one's, a fault that ends more than the requests in
+// flight, an error that does not name its origin, and a thread that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,8 @@ TEST_F(PipelineFaults, AReplayThatFailsFailsWhatIsInFlightAndNoMore) {
   }
 }
 
-// Several requests, whose steps are in flight in both stages: those end that had one, and later ones are right.
+// Several requests have steps in flight in both stages. Those with a failed step end, and later ones get the right
+// tokens.
 TEST_F(PipelineFaults, AFaultWithStepsOfSeveralGroupsInFlight) {
   for (const int rank : {0, 1}) {
     const std::unique_ptr<Engine> engine = start(options_for()).value();
@@ -117,7 +118,7 @@ TEST_F(PipelineFaults, AFaultWithStepsOfSeveralGroupsInFlight) {
   }
 }
 
-// A fault fails the requests of its own step; those of the steps behind, which read its pages, are computed again.
+// A fault fails the requests of its own step; the steps behind it, which read its pages, are computed again.
 TEST_F(PipelineFaults, StepsBehindAFailedOneAreComputedAgain) {
   for (const int rank : {0, 1}) {
     const std::unique_ptr<Engine> engine = start(options_for()).value();

@@ -1,6 +1,6 @@
-// Catches: a family whose layers lose something where a pipeline is cut (residuals, rotations, per-layer embeddings,
-// states), stages that compute other bits than one rank does, a first stage that reads the token of another step,
-// groups of requests whose steps get mixed up while several are in flight, and stages whose graphs are not used.
+// Catches: a family with layers that lose something where a pipeline is cut (residuals, rotations, per-layer
+// embeddings, states), stages that compute other bits than one rank does, a first stage that reads another step's
+// token, groups of requests with steps that are mixed up while several are in flight, and stages with unused graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ void expect_scores(const char* name, const Golden& golden, const std::vector<Com
   std::printf("%s in stages: greatest difference %.2e\n", name, worst);
 }
 
-// All prompts at once, then from the prefix cache, with steps of several groups in flight.
+// Runs all prompts at once, then from the prefix cache, with steps of several groups in flight.
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = greedy_requests(golden);
   for (const bool cached : {false, true}) {
@@ -63,7 +63,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
     EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
 }
 
-// Why there are no stages of a family; empty: there are.
+// Returns why a family cannot be divided into stages; empty: it can.
 std::string refusal(std::string_view name) {
   if (name == "gemma4-e") return "layers of several stages read %k_cache.";
   if (name == "qwen3.5" || name == "qwen3.5-moe") return "has a vision tower";
@@ -87,14 +87,14 @@ TEST_P(PipelineGoldens, TwoStages) {
     return;
   }
   EngineOptions alone = options_for(golden, 1);
-  alone.replicas = 2;  // half of the cores, as a stage has: a library's order of sums may follow from their number
+  alone.replicas = 2;  // uses half of the cores, as a stage does: a library's order of sums may depend on their number
   const std::unique_ptr<Engine> one = make_engine(alone);
   const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2));
   ASSERT_NE(engine, nullptr);
   const std::vector<Completion> expected = scores(golden, *one);
   const std::vector<Completion> scored = scores(golden, *engine);
   expect_scores(GetParam(), golden, scored);
-  // A GPU has kernels for operators on both sides of a cut.
+  // A GPU has fused kernels for operators on both sides of a cut, so bits are compared on the CPU only.
   for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
     EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
   EXPECT_EQ(engine->parameters(), one->parameters());
@@ -112,7 +112,7 @@ TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
   expect_greedy(golden, *engine);
 }
 
-// Values go from stage to stage whole, with both halves' rows.
+// Stages exchange whole values, with both halves' rows.
 TEST(PipelineGolden, TwoStagesOfTwoRanksInHalves) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   if (!testing::golden_exists("llama")) GTEST_SKIP() << "needs " << testing::golden_path("llama");
@@ -129,7 +129,7 @@ TEST(PipelineGolden, TwoStagesOfTwoRanksInHalves) {
   expect_greedy(golden, *engine);
 }
 
-// As many stages as the model has layers: a stage in the middle receives and sends.
+// There are as many stages as layers, so middle stages both receive and send.
 TEST(PipelineGolden, AStageForEachLayer) {
   if (!testing::has_devices_for(6)) GTEST_SKIP() << "needs 6 GPUs";
   for (const char* name : {"gemma3", "qwen3.5-text"}) {
@@ -162,7 +162,8 @@ TEST(PipelineVerify, EveryStageEqualsItsIsolatedRun) {
   }
 }
 
-// Too few pages for all: sequences are preempted while steps of theirs are in flight; some are cancelled meanwhile.
+// There are too few pages for all sequences: some are preempted while their steps are in flight, and some are cancelled
+// meanwhile.
 TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden("llama");
@@ -181,7 +182,7 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   std::vector<RequestId> ids;
   for (const Request& request : requests) ids.push_back(engine->submit(request).value());
   int steps = 0;
-  int most_in_flight = 0;  // once a step was collected
+  int most_in_flight = 0;  // counted after a step was collected
   while (!engine->idle()) {
     if (++steps == 9) engine->cancel(ids[1]);
     if (steps == 14) engine->cancel(ids[4]);
@@ -218,7 +219,7 @@ TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(engine->take(ids[i])->output_ids, golden.greedy[i]) << i;
 }
 
-// What is chosen by text, and sampled ids that the next step reads.
+// Checks tokens that depend on the text, and sampled ids that the next step reads.
 TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden("llama");
@@ -228,7 +229,7 @@ TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
     requests[i].sampling.seed = static_cast<std::int64_t>(100 + i);
     requests[i].logprobs.output = 2;
   }
-  requests[0].sampling.repetition_penalty = 1.3F;  // follows the text
+  requests[0].sampling.repetition_penalty = 1.3F;  // depends on the text
   const std::vector<Completion> expected = run_all(*make_engine(options_for(golden, 1)), requests);
   const std::vector<Completion> done = run_all(*make_engine(options_for(golden, 2)), requests);
   for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(done[i].output_ids, expected[i].output_ids) << i;

@@ -1,5 +1,5 @@
-// Catches: a weight made of several stored tensors (values and scales) that is not what they mean: the wrong scale for
-// a block, for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly.
+// Catches: a weight made of several stored tensors (values and scales) with wrong values: a wrong scale for a block,
+// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* scale_suffix;  // after the name of the values' tensor
+  const char* scale_suffix;  // follows the name of the values' tensor
   std::int64_t block_rows;
   std::int64_t block_cols;
 };
 
-// config.json without the part that says how weights are quantised, which no command accepts yet.
+// Returns config.json without its quantisation settings, which no command accepts yet.
 ModelConfig plain_config(const std::string& folder) {
   Json json = *Json::read_file(folder + "/config.json");
   json.set("quantization_config", Json());
@@ -53,7 +53,7 @@ TEST_P(QuantisedWeights, AreTheFloatsThatTheyMean) {
   }
 }
 
-// FP8 in blocks of 128 by 128, the last of k and v cut off; INT8 with a scale for each row.
+// FP8 in blocks of 128 by 128, with partial last blocks of k and v, and INT8 with a scale for each row.
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedWeights,
                          ::testing::Values(Case{"qwen3-fp8-block", "_scale_inv", 128, 128},
                                            Case{"llama-ct-w8a8", "_scale", 1, 256}),

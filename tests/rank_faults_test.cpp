@@ -1,6 +1,6 @@
-// Catches: ranks that disagree after a fault of one of them, a rank that waits for ever for another, an error that does
-// not say where it came from, a fault of one request that ends the others, results of ranks whose group has ended, and
-// a thread that stays behind.
+// Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
+// not name its origin, a fault of one request that ends others, results of ranks of an ended group, and a thread that
+// is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using testing::plans;
 using testing::request;
 using testing::tokens;
 
-// A device that stands still at a launch, until it is let go.
+// A device that hangs at a launch until it is released.
 class HangingDevice final : public CpuDevice {
  public:
   explicit HangingDevice(DeviceProperties properties) : CpuDevice(std::move(properties)) {}
@@ -49,9 +49,10 @@ Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
   return device;
 }
 
-// Collectives as those of GPUs are: where the group ends they go on with whatever they have, and streams see no error.
+// Collectives that behave like those of GPUs: when the group ends, they continue with incomplete data, and streams see
+// no error.
 struct Careless {
-  static inline std::atomic<bool> loses = false;  // rank 1 the others, after its next sum
+  static inline std::atomic<bool> loses = false;  // rank 1 loses the others after its next sum
   static inline std::atomic<std::uint32_t> ended = 0;
 
   static Result<std::unique_ptr<BoundOp>> bind_reduce(const BindArgs& args) {
@@ -146,7 +147,7 @@ TEST_F(RankFaults, ACaptureThatFailsOnOneRankIsDroppedOnAll) {
       ASSERT_EQ(dropped.size(), past_the_last ? 0U : 1U) << n;
       for (const auto& [size, why] : dropped) EXPECT_THAT(why.message(), HasSubstr("rank 1 of 2")) << n << " " << size;
       devices[1]->set_plan({});
-      expect_right(**engine, n);  // with the other rank's graph still there, they would not meet
+      expect_right(**engine, n);  // would hang if the other rank still had its graph
       if (past_the_last) break;
     }
   }
@@ -181,7 +182,7 @@ TEST_F(RankFaults, ASizeWhoseReplaysKeepFailingOnOneRankIsDroppedOnAll) {
   EXPECT_GT(engine->stats().forwards.forwards(Reason::kAboveLargestSize), 0);
 }
 
-// Rank 0 has met it in all sums, and learns of it when the forward is collected.
+// Rank 0 has met the failing rank in all sums, and learns of the failure when the forward is collected.
 TEST_F(RankFaults, SoIsOneWhoseLastPieceKeepsFailing) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
@@ -220,7 +221,7 @@ TEST_F(RankFaults, ALaunchThatFailsMidRequestFailsItsRequestAndNoOther) {
   }
 }
 
-// The same where the next step is enqueued before this one is collected.
+// Does the same where the next step is enqueued before this one is collected.
 TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
@@ -237,7 +238,7 @@ TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
   }
 }
 
-// Keys that a forward left undefined on one rank, while the next one reads them, reach no later request.
+// Keys that a forward left undefined on one rank, while the next forward reads them, reach no later request.
 TEST_F(RankFaults, WhatReadsAFailedForwardsKeysIsComputedAgain) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
@@ -245,14 +246,15 @@ TEST_F(RankFaults, WhatReadsAFailedForwardsKeysIsComputedAgain) {
   const std::int64_t pieces = engine->runner().prefill().executable().graph().num_pieces();
   for (const int rank : {0, 1}) {
     int alone = 0;
-    // Of the three forwards that compute prompts: a decode's graph has the sums in it, which all ranks must come to.
+    // Uses the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
     for (std::int64_t n = 1; n <= 3 * pieces; n += 2)
       alone += testing::first_alone_fails(*engine, options_for(1), rank, &FaultPlan::replay_lost_at, n) ? 1 : 0;
     EXPECT_GT(alone, 2) << "the other one goes on";
   }
 }
 
-// A rank that fails behind its last sum: another one has begun the next forward, and ends it for want of the first.
+// A rank fails behind its last sum. Another rank has begun the next forward, which ends because the first rank is
+// missing.
 TEST_F(RankFaults, AForwardThatEndsWithTheOneBeforeIsComputedAgain) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
@@ -294,7 +296,7 @@ TEST_F(RankFaults, WhatRanksOfAnEndedGroupComputeIsNoResult) {
   expect_right(*engine, 0);
   Careless::loses = true;
   engine->flush_prefix_cache();
-  const Request asked = request(11, 1);  // one step: the next one would fail anyway
+  const Request asked = request(11, 1);  // one step, because the next one would fail anyway
   const Status failed = engine->run({&asked, 1}).status();
   EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
   EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("its connection is lost")));
@@ -315,7 +317,7 @@ TEST_F(RankFaults, ARankThatHangsIsNamedWithinTheLimit) {
   HangingDevice::hangs = false;
 }
 
-// A host that cannot be made, or takes its time to load.
+// A host that cannot be made, or that loads slowly.
 class SlowHost final : public RankHost {
  public:
   explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}

@@ -1,4 +1,4 @@
-// What tests of golden checkpoints on several ranks share, however the ranks divide the work.
+// Helpers of the tests of golden checkpoints on several ranks, however the ranks divide the work.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace tessera::testing {
 
 inline constexpr std::int64_t kRankChunk = 64;
 
-// Of one rank; prefill sizes are the test's.
+// Options of one rank; the test sets the prefill sizes.
 inline EngineOptions rank_golden_options(const Golden& golden) {
   EngineOptions options{.model_path = golden.folder, .device = test_device_name(), .dtype = "float32"};
   options.rank_timeout_s = 60;
@@ -53,7 +53,7 @@ inline std::vector<Request> greedy_requests(const Golden& golden) {
   return requests;
 }
 
-// As in goldens_test.cpp, which says why.
+// See goldens_test.cpp for the reason.
 inline double rank_golden_limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
 inline bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder.ends_with("/glm4-moe") && prompt == 3;

@@ -1,7 +1,6 @@
-// Catches: a family computed differently by several ranks than by Hugging Face, on the ways that a prompt can take
-// through the engine: whole, in chunks, alone, in a batch, from the prefix cache; ranks that do not hold the same bits,
-// which every collected forward compares; a rank that dispatches otherwise; and experts that two ranks compute, or
-// none.
+// Catches: a family that several ranks compute differently from Hugging Face on the ways that a prompt can take through
+// the engine (whole, in chunks, alone, in a batch, from the prefix cache), ranks with different bits (which every
+// collected forward compares), a rank that dispatches differently, and experts that no rank or two ranks compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +27,7 @@ using testing::run_all;
 
 constexpr std::int64_t kChunk = testing::kRankChunk;
 
-// `parts`: of the experts.
+// `parts` is the number of parts that the experts are divided into.
 EngineOptions options_for(const Golden& golden, int ranks, int parts = 1) {
   EngineOptions options = testing::rank_golden_options(golden);
   options.tp_size = ranks;
@@ -50,7 +49,7 @@ void expect_scores(const char* name, int ranks, const Golden& golden, Engine& en
   std::printf("%s on %d ranks, %s: greatest difference %.2e\n", name, ranks, way, worst);
 }
 
-// All prompts in one batch, once more from the prefix cache, then each alone.
+// Runs all prompts in one batch, once more from the prefix cache, then each alone.
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = testing::greedy_requests(golden);
   for (const bool cached : {false, true}) {
@@ -65,7 +64,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
   EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
-// What the error says of a checkpoint that does not divide among so many ranks; empty: it does.
+// Returns what the error says about a checkpoint that does not divide among so many ranks; empty: it divides.
 std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
   if (name == "gpt-oss-mxfp4" && parts < ranks) return "experts in MXFP4 are cut into multiples of 32";
@@ -119,7 +118,7 @@ TEST_P(RankGoldens, FourRanks) {
   expect_greedy(golden, *engine);
 }
 
-// Two-batch overlap, from few tokens on.
+// Options with two-batch overlap, from a few tokens on.
 EngineOptions halves_for(const Golden& golden, int parts = 1) {
   EngineOptions options = options_for(golden, 2, parts);
   options.two_batch_overlap = true;
@@ -127,7 +126,7 @@ EngineOptions halves_for(const Golden& golden, int parts = 1) {
   return options;
 }
 
-// How many runs of the prefill's instructions are computed in halves.
+// Returns how many runs of the prefill's instructions are computed in halves.
 std::size_t runs_in_halves(Engine& engine) {
   std::size_t runs = 0;
   for (const CompiledPart& part : engine.runner().prefill().executable().parts()) runs += part.program->halves.size();
@@ -180,7 +179,7 @@ void expect_verified(const EngineOptions& options) {
 
 TEST(RankVerify, EveryRankEqualsItsIsolatedRun) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
-  // Heads of their own and tied ones, states, windows, a second table of embeddings.
+  // Covers separate and tied heads, states, windows, and a second table of embeddings.
   for (const char* name : {"llama", "llama3-rope-tied", "qwen3.5-text", "mistral-swa", "gemma4-e"})
     if (testing::golden_exists(name)) expect_verified(options_for(read_golden(name), 2));
 }

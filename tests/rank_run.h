@@ -1,5 +1,5 @@
-// A golden checkpoint computed by several ranks in this process: each is a thread with its own device, slice of the
-// weights, KV cache and captured graphs.
+// Computes a golden checkpoint on several ranks in this process. Each rank is a thread with its own device, slice of
+// the weights, KV cache and captured graphs.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ inline ForwardBatch whole_prompt(const std::vector<TokenId>& prompt, std::size_t
 // Changes how weights are stored, before they are loaded.
 using EditWeights = std::function<void(const Checkpoint& checkpoint, std::vector<WeightSpec>& weights)>;
 
-// What one rank does from start to end: all prompts' logits.
+// Runs one rank from start to end; returns all prompts' logits.
 inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, const ModelConfig& config, int rank,
                                                         int ranks, Communicator* communicator,
                                                         const EditWeights& edit) {
@@ -86,7 +86,7 @@ inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, co
   return all;
 }
 
-// For each rank, the logits of all rows of each prompt, or its error.
+// Returns for each rank the logits of all rows of each prompt, or its error.
 using RankResults = std::vector<Result<std::vector<std::vector<float>>>>;
 
 inline RankResults run_ranks(const Golden& golden, const ModelConfig& config, int ranks, const EditWeights& edit = {}) {

@@ -1,5 +1,6 @@
-// Catches: a sequence of a model with gated delta nets that goes on from the wrong state: after a chunk, after it was
-// preempted, or from a checkpoint of another prompt; a shared system prompt that is computed again for every request.
+// Catches: a sequence of a model with gated delta nets that continues from the wrong state (after a chunk, after a
+// preemption, or from another prompt's checkpoint), and a shared system prompt that is computed again for every
+// request.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::unique_ptr<Engine> make(const EngineOptions& options) {
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// The system prompt, then `own` tokens.
+// Returns the system prompt followed by `own` tokens.
 Request request(std::int32_t number, std::int64_t own) {
   Request made{.stop = {.max_new_tokens = 10, .ignore_eos = true}};
   for (std::int32_t i = 0; i < kSystemTokens; ++i) made.prompt.emplace_back((i * 17 + i * i + 3) % 500);
@@ -45,7 +46,7 @@ std::vector<Request> requests(std::int32_t count) {
   return made;
 }
 
-// Each by itself, whole, on an engine that keeps nothing.
+// Runs each request by itself, whole, on an engine without a prefix cache.
 std::vector<std::vector<TokenId>> alone(const std::vector<Request>& all, bool deterministic) {
   EngineOptions options = options_of(deterministic);
   options.disable_radix_cache = true;
@@ -57,7 +58,7 @@ std::vector<std::vector<TokenId>> alone(const std::vector<Request>& all, bool de
 
 class RecurrentCache : public ::testing::TestWithParam<bool> {};
 
-// The second request leaves a checkpoint where it parts from the first, which all others go on from.
+// The second request leaves a checkpoint where it diverges from the first; all others continue from there.
 TEST_P(RecurrentCache, ASharedSystemPromptIsFoundFromTheThirdRequestOn) {
   const std::vector<Request> all = requests(5);
   const std::vector<std::vector<TokenId>> want = alone(all, GetParam());
@@ -67,7 +68,7 @@ TEST_P(RecurrentCache, ASharedSystemPromptIsFoundFromTheThirdRequestOn) {
     EXPECT_EQ(done.output_ids, want[i]) << i;
     EXPECT_EQ(done.cached_tokens, i < 2 ? 0 : kSystemTokens) << i;
   }
-  // A longer conversation goes on from its own end.
+  // A longer conversation continues from its own end.
   Request next = all[4];
   const std::vector<TokenId> answer = want[4];
   next.prompt.insert(next.prompt.end(), answer.begin(), answer.end());
@@ -92,7 +93,7 @@ TEST_P(RecurrentCache, ChunksPreemptionAndCompanyChangeNoToken) {
   EXPECT_GT(engine->stats().cached_tokens, 0);
 }
 
-// Prompts that fit and grow until they do not.
+// The prompts fit, and then grow until they no longer do.
 TEST_P(RecurrentCache, APreemptedSequenceIsComputedAgainFromItsStart) {
   std::vector<Request> all;
   for (std::int32_t i = 0; i < 4; ++i) {
@@ -114,7 +115,7 @@ TEST_P(RecurrentCache, APreemptedSequenceIsComputedAgainFromItsStart) {
 INSTANTIATE_TEST_SUITE_P(Modes, RecurrentCache, ::testing::Values(false, true),
                          [](const auto& mode) { return mode.param ? "deterministic" : "fastest"; });
 
-// To the bit: chunks end anywhere, and a row that was prefilled may be decoded instead.
+// Equal to the bit: chunks end anywhere, and a prefilled row may be decoded instead.
 TEST(RecurrentDeterminism, LogitsDoNotDependOnCuts) {
   Request scored = request(1, 120);
   scored.score = true;

@@ -1,6 +1,6 @@
-// Catches: a mixture that computes something else in bfloat16. Whole forwards cannot tell: where two experts are nearly
-// equal a rounding chooses the other one, and all layers behind it differ. So each layer is computed from what the
-// float32 forward gave it, with the experts that it chose.
+// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show it: where two experts are
+// nearly equal, rounding chooses the other one, and all later layers differ. So each layer is computed from the inputs
+// and experts of the float32 forward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ using testing::Golden;
 using testing::Lesson;
 using testing::TaughtModel;
 
-// What each layer leaves of the stream of hidden states: its last branch is added to the rest by the next layer's norm.
-// What belongs to no layer goes by its own name.
+// Returns what each layer leaves in the residual stream: the next layer's norm adds its last branch to the rest. A
+// value without a layer is kept under its own name.
 std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   std::map<std::string, std::vector<float>> sums;
   for (const auto& [name, values] : lesson.values) {
@@ -43,7 +43,7 @@ struct Difference {
   double relative() const { return std::isnan(difference2) ? INFINITY : std::sqrt(difference2 / norm2); }
 };
 
-// Rows of routers that chose the same experts, in whatever order.
+// Counts rows of routers that chose the same experts, in any order.
 struct Alike {
   std::int64_t rows = 0;
   std::int64_t alike = 0;
@@ -73,7 +73,7 @@ TEST_P(RoutedLayers, OfBfloat16AreThoseOfFloat32) {
   ASSERT_TRUE(rounded.ok()) << rounded.status().to_string();
   std::map<std::string, Difference> layers;
   Alike given_rows;  // bfloat16's routers on the float32 forward's rows
-  Alike own_rows;    // and on their own
+  Alike own_rows;    // bfloat16's routers on their own rows
   for (const std::vector<TokenId>& prompt : golden.prompts) {
     const Result<Lesson> want = (*exact)->run(prompt, nullptr);
     ASSERT_TRUE(want.ok()) << want.status().to_string();

@@ -1,5 +1,5 @@
-// Catches: whole models with images that differ from Hugging Face's from pixels on: through tower and body, on every
-// way, in both types, on one rank and two.
+// Catches: whole models with images that differ from Hugging Face's, from pixels through tower and body, on every way,
+// in both types, on one rank and on two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,13 +22,13 @@ using testing::run_one;
 using testing::scored;
 using testing::Way;
 
-// From pixels: the tower's rows, with the levels that later layers add (Qwen3-VL).
+// Starts from pixels: the tower's rows, with the levels that later layers add (Qwen3-VL).
 class SeeingGoldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
   }
-  // The golden patches in place of those without pixels.
+  // Replaces the patches without pixels by the golden patches.
   static ImageGolden with_pixels() {
     ImageGolden golden = testing::read_image_golden(GetParam());
     for (std::size_t i = 0; i < golden.images.size(); ++i) {
@@ -58,9 +58,9 @@ std::unique_ptr<Engine> make_seeing(const ImageGolden& golden, Way way, int rank
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// The greatest of all prompts.
+// The greatest distances over all prompts.
 struct Apart {
-  Distance rows;  // of images
+  Distance rows;  // of images' rows
   Distance logits;
 };
 void widen(Distance& greatest, const Distance& one) {
@@ -124,7 +124,7 @@ TEST_P(SeeingGoldens, Bfloat16IsCloseOnEveryWay) {
   }
 }
 
-// One that is kept from before was not computed.
+// An image with cached rows was not computed.
 TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
   const ImageGolden golden = with_pixels();
   for (const Way way : {Way::kGraphs, Way::kEager}) {
@@ -149,7 +149,7 @@ TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
   }
 }
 
-// Every rank has the tower, and encodes each image for itself.
+// Every rank has the tower and encodes each image itself.
 TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);

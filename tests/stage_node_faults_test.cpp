@@ -1,6 +1,6 @@
-// Catches: stages of two processes that disagree after a fault of one of them, a stage that waits for ever for what
-// another node never sends, values of a step that failed which are taken for those of the next, a message that is cut
-// short and read all the same, an error that does not say where it came from, and a node that stays behind.
+// Catches: stages of two processes that disagree after a fault of one of them, a stage that waits forever for values
+// that another node never sends, values of a failed step that are taken for the next one's, a truncated message that is
+// read, an error that does not name its origin, and a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::plans;
 using testing::request;
 using testing::tokens;
 
-// Rank 0 is the last stage, rank 1 the first, on the other node.
+// Rank 0 is the last stage; rank 1 is the first, on the other node.
 EngineOptions options_for(int stages = 2) {
   EngineOptions options = testing::faulty_options(testing::faulty_registry(), 1);
   options.pp_size = stages;
@@ -74,7 +74,8 @@ TEST_F(StageNodeFaults, AReplayThatFailsFailsWhatIsInFlightAndNoMore) {
   }
 }
 
-// Several requests, whose steps are in flight on both nodes: those end that had one, and later ones are right.
+// Several requests have steps in flight on both nodes. Those with a failed step end, and later ones get the right
+// tokens.
 TEST_F(StageNodeFaults, AFaultWithStepsOfSeveralGroupsInFlight) {
   for (const int rank : {0, 1}) {
     Nodes nodes({}, options_for());
@@ -113,7 +114,7 @@ TEST_F(StageNodeFaults, ALostDeviceOfAStageIsTheEndOfAll) {
   EXPECT_THAT(failed.message(), HasSubstr(of_two(1)));
 }
 
-// Two stages of each node: a fault on the link between nodes, and on those within one.
+// Each node has two stages: faults on the link between nodes and on the links within a node.
 TEST_F(StageNodeFaults, ALaunchThatFailsInAnyOfFourStages) {
   EngineOptions options = options_for(4);
   options.model_path = testing::data_path("goldens/qwen3.5-text");

@@ -1,5 +1,5 @@
-// Catches: heap allocation on the way of a decode step, in the engine and in the whole server, which costs time and,
-// over days, memory.
+// Catches: heap allocation in a decode step, in the engine or in the whole server, which costs time and, over days,
+// memory.
 //
 // A program of its own, because it replaces operator new for the whole process.
 #include <arpa/inet.h>
@@ -80,7 +80,7 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
     if (i == 1) request.sampling = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .seed = 3};
     ASSERT_TRUE((*engine)->submit(std::move(request)).ok());
   }
-  // Prompts, and a few steps in which every buffer finds its size.
+  // Runs the prompts and a few steps, in which every buffer grows to its size.
   for (int i = 0; i < 50; ++i) ASSERT_TRUE((*engine)->step().ok());
   const std::int64_t before = allocations;
   std::size_t tokens = 0;
@@ -94,7 +94,7 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
 }
 
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
-// Messages, page tables of other ranks and answers keep their memory.
+// Messages, page tables of other ranks and answers reuse their memory.
 TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   expect_no_allocations(GetParam(), 2, 200);
@@ -117,7 +117,7 @@ class StreamReader {
     ASSERT_EQ(::send(socket_, message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
   }
 
-  // Reads until `events` server-sent events have come in all; false where the stream ends before.
+  // Reads until `events` server-sent events have arrived in total; returns false where the stream ends before.
   bool read_to(int events) {
     while (events_ < events) {
       const ssize_t got = ::recv(socket_, buffer_, sizeof(buffer_), 0);
@@ -154,11 +154,11 @@ INSTANTIATE_TEST_SUITE_P(
                                    "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
-// The completion gathers the whole text in one string, whose memory doubles: from 100 to 350 tokens at most three
-// times. Nothing else grows, although the I/O thread of a busy machine may lag many tokens behind the engine.
+// The completion collects the whole text in one string that doubles its memory: at most three times from 100 to 350
+// tokens. Nothing else grows, although the I/O thread of a busy machine may lag many tokens behind the engine.
 constexpr std::int64_t kMostGrowths = 3;
 
-// From the engine's step through its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
+// Covers the engine's step, its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
 TEST_P(SteadyServer, AllocatesNothingForATokenOfAStream) {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
   options.context_length = 1024;

@@ -1,9 +1,9 @@
-// A model whose layers can be computed each from given inputs, and whose experts can be chosen by given routes: what a
-// layer does is seen without what those before it did.
+// A model in which each layer can be computed from given inputs, and experts can be chosen by given routes. This shows
+// what one layer computes independently of the layers before it.
 //
 // teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it puts an operator
-// `taught`, and behind each router a `routed`: both keep what comes in, and hand on that, or what another run kept.
-// They copy to the host and back, on any device, which an eager forward allows.
+// `taught`, and behind each router an operator `routed`. Both store their input, and return it or what another run
+// stored. They copy to the host and back on any device, which an eager forward allows.
 #pragma once
 
 #include <map>
@@ -25,17 +25,17 @@
 
 namespace tessera::testing {
 
-// What one forward came to, by the names of the values in the graph.
+// The values of one forward, by their names in the graph.
 struct Lesson {
   std::map<std::string, std::vector<float>> values;      // [T, …] between layers
   std::map<std::string, std::vector<std::int32_t>> ids;  // [T, K] of each router
-  std::map<std::string, std::vector<float>> weights;     // [T, K]
+  std::map<std::string, std::vector<float>> weights;     // [T, K] of each router
   std::int64_t experts_per_token = 0;
 };
 
-// Of the forward that runs: one at a time.
+// The state of the running forward; only one runs at a time.
 struct Teaching {
-  const Lesson* given = nullptr;  // null: each layer goes on with what the one before it made
+  const Lesson* given = nullptr;  // null: each layer continues from the result of the one before it
   Lesson made;
 };
 inline Teaching teaching;
@@ -115,7 +115,7 @@ inline const ir::OpDecl kRouted{.name = "routed",
                                 .infer = same_types,
                                 .capturable = false};
 
-// "layers.3" of "layers.3.linear.1"; "" of what belongs to no layer.
+// Returns "layers.3" for "layers.3.linear.1"; "" for a name without a layer.
 inline std::string layer_of(const std::string& value) {
   return value.starts_with("layers.") ? value.substr(0, value.find('.', 7)) : std::string();
 }
@@ -151,7 +151,7 @@ class TeachingPass {
  private:
   static constexpr ir::ValueId kNone{-1};
 
-  // The layer whose value the node makes, or, where it makes none, works on.
+  // Returns the layer of the value that the node makes or, where it makes none, works on.
   std::string layer_of_node(const ir::Node& node) const {
     if (!node.results.empty()) return layer_of(from_.value(node.results[0]).name);
     for (const ir::ValueId operand : node.operands)
@@ -176,7 +176,7 @@ class TeachingPass {
     for (const ir::ValueId result : node.results) to_.value(result).producer = id;
     to_.nodes.push_back(std::move(node));
   }
-  // A node on `values`, named after the first of them; its results.
+  // Adds a node on `values`, named after the first of them; returns its results.
   std::vector<ir::ValueId> follow(const char* op, const std::vector<ir::ValueId>& values) {
     const std::string name = from_.value(values[0]).name;
     ir::Node node{.op = op,
@@ -193,7 +193,7 @@ class TeachingPass {
 
   const ir::Graph& from_;
   ir::Graph to_;
-  std::vector<ir::ValueId> taught_;  // [values of from_]: what other layers read in its place
+  std::vector<ir::ValueId> taught_;  // [values of from_]: the values that other layers read instead
 };
 
 inline ir::Graph teach(const ir::Graph& body) { return TeachingPass(body).run(); }
@@ -208,7 +208,7 @@ inline std::shared_ptr<const Registry> teaching_registry() {
   return std::make_shared<const Registry>(std::move(registry));
 }
 
-// A golden checkpoint in one type, each layer with its fused operators, run eagerly.
+// A golden checkpoint in one type, run eagerly with each layer's fused operators.
 class TaughtModel {
  public:
   static Result<std::unique_ptr<TaughtModel>> create(const std::string& folder, ir::DType dtype) {
@@ -236,7 +236,7 @@ class TaughtModel {
     return model;
   }
 
-  // One forward of the whole prompt.
+  // Runs one forward of the whole prompt.
   Result<Lesson> run(const std::vector<TokenId>& prompt, const Lesson* given) {
     teaching = {.given = given, .made = {}};
     TRY(runner_->forward({.batch = batch_of(prompt), .force_eager = true}));

@@ -1,4 +1,4 @@
-// Catches: a rank that loads the wrong slice, a partial sum that is not added, ranks that disagree.
+// Catches: a rank that loads the wrong slice, a partial sum that is not added, and ranks that disagree.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -34,7 +34,7 @@ class TensorParallelFour : public TensorParallel {};
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }
 TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 4); }
 
-// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts, also with biases;
+// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts, with and without biases;
 // latents; sinks.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
@@ -42,8 +42,8 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                                            "qwen3.5", "glm4-moe-lite", "gpt-oss"),
                          testing::case_name);
 
-// More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row. And latents,
-// which every rank has whole.
+// There are more ranks than KV heads, so neighbouring ranks hold the same head, which a norm over the whole row must
+// respect. Latents are whole on every rank.
 INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
                          ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), testing::case_name);
 

@@ -1,8 +1,8 @@
-// Catches: a family that a plugin wrote as graph text and that computes another thing than the same family in C++, on
-// any way a prompt takes through the engine: other weights than it named, a cache group that is not planned, an input
-// that is not staged, a piece that is cut elsewhere; and a family whose fault is not told by its name.
+// Catches: a plugin's family in graph text that differs from the same family in C++ on any way that a prompt takes
+// through the engine (weights other than named, a cache group that is not planned, an input that is not staged, a piece
+// cut elsewhere), and a faulty family with an error that does not name the fault.
 //
-// The family is examples/model/plain_llama.c, and faulty ones of it.
+// The family is examples/model/plain_llama.c; the faulty ones are variants of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using testing::read_golden;
 
 constexpr const char* kCases[] = {"llama", "llama-d64", "llama-d128", "llama-linear", "llama-yarn", "llama3-rope-tied"};
 
-// A golden's checkpoint whose config.json names another architecture.
+// A golden's checkpoint with another architecture name in its config.json.
 class Renamed {
  public:
   Renamed(const std::string& folder, const std::string& architecture)
@@ -128,7 +128,7 @@ TEST_P(TextFamily, VerifyPasses) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, TextFamily, ::testing::ValuesIn(kCases), testing::case_name);
 
-// The plan is the built-in one too: same inputs, weights from the same tensors, same groups and states.
+// The plan equals the built-in one too: the same inputs, weights from the same tensors, the same groups and states.
 TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   const std::string folder = read_golden("llama").folder;
   const Renamed renamed(folder, "PlainLlamaForCausalLM");
@@ -146,7 +146,7 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
 }
 
-// What a graph says of its layers is said there alone.
+// What a graph says about its layers is found in the graph alone.
 TEST(TextFamily, FieldsOfTheGraphAreNotTheEngines) {
   const auto registry = registry_with("plain_llama");
   const auto read = [&](const std::string& architecture) {
@@ -163,7 +163,8 @@ TEST(TextFamily, FieldsOfTheGraphAreNotTheEngines) {
   EXPECT_FALSE(read("LlamaForCausalLM").ok());
 }
 
-// The example reads the fields as the engine does: null is absent, and what another object has is that one's.
+// The example reads fields as the engine does: null means absent, and a field of a nested object belongs to that
+// object.
 TEST(TextFamily, TheExampleReadsItsOwnFieldsAlone) {
   const auto registry = registry_with("plain_llama");
   const auto build = [&](const std::string& architecture, const std::string& members) -> Result<ModelGraphs> {

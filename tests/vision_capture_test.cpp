@@ -1,6 +1,6 @@
-// Catches: a tower whose budgets are captured at the wrong time (a start that waits for all of them, a request that
-// waits for one, one that is never captured), that pads an image further than was measured to be worth it, or whose
-// graphs the memory plan does not know of.
+// Catches: tower budgets captured at the wrong time (a start that waits for all of them, a request that waits for one,
+// one that is never captured), an image padded further than measurements justify, and graphs that the memory plan does
+// not know.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr const char* kModel = "qwen3-vl";
 
 EngineOptions options_for(CaptureMode mode) {
   EngineOptions options{.model_path = golden_path(kModel), .device = testing::test_device_name(), .dtype = "float32"};
-  options.context_length = 96;  // and so 384 patches: 6 budgets
+  options.context_length = 96;  // allows 384 patches: 6 budgets
   options.max_running_requests = 2;
   options.chunked_prefill_size = 32;
   options.graphs.piecewise_tokens = {8, 32};
@@ -55,7 +55,7 @@ class VisionCapture : public ::testing::Test {
     ASSERT_TRUE(rows.ok());
     rows_ = *std::move(rows);
   }
-  // The rows of an image of so many patches; `size` is what its forward took.
+  // Returns the rows of an image of `patches` patches; `size` is set to the size of its forward.
   std::vector<float> encode(std::int64_t patches) {
     const VisionConfig& config = tower_->config();
     Patches image{.grid = {.t = 1, .h = 2, .w = static_cast<std::int32_t>(patches / 2)},
@@ -181,10 +181,10 @@ TEST_F(VisionCapture, GraphsAreInTheMemoryPlanAndItsBudget) {
   EXPECT_THAT(engine_->notes(), ::testing::Contains(HasSubstr("the tower's sizes dropped: ")));
 }
 
-// The largest image of a context: 4 200 patches ran eagerly when budgets ended at 2 048.
+// The largest image of a context: 4 200 patches, which ran eagerly when budgets ended at 2 048.
 TEST_F(VisionCapture, BudgetsReachTheLargestImage) {
   EngineOptions options = options_for(CaptureMode::kCore);
-  options.context_length = 1100;  // 4 400 patches
+  options.context_length = 1100;  // allows 4 400 patches
   start(options);
   EXPECT_EQ(tower_->options().sizes.back(), 4400);
   ASSERT_TRUE(tower_->runner().captured(4400));

@@ -1,5 +1,5 @@
-// Catches: a soak of a model that sees which never sends an image, never finds one again, or passes rows that another
-// one has written over.
+// Catches: a soak of a model with a tower that never uses an image, never reuses one, or does not notice rows that
+// another image has overwritten.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Vision towers alone, against what Hugging Face computes from the same patches. Catches: windows, positions or merge
-// units in another order, images that see each other, padding that reaches a row, a budget's graph that differs from
-// its operators on memory of their own, inner values that zeros fill up wrongly.
+// Compares vision towers alone with what Hugging Face computes from the same patches. Catches: windows, positions or
+// merge units in another order, images that attend to each other, padding that reaches a row, a budget's graph that
+// differs from its operators on isolated memory, and inner values that are padded wrongly with zeros.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,10 +38,10 @@ using testing::test_device;
 
 struct GoldenImages {
   std::vector<Patches> images{};
-  std::vector<float> embeds{};  // [tokens of all, hidden]
+  std::vector<float> embeds{};  // [tokens of all images, hidden]
 };
 
-// One case of a golden folder.
+// Reads one case of a golden folder.
 GoldenImages read_case(const std::string& name, std::size_t i, const VisionConfig& config) {
   const Json json = *Json::read_file(golden_path(name) + "/golden.json");
   const SafetensorsFile file = *SafetensorsFile::open(golden_path(name) + "/golden.safetensors");
@@ -68,7 +68,7 @@ GoldenImages read_case(const std::string& name, std::size_t i, const VisionConfi
   return golden;
 }
 
-// A tower with its weights on the device under test, and rows that it writes to.
+// A tower with its weights on the device under test, and the rows that it writes.
 struct Tower {
   ModelGraphs graphs;
   std::unique_ptr<Weights> weights;
@@ -85,7 +85,7 @@ struct Tower {
 
   std::int64_t row_values() const { return runner->row_values(); }
 
-  // The rows that encode() gives for the images, one behind the other.
+  // Returns the rows that encode() gives for the images, one after another.
   std::vector<float> encode(const std::vector<const Patches*>& images, bool eagerly = false) {
     std::vector<std::int64_t> first_rows;
     std::int64_t tokens = 0;
@@ -113,8 +113,8 @@ struct Tower {
   }
 };
 
-// Of the tower's gated MLPs the first kFewInner inner values, in float32: of tensors that have no more, or with zeros
-// for the others in tensors that have kAllInner.
+// Keeps only the first kFewInner inner values of the tower's gated MLPs, in float32: in tensors of that size, or with
+// zeros for the others in tensors of kAllInner values.
 constexpr std::int64_t kAllInner = 128;
 constexpr std::int64_t kFewInner = 100;
 
@@ -134,7 +134,7 @@ WeightSource few_inner_values(const WeightSource& golden) {
     const SliceRuns all = TRY(slice_runs(whole.shape, {}));
     std::vector<float> values(static_cast<std::size_t>(all.num_elements()));
     TRY(golden(spec, whole, dtype, all, std::as_writable_bytes(std::span(values))));
-    for (std::int64_t i = 0; i < runs.num_elements(); ++i) {  // one run: ranks share none of it out
+    for (std::int64_t i = 0; i < runs.num_elements(); ++i) {  // one run, because the ranks do not divide it
       const std::int64_t row = (runs.start + i) / cols;
       const std::int64_t col = (runs.start + i) % cols;
       const bool zero = (by_cols ? col : row) >= kFewInner;
@@ -187,7 +187,7 @@ std::vector<float> columns(const std::vector<float>& rows, std::int64_t of_row, 
   return taken;
 }
 
-// An image of any content.
+// Returns an image of arbitrary content.
 Patches noise(const VisionConfig& config, std::int32_t h, std::int32_t w, std::uint32_t seed) {
   Patches image{.grid = {.t = 1, .h = h, .w = w},
                 .merge_size = static_cast<std::int32_t>(config.merge_size),
@@ -258,7 +258,7 @@ TEST_P(VisionTower, GivesThemInBf16) {
   }
 }
 
-// Zeros that fill a gated MLP's inner values up to a size that matmuls like change no bit.
+// Padding a gated MLP's inner values with zeros, to a size that suits matmuls, changes no bit.
 TEST(GatedTower, IsTheSameWithInnerValuesThatFillNoTile) {
   const std::string name = "qwen2.5-vl";
   if (!golden_exists(name)) GTEST_SKIP() << "no goldens of " << name << " at " << golden_path(name);
@@ -272,7 +272,7 @@ TEST(GatedTower, IsTheSameWithInnerValuesThatFillNoTile) {
   EXPECT_GT(testing::distance(expected, golden.embeds).absolute, 1e-4) << "the values left out count";
 }
 
-// The oracle: what a budget's graph leaves, after all captures, is what its operators leave on memory of their own.
+// The oracle: after all captures, a budget's graph gives the results of its operators on isolated memory.
 TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const std::unique_ptr<Tower> t = tower(kSmall, dtype);
@@ -286,8 +286,8 @@ TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   }
 }
 
-// What is left in the padded rows, of other images or NaN, reaches no real row; and an image among others gives the
-// rows that it gives alone.
+// Contents of padded rows, such as other images or NaN, reach no real row, and an image among others gives the rows
+// that it gives alone.
 TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 512, .sizes = {256}});
   ASSERT_NE(t, nullptr);
@@ -311,7 +311,7 @@ TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   EXPECT_LE(testing::distance(at_end, alone).absolute, 1e-5);
 }
 
-// More than one forward holds, and more than the largest graph: rows come out in order all the same.
+// There are more images than one forward or the largest graph holds; the rows are still in order.
 TEST_P(VisionTower, PacksImagesIntoForwards) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
   ASSERT_NE(t, nullptr);
@@ -334,7 +334,7 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 
-// SGLang's way: a graph for each number of patches, captured on first use; those used last are kept.
+// SGLang's scheme: a graph for each number of patches, captured on first use; the most recently used ones are kept.
 TEST_P(VisionTower, KeepsGraphsOfExactSizes) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .exact_graphs = 2});
   ASSERT_NE(t, nullptr);

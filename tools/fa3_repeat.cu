@@ -1,13 +1,15 @@
-// Whether FlashInfer's FA3 over a paged cache gives the same bits at every launch, outside of the engine: one launch is
-// run N times into poisoned outputs, each is compared with the first bit for bit, and the first with a plain reference.
+// Checks outside of the engine whether FlashInfer's FA3 over a paged cache gives the same bits at every launch. One
+// launch is run N times into poisoned outputs. Each output is compared with the first bit for bit, and the first with a
+// plain reference.
 //
 //   nvcc -O3 -std=c++20 -arch=sm_90a --expt-relaxed-constexpr -DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED -Iinclude
 //        -Ibuild/third_party/flashinfer/include -Ibuild/third_party/flashinfer/cutlass tools/fa3_repeat.cu -o
 //        fa3_repeat
 //   compute-sanitizer --tool memcheck ./fa3_repeat 40
 //
-// As it is: 29 of 39 launches differ under the tool, none without. With -DOWN_EPILOGUE, which takes the engine's
-// epilogue (ops/flashinfer/fa3_epilogue.cuh), none differs. -DHEAD_DIM=64 or 256 for other head sizes.
+// FlashInfer's own epilogue differs in 29 of 39 launches under the tool, and in none without it. With -DOWN_EPILOGUE,
+// which uses the engine's epilogue (ops/flashinfer/fa3_epilogue.cuh), no launch differs. -DHEAD_DIM=64 or 256 selects
+// other head sizes.
 //
 //   fa3_repeat N [sync] [single] [one] [seed=S]
 //     sync    wait after each launch, else 8 launches back to back
@@ -100,7 +102,7 @@ struct Scale {
   float sm_scale;
 };
 
-// A warp for each row and head.
+// Uses one warp for each row and head.
 __global__ void reference(const bf16* q, const bf16* k, const bf16* v, const int* pages, const int* query_starts,
                           const int* kv_lens, const int* request_of, int max_pages, int rows, float scale, float* out) {
   const int id = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -147,7 +149,7 @@ int main(int argc, char** argv) {
     modes += " " + a;
   }
 
-  // Requests: {query rows, keys}, of odd lengths.
+  // Requests as {query rows, keys}, with odd lengths.
   std::vector<std::pair<int, int>> lens;
   if (one) {
     for (int i = 0; i < 60; ++i) {
@@ -194,7 +196,7 @@ int main(int argc, char** argv) {
   int* d_query_starts = upload(query_starts);
   int* d_kv_lens = upload(kv_lens);
 
-  // Works, the one with most keys first, dealt round.
+  // Work items, the one with most keys first, dealt out in turn.
   std::vector<std::pair<int, Work>> all;
   for (int r = 0; r < requests; ++r)
     for (int t = 0; t * kTileRows < lens[r].first; ++t)
@@ -246,7 +248,7 @@ int main(int argc, char** argv) {
   CHECK(cudaDeviceSynchronize());
   std::vector<float> ref(out_count);
   CHECK(cudaMemcpy(ref.data(), d_ref, out_count * sizeof(float), cudaMemcpyDeviceToHost));
-  // Elements further than the rounding of P and O can take them; NaN counts.
+  // Counts elements further off than the rounding of P and O allows, and NaNs.
   const auto wrong = [&](const bf16* o) {
     size_t count = 0;
     for (size_t i = 0; i < out_count; ++i) count += !(std::fabs(f(o[i]) - ref[i]) < 0.03f);
@@ -256,7 +258,8 @@ int main(int argc, char** argv) {
   constexpr int kPerRow = kD / 8;  // 16-byte pieces of a row
   constexpr int kPassRows = (Traits::NUM_WARPS * 32 - 128) / kPerRow;
   int differing = 0;
-  std::map<std::pair<int, int>, int> pieces;  // (warp that wrote it, warp that read it) -> 16-byte pieces that differ
+  // (warp that wrote it, warp that read it) -> number of differing 16-byte pieces.
+  std::map<std::pair<int, int>, int> pieces;
   for (int done = 0; done < n; done += kRing) {
     const int count = std::min(kRing, n - done);
     for (int i = 0; i < count; ++i) CHECK(cudaMemsetAsync(out[i], 0xFF, out_count * sizeof(bf16)));

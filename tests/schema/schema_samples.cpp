@@ -1,9 +1,9 @@
-// Texts that JSON schemas let through, for tests/schema/schema_test.py: random walks over the allowed tokens.
+// Generates texts of JSON schemas for tests/schema/schema_test.py: random walks over the allowed tokens.
 //
 //   schema_samples TOKENIZER END_TOKEN SAMPLES TOKENS SEED [WHITESPACE] < schemas > answers
 //
-// A schema a line; an answer a line: {"status": "served", "unimplemented", …, "message", "ms" (of the processor),
-// "texts": [{"text", "ended"}], "masks", "masks_ms" (of the processor, together), "mask_ms" (the longest)}.
+// Each line has a schema. Each answer line is {"status": "served", "unimplemented", …, "message", "ms" (processor
+// time), "texts": [{"text", "ended"}], "masks", "masks_ms" (processor time of all masks), "mask_ms" (of the slowest)}.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using namespace tessera;
 
 namespace {
 
-// Of the process: a busy machine does not count.
+// Processor time, so that other processes do not count.
 double processor_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Walker {
@@ -33,7 +33,7 @@ struct Walker {
   std::vector<TokenId> closing;  // tokens that lead towards an end
   int masks = 0;
   double masks_ms = 0;
-  double mask_ms = 0;  // the longest
+  double mask_ms = 0;  // of the slowest mask
 
   std::vector<TokenId> allowed(GrammarMatcher& matcher) {
     std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
@@ -50,7 +50,7 @@ struct Walker {
     return out;
   }
 
-  // The longer the text, the more often the way out is taken.
+  // The longer the text, the more often a closing token is chosen.
   TokenId choose(const std::vector<TokenId>& tokens, int step) {
     if (static_cast<int>(random() % 40) < 4 + step) {
       for (const TokenId token : closing) {
