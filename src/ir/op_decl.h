@@ -1,5 +1,5 @@
-// The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that graphs can
-// be built, checked, split and printed without a device.
+// The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that
+// graphs can be built, checked, split and printed without a device.
 #pragma once
 
 #include <cstdint>

@@ -137,7 +137,8 @@ class Executable {
   // Functions to inspect a forward or to time it: its parts and their instructions one by one, and where values of a
   // part's program lie. Precondition of the first five: bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
-  // Returns whether running the instruction does nothing, because a joined kernel runs it with a later one (ops/contract/op.h).
+  // Returns whether running the instruction does nothing, because a joined kernel runs it with a later one
+  // (ops/contract/op.h).
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;

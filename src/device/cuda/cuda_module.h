@@ -17,7 +17,8 @@ namespace tessera {
 struct CudaLaunchShape {
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
-  // The blocks may start before the kernels ahead have ended; the kernel itself waits for them (ops/cuda/cuda_launch.cuh).
+  // The blocks may start before the kernels ahead have ended; the kernel itself waits for them
+  // (ops/cuda/cuda_launch.cuh).
   bool early = false;
 };
 

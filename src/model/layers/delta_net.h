@@ -1,5 +1,5 @@
-// Gated delta nets instead of attention (ops/recurrent/gated_delta_net.h): everything between the norm before them and the
-// residual stream after them.
+// Gated delta nets instead of attention (ops/recurrent/gated_delta_net.h): everything between the norm before them and
+// the residual stream after them.
 #pragma once
 
 #include <cstdint>
