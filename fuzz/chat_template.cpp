@@ -1,5 +1,5 @@
 // Catches: crashes of the template language's parser and interpreter, and templates that pass their limits.
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 #include "fuzz.h"
 
 using namespace tessera;

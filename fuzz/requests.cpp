@@ -7,7 +7,7 @@
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
 #include "tessera/server/served_model.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 #include "tessera/text/tokenizer.h"
 
 using namespace tessera;

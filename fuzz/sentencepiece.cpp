@@ -1,6 +1,6 @@
 // Catches: crashes and endless work on a SentencePiece file, in reading it and encoding; ids outside the vocabulary.
 #include "fuzz.h"
-#include "tessera/text/sentencepiece_model.h"
+#include "tessera/text/sentencepiece/sentencepiece_model.h"
 
 using namespace tessera;
 

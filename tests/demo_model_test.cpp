@@ -11,7 +11,7 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify/verify.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 namespace tessera {
 namespace {

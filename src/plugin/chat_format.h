@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {

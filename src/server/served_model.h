@@ -17,8 +17,8 @@
 #include "tessera/server/api_result.h"
 #include "tessera/server/images/image_input.h"
 #include "tessera/server/server_options.h"
-#include "tessera/text/chat_format.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_format.h"
+#include "tessera/text/chat/chat_template.h"
 #include "tessera/text/tokenizer.h"
 
 namespace tessera {

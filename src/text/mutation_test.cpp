@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/test_tokenizers.h"
 #include "tessera/text/tokenizer.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "tessera/text/byte_alphabet.h"
-#include "tessera/text/charsmap.h"
 #include "tessera/text/pattern_field.h"
+#include "tessera/text/sentencepiece/charsmap.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera {

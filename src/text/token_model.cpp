@@ -1,7 +1,7 @@
 #include "tessera/text/token_model.h"
 
 #include "tessera/text/bpe.h"
-#include "tessera/text/unigram.h"
+#include "tessera/text/sentencepiece/unigram.h"
 
 namespace tessera {
 

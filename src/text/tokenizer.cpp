@@ -6,7 +6,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/lfs_pointer.h"
-#include "tessera/text/sentencepiece_tokenizer.h"
+#include "tessera/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer_json.h"
 #include "tessera/text/tokenizer_parts.h"

@@ -9,7 +9,7 @@
 
 #include "tessera/cli/inspect/failure_report.h"
 #include "tessera/cli/output.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 namespace tessera::cli {
 namespace {

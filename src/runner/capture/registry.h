@@ -24,7 +24,7 @@
 #include "tessera/model/family.h"
 #include "tessera/ops/contract/device_registry.h"
 #include "tessera/piecewise/backend.h"
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
-// Text that a plugin's chat format reads (text/chat_format.h) in place of the server's own parsers. The plugin's output
-// is checked against what answers need. A violation is the plugin's error and ends the request.
+// Text that a plugin's chat format reads (text/chat/chat_format.h) in place of the server's own parsers. The plugin's
+// output is checked against what answers need. A violation is the plugin's error and ends the request.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 #include "tessera/server/tools/known_tools.h"
 #include "tessera/server/tools/reasoning_format.h"
 #include "tessera/server/tools/tool_call_parser.h"
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include "tessera/base/status.h"
 #include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/tools/tool_call_parser.h"
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 
 namespace tessera {
 

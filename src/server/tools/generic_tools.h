@@ -8,7 +8,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/server/openai/chat_tools.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/tools/tool_call_test_util.h"
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 namespace tessera {
 namespace {

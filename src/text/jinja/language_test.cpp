@@ -1,7 +1,7 @@
 // Catches: differences from Jinja2 3.1 (which computed the expected results, set up as in Hugging Face's
 // apply_chat_template) in language, white space, filters, methods and printing; templates that fail there and pass
 // here; and templates that exhaust stack, memory or time.
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

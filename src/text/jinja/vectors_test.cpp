@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/tokenizer_config.h"
 

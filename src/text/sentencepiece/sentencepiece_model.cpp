@@ -1,10 +1,10 @@
-#include "tessera/text/sentencepiece_model.h"
+#include "tessera/text/sentencepiece/sentencepiece_model.h"
 
 #include <sentencepiece_processor.h>
 
 #include <exception>
 
-#include "tessera/text/sentencepiece_proto.h"
+#include "tessera/text/sentencepiece/sentencepiece_proto.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/text/chat_format.h"
+#include "tessera/text/chat/chat_format.h"
 
 #include <algorithm>
 #include <utility>

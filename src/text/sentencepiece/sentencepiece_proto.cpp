@@ -1,4 +1,4 @@
-#include "tessera/text/sentencepiece_proto.h"
+#include "tessera/text/sentencepiece/sentencepiece_proto.h"
 
 #include <cstdint>
 #include <optional>

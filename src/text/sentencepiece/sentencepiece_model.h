@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/text/charsmap.h"
+#include "tessera/text/sentencepiece/charsmap.h"
 #include "tessera/text/token_model.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/text/unigram.h"
+#include "tessera/text/sentencepiece/unigram.h"
 
 #include <algorithm>
 #include <numeric>

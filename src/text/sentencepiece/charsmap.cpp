@@ -1,4 +1,4 @@
-#include "tessera/text/charsmap.h"
+#include "tessera/text/sentencepiece/charsmap.h"
 
 #include "tessera/text/unicode.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/text/chat_template.h"
+#include "tessera/text/chat/chat_template.h"
 
 #include <cctype>
 #include <utility>

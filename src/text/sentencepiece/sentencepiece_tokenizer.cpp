@@ -1,11 +1,11 @@
-#include "tessera/text/sentencepiece_tokenizer.h"
+#include "tessera/text/sentencepiece/sentencepiece_tokenizer.h"
 
 #include <charconv>
 #include <filesystem>
 #include <set>
 #include <utility>
 
-#include "tessera/text/sentencepiece_model.h"
+#include "tessera/text/sentencepiece/sentencepiece_model.h"
 #include "tessera/text/tokenizer_config.h"
 #include "tessera/text/tokenizer_json.h"
 
