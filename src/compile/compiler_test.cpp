@@ -126,7 +126,7 @@ class CompilerCache : public ::testing::Test {
   std::unique_ptr<ProfileCache> cache_;
 };
 
-TEST_F(CompilerCache, ASecondProcessLoadsWhatTheFirstCompiled) {
+TEST_F(CompilerCache, ASecondProcessLoadsTheFirstOnesPrograms) {
   const bool second = std::getenv(kFolder) != nullptr;
   const FactorCompiler factors = compiler();
   const Result<CompiledPiece> made = compile_piece(factors, scaled_piece());

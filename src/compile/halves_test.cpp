@@ -195,13 +195,13 @@ TEST(Halves, TakeNoOperatorThatIsNotKnownToWorkByRows) {
       << "a row for each token, of a value for each token";
 }
 
-TEST(Halves, AnExchangeWithScratchIsNone) {
+TEST(Halves, AnExchangeWithScratchIsNotHalved) {
   const KernelTable kernels =
       logged_kernels().with({.op = "all_reduce", .name = "scratch", .bind = logged, .workspace_bytes = scratch});
   EXPECT_THAT(program_of(kLayer, kernels).halves, IsEmpty());
 }
 
-TEST(Halves, AreShown) {
+TEST(Halves, AreShownInTheProgramsText) {
   const Program program = program_of(kLayer, cpu_kernels(), 100);
   EXPECT_THAT(*to_text(program, tokens(8)), HasSubstr("from 100 tokens: 0 to 5 in two halves of their rows\n"));
 }
@@ -240,7 +240,7 @@ TEST_F(HalvesTest, ScratchIsEnoughForEitherHalf) {
   EXPECT_EQ(*program_of(kLayer, logged_kernels(), 201).workspace_bytes(tokens(200), *device_, context_), 800U);
 }
 
-TEST_F(HalvesTest, ComputeWhatTheWholeDoes) {
+TEST_F(HalvesTest, ComputeTheSameAsTheWhole) {
   for (const std::int64_t count : {2, 3, 5, 64, 200}) {
     std::vector<std::vector<float>> results;
     for (const std::int64_t least : {0, 2}) {

@@ -93,7 +93,7 @@ class JoinsTest : public ::testing::Test {
   ForwardContext context_;
 };
 
-TEST_F(JoinsTest, RunInPlaceOfTheirOperatorsUpToTheirRows) {
+TEST_F(JoinsTest, RunInsteadOfTheirOperatorsUpToTheirRows) {
   bool wrote_y = true;
   EXPECT_THAT(run(table({kScaleAdd}), 2, &wrote_y), Each(1012));
   EXPECT_FALSE(wrote_y);
@@ -101,7 +101,7 @@ TEST_F(JoinsTest, RunInPlaceOfTheirOperatorsUpToTheirRows) {
   EXPECT_TRUE(wrote_y);
 }
 
-TEST_F(JoinsTest, TheNextOneRunsWhereOneDoesNotServe) {
+TEST_F(JoinsTest, TheNextJoinRunsIfOneDoesNotServe) {
   bool wrote_y = true;
   EXPECT_THAT(run(table({kNever, kScaleAdd}), 1, &wrote_y), Each(1012));
   EXPECT_FALSE(wrote_y);
@@ -167,7 +167,7 @@ TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
 
-TEST_F(JoinsTest, AnotherKernelForAnOperatorIsNotPassedOver) {
+TEST_F(JoinsTest, AReplacedOperatorKernelIsNotJoined) {
   EXPECT_EQ(table({kScaleAdd}).with(kMulCpu).joined().size(), 1u);
   EXPECT_EQ(table({kScaleAdd}).with(kAddCpu).joined().size(), 0u);
 }
@@ -214,7 +214,7 @@ std::string two_layers(const std::string& last) {
   return text + last + "}";
 }
 
-TEST_F(JoinsTest, LayersAreJoinedAsManyAsThereAre) {
+TEST_F(JoinsTest, AllConsecutiveLayersAreJoined) {
   const Program program = compile(two_layers("return %n2, %s2"), layer_table());
   ASSERT_EQ(program.instructions[0].joins.size(), 1u);
   EXPECT_EQ(program.instructions[0].joins[0].instructions, 1 + 2 * kDecoderLayerOps.size());
@@ -222,13 +222,13 @@ TEST_F(JoinsTest, LayersAreJoinedAsManyAsThereAre) {
     EXPECT_THAT(program.instructions[i].joins, IsEmpty()) << i;
 }
 
-TEST_F(JoinsTest, LayersWhoseInsideIsNeededElsewhereAreNotJoined) {
+TEST_F(JoinsTest, LayersWithValuesReadElsewhereAreNotJoined) {
   // The value is an output of the first layer, an output of attention, or is read by another operator.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }
 
-TEST_F(JoinsTest, AnotherKernelForALayersOperatorIsNotPassedOver) {
+TEST_F(JoinsTest, AReplacedKernelOfALayerIsNotJoined) {
   EXPECT_EQ(layer_table().with(kAddCpu).joined().size(), 1u);
   for (const KernelDef& kernel : {kRmsNormCpu, kAttentionCpu, kLinearCpu})
     EXPECT_EQ(layer_table().with(kernel).joined().size(), 0u) << kernel.op;

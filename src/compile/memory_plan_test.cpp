@@ -112,7 +112,7 @@ TEST(MemoryPlan, EqualRangesGetEqualPlans) {
   }
 }
 
-TEST(MemoryPlan, ReusesWhatNoStepNeeds) {
+TEST(MemoryPlan, ReusesMemoryOfDeadRanges) {
   // a is live in steps 0–1, b in 1–2, and c, the largest, in 2–3.
   const std::vector<LiveRange> ranges = {{64, 0, 1}, {64, 1, 2}, {128, 2, 3}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, kA, 0));
@@ -125,7 +125,7 @@ TEST(MemoryPlan, FillsTheLowestHole) {
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, 3 * kA, kA, 4 * kA));
 }
 
-TEST(MemoryPlan, NothingNeedsNothing) {
+TEST(MemoryPlan, NoRangesNeedNoMemory) {
   EXPECT_EQ(plan_memory({})->size_bytes, 0);
   const std::vector<LiveRange> empty = {{0, 0, 5}, {0, 0, 5}};
   const Result<MemoryPlan> plan = plan_memory(empty);
@@ -154,7 +154,7 @@ struct BadPlan {
   const char* message;  // "": the plan is good
 };
 
-TEST(CheckMemoryPlan, FindsWhatIsWrong) {
+TEST(CheckMemoryPlan, FindsEveryFault) {
   const std::vector<LiveRange> two = {{2 * kA, 0, 1}, {kA, 1, 2}};
   const std::vector<LiveRange> apart = {{2 * kA, 0, 1}, {kA, 2, 2}};
   const BadPlan cases[] = {

@@ -35,7 +35,7 @@ PassResult silu_to_gelu(const ir::Graph& graph, const ir::OpTable&) {
 const std::array kTwo = {Pass{.name = "nothing", .summary = "", .run = do_nothing},
                          Pass{.name = "gelu", .summary = "", .run = silu_to_gelu}};
 
-TEST(RunPasses, ReportsAndObserverTellWhatHappened) {
+TEST(RunPasses, ReportsAndObserverShowEveryPass) {
   std::vector<std::string> seen;
   const PassOptions options{.observer = [&](std::string_view pass, const ir::Graph& before, const ir::Graph& after) {
     seen.push_back(std::string(pass) + ": " + before.nodes[0].op + " -> " + after.nodes[0].op);
@@ -67,7 +67,7 @@ TEST(RunPasses, ADisabledPassDoesNotRun) {
   EXPECT_EQ(run->reports[0].pass, "nothing");
 }
 
-TEST(RunPasses, AnUnknownNameIsAnErrorWithThoseThatExist) {
+TEST(RunPasses, AnUnknownNameIsAnErrorListingKnownOnes) {
   const ir::Graph any = parse_statements("return");
   const Status status = run_passes(any, built_in_ops(), {.disabled = {"remove_copys"}}).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -89,7 +89,7 @@ TEST(RunPasses, ErrorsNamePassAndGraph) {
       AllOf(HasSubstr("pass breaks on graph 'g'"), HasSubstr("its result is broken"), HasSubstr("node 0 (silu)")));
 }
 
-TEST(RunPasses, AGraphThatIsBrokenBeforeIsNoPasssFault) {
+TEST(RunPasses, ABrokenInputGraphIsNoPasssFault) {
   ir::Graph broken = parse_statements("%y = silu(%x) return %y");
   broken.values.back().producer = ir::kNoNode;
   EXPECT_THAT(run_passes(broken, built_in_ops(), {}, kTwo).status().message(), HasSubstr("before the passes"));
@@ -126,7 +126,7 @@ TEST(PassList, ThePassesWorkTogether) {
   for (const PassReport& report : run->reports) EXPECT_TRUE(report.changed) << report.pass;
 }
 
-TEST(PassesHash, DependsOnWhatRuns) {
+TEST(PassesHash, DependsOnThePassesThatRun) {
   const Hash128 all = *passes_hash();
   EXPECT_EQ(all, *passes_hash());
   std::set<Hash128> different{all};

@@ -148,7 +148,7 @@ TEST_F(ProfileCacheTest, ForeignEntriesAreIgnoredWithOneWarningAndReplaced) {
   }
 }
 
-TEST_F(ProfileCacheTest, AFolderThatCannotBeUsedIsOneWarning) {
+TEST_F(ProfileCacheTest, AnUnusableFolderCausesOneWarning) {
   write(fs::path(root_) / "file", "");
   for (const std::string& root : {root_ + "/file", root_ + "/file/below", std::string("/proc/no/such")}) {
     ProfileCache blocked({.root = root});
@@ -163,7 +163,7 @@ TEST_F(ProfileCacheTest, AFolderThatCannotBeUsedIsOneWarning) {
   }
 }
 
-TEST_F(ProfileCacheTest, WhatIsTooLargeToKeepIsOneWarning) {
+TEST_F(ProfileCacheTest, AValueTooLargeToKeepCausesOneWarning) {
   ProfileCache small = cache(1000);
   small.save("costs", key_of(1), value_of(1));
   small.save("costs", key_of(1), value_of(2, 5000));
@@ -172,7 +172,7 @@ TEST_F(ProfileCacheTest, WhatIsTooLargeToKeepIsOneWarning) {
 }
 
 // A limit on the size of files acts like a full disk: it stops a write in the middle.
-TEST_F(ProfileCacheTest, AFailedWriteLeavesTheEntryAndNothingElse) {
+TEST_F(ProfileCacheTest, AFailedWriteLeavesOnlyTheOldEntry) {
   cache().save("costs", key_of(1), value_of(1));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -205,7 +205,7 @@ TEST_F(ProfileCacheTest, FullDisk) {
   ASSERT_EQ(umount(root_.c_str()), 0);
 }
 
-TEST_F(ProfileCacheTest, TheOldestGoWhereThereAreTooMany) {
+TEST_F(ProfileCacheTest, TheOldestOfTooManyEntriesAreDeleted) {
   ProfileCache small = cache(2000);
   for (int n = 0; n < 3; ++n) {
     small.save("costs", key_of(n), value_of(n, 400));

@@ -243,7 +243,7 @@ TEST_F(ProgramTest, AnInstructionNeedsNoNodeOfAGraph) {
   EXPECT_THAT(values.read("y"), ElementsAre(2, 3, 4));
 }
 
-TEST_F(ProgramTest, APatchedInstructionRunsWhatItWasPatchedTo) {
+TEST_F(ProgramTest, APatchedInstructionRunsItsNewKernel) {
   Program program = *compile(kThreeSteps);
   ASSERT_EQ(program.instructions[1].kernel.name, "cpu");
   program.instructions[1].call.attributes = {{"factor", 10.0}};

@@ -45,7 +45,7 @@ result %z: f32[6*T]
 )");
 }
 
-TEST(ProgramText, ShowsNotesAndWhatGeneratedCodeComputes) {
+TEST(ProgramText, ShowsNotesAndTheListingOfGeneratedCode) {
   Program made = program();
   made.notes = {"not fused: no compiler"};
   made.instructions[0].listing = "rows T\n%0: f32[4] = load operand 0\n";

@@ -184,7 +184,7 @@ TEST(Verify, AllocatedMemoryIsWrittenBeforeItIsRead) {
   EXPECT_EQ(broken_text("%a = empty_like(%x) %v = split_columns(%a) store(%x, mut %v) return %a"), "no error");
 }
 
-TEST(Verify, WhatRunsNothingIsNoSplitOp) {
+TEST(Verify, AnOperatorThatRunsNothingIsNoSplitOp) {
   static const OpDecl kIdle{.name = "idle",
                             .summary = "breaks a rule",
                             .operands = {{"x"}},

@@ -57,7 +57,7 @@ TEST(BuildModel, BuildsEveryFamily) {
 }
 
 // In a state group measurement batches have slot 0, which elsewhere means padding.
-TEST(BuildModel, RoutersTellPaddingBySlotsOfTokens) {
+TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
   EXPECT_EQ(body.cache_groups.at(0).kind, ir::CacheGroup::Kind::kState);
@@ -85,7 +85,7 @@ TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
 }
 
 // Every row of kv_b_proj is loaded by exactly one rank: half of a head's rows for keys and half for values.
-TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
+TEST(BuildModel, RanksDivideTheHeadsOfLatentAttention) {
   const ModelConfig config = small("Glm4MoeLiteForCausalLM");
   for (const int ranks : {1, 2, 4}) {
     std::vector<int> loaded(4 * 32);
@@ -105,7 +105,7 @@ TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
 
 // A vocabulary that divides is in slices, in the embedding and in the head; a tied head is the embedding's memory. Any
 // other vocabulary is whole on each rank.
-TEST(BuildModel, RanksShareOutTheVocabulary) {
+TEST(BuildModel, RanksDivideTheVocabulary) {
   const char* const kTable = "model.embed_tokens.weight";
   for (const bool tied : {false, true})
     for (const std::int64_t vocabulary : {512, 510}) {
@@ -133,7 +133,7 @@ TEST(BuildModel, RanksShareOutTheVocabulary) {
 
 // The family's own table is whole in the body, but the tied head is a slice of it if there are several ranks. The head
 // of rank 1 would take the first rows as its own.
-TEST(BuildModel, RefusesAWeightThatIsAnotherOneInTheHead) {
+TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
   FamilyRegistry families;
   ModelFamily family = *built_in_families().find("LlamaForCausalLM");
   family.architecture = "OwnTable";
@@ -152,7 +152,7 @@ TEST(BuildModel, RefusesAWeightThatIsAnotherOneInTheHead) {
 }
 
 // Two graphs that share rows of a tensor must take the same rows; otherwise the second graph would get the first one's.
-TEST(BuildModel, WeightsOfOneNameAreOne) {
+TEST(BuildModel, WeightsWithTheSameNameAreShared) {
   const auto weight = [](TensorSlice slice, Storage storage = {}) {
     WeightSpec spec{.name = "w"};
     spec.type = {ir::DType::kFloat32, {ir::Dim(2), ir::Dim(3)}};
@@ -173,7 +173,7 @@ TEST(BuildModel, WeightsOfOneNameAreOne) {
 
 // With four ranks and two parts, each rank reads only its own experts' tensors, and half of every expert is on each of
 // two ranks.
-TEST(BuildModel, RanksShareOutTheExperts) {
+TEST(BuildModel, RanksDivideTheExperts) {
   const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");
   const std::int64_t parameters =
       parameter_count(build_model(config, {}, built_in_ops(), built_in_families())->weights);
@@ -235,7 +235,7 @@ TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
               plain, 1e-12);
 }
 
-TEST(BuildModel, TypesOfWeightsActivationsAndCacheAreApart) {
+TEST(BuildModel, TypesOfWeightsActivationsAndCacheAreIndependent) {
   const ModelConfig config = small("LlamaForCausalLM");
   const ModelOptions half_cache{.dtype = ir::DType::kFloat32, .kv_cache_dtype = ir::DType::kBFloat16};
   const ModelGraphs graphs = *build_model(config, half_cache, built_in_ops(), built_in_families());

@@ -90,7 +90,7 @@ TEST(TakeStage, TheFirstSendsWhatLaterLayersRead) {
 })"));
 }
 
-TEST(TakeStage, AMiddleOneHandsOnWhatItDoesNotRead) {
+TEST(TakeStage, AMiddleStagePassesOnValuesForLaterStages) {
   EXPECT_EQ(stage_text(kBody, {1, 2}), as_printed(R"(graph @body {
   group "full" paged layers [1]
   input %ids: i32[T]
@@ -134,7 +134,7 @@ TEST(TakeStage, ACacheOfAnotherStageIsRefused) {
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("layers of several stages read %k.0"));
 }
 
-TEST(TakeStage, WhatHasNoRowsOfTokensIsNotSent) {
+TEST(TakeStage, AValueWithoutTokenRowsIsNotSent) {
   std::string body = kBody;
   for (const char* type : {"%s: f32[T, 2]"}) body.replace(body.find(type), std::string(type).size(), "%s: f32[2]");
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("send_to_next takes X[T, N], not f32[2]"));

@@ -66,7 +66,7 @@ std::string with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
-TEST(TextBody, GraphAndWeightsAreWhatWasWritten) {
+TEST(TextBody, GraphAndWeightsAreAsWritten) {
   const Result<FamilyBody> body = read_body(kText);
   ASSERT_TRUE(body.ok()) << body.status().to_string();
   EXPECT_EQ(body->graph.name, "body");

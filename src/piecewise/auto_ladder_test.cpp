@@ -26,7 +26,7 @@ void print(const char* what, const Sizes& sizes, const PaddingWaste& waste) {
             << 100 * waste.time << " % of time\n";
 }
 
-TEST(PaddingWaste, IsTheShareOfWhatIsComputed) {
+TEST(PaddingWaste, IsTheShareOfPaddingInTheComputation) {
   TokenWeights weights(11);
   weights[3] = 2;   // padded to 4
   weights[8] = 1;   // exact

@@ -57,7 +57,7 @@ constexpr const char* kGreedy = R"(graph @greedy {
   return %ids_out
 })";
 
-TEST(Chain, LinksOutputsToInputsAndSharesWhatHasOneName) {
+TEST(Chain, LinksOutputsToInputsAndSharesEqualNames) {
   EXPECT_EQ(chained({kBody, kHead, kGreedy}), R"(graph @all {
   group "full" paged layers [0]
   input %ids: i32[T]
@@ -74,7 +74,7 @@ TEST(Chain, LinksOutputsToInputsAndSharesWhatHasOneName) {
 )");
 }
 
-TEST(Chain, OfOneGraphIsThatGraph) {
+TEST(Chain, OneGraphStaysAsItIs) {
   const std::string text = chained({kHead});
   const ir::Graph head = graph(kHead);
   ir::Graph renamed = graph(text);
@@ -82,7 +82,7 @@ TEST(Chain, OfOneGraphIsThatGraph) {
   EXPECT_TRUE(ir::structurally_equal(renamed, head)) << text;
 }
 
-TEST(Chain, OfNothingIsEmpty) { EXPECT_EQ(chained({}), "graph @all {\n  return\n}\n"); }
+TEST(Chain, NoGraphsGiveAnEmptyGraph) { EXPECT_EQ(chained({}), "graph @all {\n  return\n}\n"); }
 
 TEST(Chain, WithoutALinkInputsStayInputs) {
   EXPECT_THAT(chained({kHead, kBody}), AllOf(HasSubstr("input %hidden: f32[T, 4]"), HasSubstr("return %logits, ")));

@@ -31,7 +31,7 @@ void expect_works(ExecutableBench& bench, Executable& executable, std::int64_t s
 
 class CaptureFault : public ::testing::TestWithParam<std::int64_t FaultPlan::*> {};
 
-TEST_P(CaptureFault, OfAnyPieceLeavesTheBucketWithoutGraphs) {
+TEST_P(CaptureFault, InAnyPieceLeavesTheBucketWithoutGraphs) {
   for (int piece = 0; piece < 3; ++piece) {
     ExecutableBench bench = two_cuts();
     const std::unique_ptr<Executable> executable = *bench.create(kCuts);

@@ -74,7 +74,7 @@ TEST(Executable, AFullGraphIsOneGraphBesideThePiecesAndEqualsThem) {
   EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1)) << "the pieces stay";
 }
 
-TEST(Executable, WhatIsNotCutHasNoFullGraphOfItsOwn) {
+TEST(Executable, AnUncutForwardHasNoFullGraph) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = captured(bench, {});
   EXPECT_FALSE(executable->can_be_full());
@@ -187,7 +187,7 @@ TEST(Executable, ReservedBytesAreLeftAlone) {
   }));
 }
 
-TEST(Executable, MemoryNeedIsWhatBindingTakes) {
+TEST(Executable, MemoryNeedEqualsTheMemoryThatBindingTakes) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   const MemoryNeed need = *executable->memory_need(tokens(24));

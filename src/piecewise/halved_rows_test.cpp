@@ -49,13 +49,13 @@ constexpr const char* kTwoLayers = R"(graph @g {
   return %y
 })";
 
-TEST(HalvedRows, OfAllRanksAreReadInHalvesWhereTheyAreGatheredSo) {
+TEST(HalvedRows, GatheredInHalvesMayBeReadInHalves) {
   const CompiledForward forward = forward_of(kTwoLayers, {"attention"});
   EXPECT_EQ(runs(forward), 2U);
   EXPECT_THAT(forward.notes, IsEmpty());
 }
 
-TEST(HalvedRows, AreLeftOutWhereSomeReadThemWhole) {
+TEST(HalvedRows, AreDroppedIfARunReadsThemWhole) {
   for (const char* split : {"all_gather_rows", "reduce_scatter", "mul"}) {
     const CompiledForward forward = forward_of(kTwoLayers, {"attention", split});
     EXPECT_EQ(runs(forward), 0U) << split;
@@ -73,13 +73,13 @@ constexpr const char* kOneLayer = R"(graph @g {
   return %b
 })";
 
-TEST(HalvedRows, OfOneRankMayBeReadWhole) {
+TEST(HalvedRows, OwnRowsMayBeReadWhole) {
   const CompiledForward forward = forward_of(kOneLayer, {"scale"});
   EXPECT_EQ(runs(forward), 1U);
   EXPECT_THAT(forward.notes, IsEmpty());
 }
 
-TEST(HalvedRows, AForwardWithoutAnExchangeSaysSo) {
+TEST(HalvedRows, AForwardWithoutAnExchangeIsNoted) {
   const CompiledForward forward = forward_of(kOneLayer, {"all_reduce"});
   EXPECT_EQ(runs(forward), 0U);
   EXPECT_THAT(forward.notes, ElementsAre(HasSubstr("no piece has an exchange between ranks")));

@@ -61,7 +61,7 @@ TEST(Liveness, OutputsLastToTheEndWhereverTheyAreMade) {
             "early 0-3, b 1-2, c 2-3");
 }
 
-TEST(Liveness, AViewKeepsWhatItViews) {
+TEST(Liveness, AViewKeepsItsBaseAlive) {
   EXPECT_EQ(ranges_of(forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4] weight %w2: f32[2, 2]
     %a = linear(%x, %w)
@@ -73,7 +73,7 @@ TEST(Liveness, AViewKeepsWhatItViews) {
             "a 0-2, b 1-2, c 2-3");
 }
 
-TEST(Liveness, AnOutputThatIsAViewKeepsWhatItViews) {
+TEST(Liveness, AnOutputViewKeepsItsBaseAlive) {
   EXPECT_EQ(ranges_of(forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]
     %a = linear(%x, %w)
@@ -148,7 +148,7 @@ TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
 }
 
 // A kernel that runs %a and %b at once still reads %x and %y when it writes %b, which must not share their memory.
-TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
+TEST(LiveRanges, ValuesOfAJoinedKernelLastUntilItsEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]
     %y = linear(%x, %w)
@@ -167,7 +167,7 @@ TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
 }
 
 // The first half of a later value is written while the second half of an earlier value is read.
-TEST(LiveRanges, WhatHalvesUseLastsUntilTheirEnd) {
+TEST(LiveRanges, ValuesOfHalvesLastUntilTheirEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]
     %y = linear(%x, %w)

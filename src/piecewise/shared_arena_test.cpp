@@ -207,7 +207,7 @@ TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
   EXPECT_THAT(differing_sizes({.head = ignores}), ElementsAre(9, 1)) << "the largest value does not fit there";
 }
 
-TEST(SharedArena, AHeadOnTheReservedBytesOfOneSizeAloneIsCaughtThere) {
+TEST(SharedArena, AHeadOverOneSizesReservedBytesIsCaught) {
   // The reserved bytes here are those of the current size instead of the largest.
   const Planner overlaps = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));

@@ -32,7 +32,7 @@ TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), {}), IsEmpty());
 }
 
-TEST(SplitOps, ASpellingOfSglangWithoutOperatorSaysSo) {
+TEST(SplitOps, AnSglangSpellingWithoutOperatorIsUnimplemented) {
   const std::string name = "sglang.gdn_with_output";
   const Status status = error(name);  // the error of a table without that operator
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);

@@ -60,7 +60,7 @@ TEST(Splitter, PartsAreNamedByTheirPlace) {
   EXPECT_EQ(graph.num_split_ops(), 1);
 }
 
-TEST(Splitter, WhatCannotBeCapturedIsCutAtWithANote) {
+TEST(Splitter, CutsAtUncapturableOperatorsWithANote) {
   const StitchingGraph graph = *split_graph(words_graph("a host_read b attention host_read c"), word_table(),
                                             std::vector<std::string>{"attention"});
   EXPECT_THAT(testing::part_words(graph), parts_are(Piece("a"), SplitOp("host_read"), Piece("b"), SplitOp("attention"),

@@ -80,7 +80,7 @@ TEST(WarmUp, RunsEachVariantOnceInTheOrderOfTheForward) {
     EXPECT_EQ(bench.replay(*executable, size, 3), bench.reference(size, 3)) << size;
 }
 
-TEST(WarmUp, WhatRanEagerlyIsWarm) {
+TEST(WarmUp, AKernelThatRanEagerlyIsWarm) {
   ExecutableBench bench = varied_two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());
@@ -91,7 +91,7 @@ TEST(WarmUp, WhatRanEagerlyIsWarm) {
   EXPECT_TRUE(*executable->has_cold_kernels(tokens(4)));
 }
 
-TEST(WarmUp, AKernelWhoseWarmUpFailedIsColdStill) {
+TEST(WarmUp, AKernelWhoseWarmUpFailedStaysCold) {
   ExecutableBench bench = varied_two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());

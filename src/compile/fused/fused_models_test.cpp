@@ -25,7 +25,7 @@ using testing::model_names;
 
 class FusedModels : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(FusedModels, ComputesWhatItsOperatorsCompute) {
+TEST_P(FusedModels, ComputesTheSameAsItsOperators) {
   const ModelGraphs graphs = build(GetParam(), {.page_size = BodyRun::kPageSize, .max_requests = 2});
   BodyRun run;
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(
@@ -77,7 +77,7 @@ std::map<std::string, std::set<std::string>> kernels_of(const std::string& model
   return groups;
 }
 
-TEST(FusedGroups, OfTwoFamilies) {
+TEST(FusedGroups, AreAsExpectedInThreeFamilies) {
   const auto names = [](const std::string& model) {
     std::set<std::string> all;
     for (const auto& [name, kernels] : kernels_of(model, ir::DType::kBFloat16)) all.insert(name);

@@ -84,7 +84,7 @@ TEST_F(Fused, ValuesOfAGroupVanish) {
   EXPECT_THAT(piece->program.instructions[0].listing, HasSubstr("rms_norm(%2, %3)"));
 }
 
-TEST_F(Fused, RandomGraphsComputeWhatTheyDidBefore) {
+TEST_F(Fused, RandomGraphsComputeTheSameAsUnfused) {
   RandomGraphRunner runner;
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(
       {.device = runner.device(), .ops = built_in_ops(), .kernels = cpu_kernels(), .row_kernels = &cpu_row_kernels()});
@@ -119,7 +119,7 @@ TEST_F(Fused, TheNextProcessCompilesNothing) {
   EXPECT_EQ(builder_.compiled.size(), 4U);
 }
 
-TEST_F(Fused, WhatIsDamagedOnDiskIsCompiledAnew) {
+TEST_F(Fused, ADamagedEntryIsCompiledAgain) {
   ASSERT_TRUE(compile(kPiece, root_).ok());
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (!file.is_regular_file()) continue;
@@ -183,7 +183,7 @@ std::string piece_of_width(int width) {
 }
 
 // A process that is killed in the third piece leaves two entries, and the next process compiles what is missing.
-TEST_F(Fused, AKilledProcessLeavesWhatItHadCompiled) {
+TEST_F(Fused, AKilledProcessKeepsItsCompiledPieces) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -246,7 +246,7 @@ TEST_F(Fused, GroupsAreNotJoinedAndPiecesThatAreNotFusedAre) {
   EXPECT_THAT(joins_of(compile()->program), ElementsAre(0, 1, 0));
 }
 
-TEST_F(Fused, ADeviceWithoutABuilderIsRefusedByName) {
+TEST_F(Fused, ADeviceWithoutABuilderIsRefused) {
   const CompilerContext without{.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels()};
   EXPECT_THAT(make_fused_compiler(without).status().message(), HasSubstr("compiler fused: device "));
 }

@@ -41,7 +41,7 @@ TEST(FusionPlan, ResidualAndNormAreOneKernel) {
 }
 
 // A hand-fused operator comes apart, and values that only the group reads are not stored.
-TEST(FusionPlan, AHandFusedOperatorIsGroupedAnew) {
+TEST(FusionPlan, AHandFusedOperatorIsRegrouped) {
   EXPECT_EQ(plan("%n: f32[T, 8], %s2: f32[T, 8] = add_rms_norm(%x, %r, %w) {eps = 0.5} %y: f32[T, 8] = scale(%n) "
                  "{factor = 2.0} return %y"),
             R"(%y: f32[T, 8] = fused.add.rms_norm.scale(%x, %r, %w)
@@ -93,7 +93,7 @@ TEST(FusionPlan, QueriesKeysAndValuesAreOneKernel) {
 }
 
 // Rotation of neighbouring pairs has no form by rows; the rest of the graph is still fused.
-TEST(FusionPlan, WhatHasNoFormStaysAnOperator) {
+TEST(FusionPlan, AnOperatorWithoutARowFormStaysAnOperator) {
   const std::string text = plan(
       "%a: f32[T, 8] = rotary(%x, %table) {head_dim = 4, interleaved = true} %b: f32[T, 8] = silu(%a) "
       "%c: f32[T, 8] = add(%b, %r) return %c");
@@ -103,7 +103,7 @@ TEST(FusionPlan, WhatHasNoFormStaysAnOperator) {
 
 // With partly rotated heads, the native form of a fused operator would fall apart into several kernels, so the operator
 // stays whole.
-TEST(FusionPlan, AnOperatorThatWouldNotComeBackStaysWhole) {
+TEST(FusionPlan, AnOperatorThatWouldFallApartStaysWhole) {
   const std::string text =
       plan("%q: f32[T, 8] = qkv_rope_store(%wide, %short, %slots, mut %kc, mut %vc) {heads = 2} return %q");
   EXPECT_THAT(text, HasSubstr("qkv_rope_store(%wide, %short"));
@@ -128,7 +128,7 @@ TEST(FusionPlan, ReductionsOfOtherLengthsAreOtherKernels) {
   EXPECT_THAT(text, HasSubstr("fused.rms_norm.silu(%b, %hw)"));
 }
 
-TEST(FusionPlan, AReshapeInBetweenIsNoBorder) {
+TEST(FusionPlan, AReshapeDoesNotSplitAGroup) {
   const std::string text = plan(
       "%a: f32[T, 8] = silu(%x) %pairs: f32[2*T, 4] = reshape(%a) {shape = \"2*T, 4\"} %b: f32[2*T, 4] = silu(%pairs) "
       "return %b");

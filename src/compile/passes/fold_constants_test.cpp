@@ -27,7 +27,7 @@ TEST(FoldConstants, FactorsOutOfFloat32Stay) {
             kUnchanged);
 }
 
-TEST(FoldConstants, AScaleThatIsNeededAnywayStays) {
+TEST(FoldConstants, KeepsAScaleThatIsUsedElsewhere) {
   EXPECT_EQ(after(fold_constants, R"(%a = scale(%x) {factor = 4.0} %b = scale(%a) {factor = 0.5}
                                      %y = add(%a, %b) return %y)"),
             kUnchanged);
@@ -42,7 +42,7 @@ TEST(FoldConstants, ViewsOfViews) {
                      %y = silu(%b) return %y)"));
 }
 
-TEST(FoldConstants, ACastThatLosesNothingIsLeftOut) {
+TEST(FoldConstants, RemovesACastThatLosesNothing) {
   EXPECT_EQ(after(fold_constants, R"(%a = cast(%h) {dtype = "f32"} %b = cast(%a) {dtype = "f16"} return %b)"),
             graph(R"(%a = cast(%h) {dtype = "f32"} %b = cast(%h) {dtype = "f16"} return %b)"));
   const std::string there_and_back = after(fold_constants, R"(%a = cast(%h) {dtype = "f32"}
@@ -51,7 +51,7 @@ TEST(FoldConstants, ACastThatLosesNothingIsLeftOut) {
             graph(R"(%a = cast(%h) {dtype = "f32"} %b = cast(%h) {dtype = "bf16"} %y = silu(%b) return %y)"));
 }
 
-TEST(FoldConstants, ACastThatLosesSomethingStays) {
+TEST(FoldConstants, KeepsACastThatLosesSomething) {
   EXPECT_EQ(after(fold_constants, R"(%a = cast(%x) {dtype = "bf16"} %b = cast(%a) {dtype = "f32"} return %b)"),
             kUnchanged);
   EXPECT_EQ(after(fold_constants, R"(%a = cast(%h) {dtype = "f16"} %b = cast(%a) {dtype = "bf16"} return %b)"),
@@ -59,7 +59,7 @@ TEST(FoldConstants, ACastThatLosesSomethingStays) {
       << "bfloat16 has the greater range";
 }
 
-TEST(FoldConstants, AWriteLiesBetween) {
+TEST(FoldConstants, DoesNotFoldAcrossAWrite) {
   EXPECT_EQ(after(fold_constants, R"(%a = scale(%s) {factor = 4.0} all_reduce(mut %s)
                                      %b = scale(%a) {factor = 0.5} return %b)"),
             kUnchanged);

@@ -35,7 +35,7 @@ TEST(FuseNativeForms, TheGatedActivations) {
         graph("%y = gelu_mul(%x)" + std::string(tanh) + " return %y"));
 }
 
-TEST(FuseNativeForms, TheWrongHalfOrAnotherSplit) {
+TEST(FuseNativeForms, DoesNotFuseTheWrongHalfOrAnotherSplit) {
   EXPECT_EQ(fused("%a, %b = split(%x) {sizes = [4, 4]} %g = silu(%b) %y = mul(%g, %a) return %y"), kUnchanged);
   EXPECT_EQ(fused("%a, %b = split(%x) {sizes = [4, 4]} %g = silu(%a) %y = mul(%g, %a) %z = silu(%b) return %y, %z"),
             kUnchanged);
@@ -56,7 +56,7 @@ TEST(FuseNativeForms, AdditionsGoIntoLinear) {
   EXPECT_EQ(fused("%a = linear(%x, %m) %y = add(%a, %a) return %y"), kUnchanged) << "from elsewhere";
 }
 
-TEST(FuseNativeForms, ANormTakesAResidualBeforeLinearDoes) {
+TEST(FuseNativeForms, ANormTakesTheResidualBeforeALinear) {
   EXPECT_EQ(fused("%a = linear(%x, %m) %sum = add(%a, %r) %n = rms_norm(%sum, %w) {eps = 1e-05} return %n"),
             graph("%a = linear(%x, %m) %n, %sum = add_rms_norm(%a, %r, %w) {eps = 1e-05} return %n"));
 }
@@ -113,7 +113,7 @@ TEST(FuseNativeForms, HeadsThatDifferInAnythingAreNotStoredInOneStep) {
   stays("rotary(%kn, %table)", "rotary(%k, %table)");
 }
 
-TEST(FuseNativeForms, HeadsOfOneNormAlone) {
+TEST(FuseNativeForms, FusesHeadsOfOneNorm) {
   EXPECT_EQ(fused(R"(%a = reshape(%x) {shape = "T, 2, 4"} %b = rms_norm(%a, %hw) {eps = 1e-05}
                      %y = reshape(%b) {shape = "T, 8"} return %y)"),
             graph("%y = head_norm(%x, %hw) {eps = 1e-05} return %y"));
@@ -139,7 +139,7 @@ TEST(FuseNativeForms, AViewThatOthersUseTooStaysForThem) {
       << "what is written through the view comes later";
 }
 
-TEST(FuseNativeForms, AValueInsideIsUsedElsewhere) {
+TEST(FuseNativeForms, KeepsFormsWhoseInnerValuesAreUsedElsewhere) {
   EXPECT_EQ(fused("%a, %b = split(%x) {sizes = [4, 4]} %g = silu(%a) %y = mul(%g, %b) %z = silu(%g) return %y, %z"),
             kUnchanged);
   EXPECT_EQ(fused("%a, %b = split(%x) {sizes = [4, 4]} %g = silu(%a) %y = mul(%g, %b) return %y, %g"), kUnchanged);
@@ -150,7 +150,7 @@ TEST(FuseNativeForms, AValueInsideIsUsedElsewhere) {
   EXPECT_EQ(fused("%a = linear(%x, %m) %y = add(%a, %r) return %y, %a"), kUnchanged);
 }
 
-TEST(FuseNativeForms, AWriteLiesBetween) {
+TEST(FuseNativeForms, DoesNotFuseAcrossAWrite) {
   EXPECT_EQ(fused("%a = linear(%x, %m) all_reduce(mut %a) %y = add(%a, %r) return %y"), kUnchanged)
       << "partial sums are added over the ranks first";
   EXPECT_EQ(fused("%sum = add(%x, %r) all_reduce(mut %sum) %n = rms_norm(%sum, %w) {eps = 1e-05} return %n, %sum"),
@@ -219,7 +219,7 @@ Result<std::vector<ir::ValueId>> use_none(ir::GraphBuilder&, const ir::Node&, st
   return std::vector{operands[0]};
 }
 
-TEST(FuseNativeForms, AFormThatCannotBeSearchedForIsADefect) {
+TEST(FuseNativeForms, AnUnsearchableFormIsAnInternalError) {
   const ir::Type x{ir::DType::kFloat32, {ir::Symbol::kTokens, 8}};
   const auto message = [&](Decompose decompose) {
     const FusedForm form{.op = "add", .operands = {x, x}, .attributes = {}, .decompose = decompose};
@@ -231,7 +231,7 @@ TEST(FuseNativeForms, AFormThatCannotBeSearchedForIsADefect) {
   EXPECT_EQ(message(nullptr), "add declares no native form");
 }
 
-TEST(FuseNativeForms, EveryOperatorWithANativeFormIsLookedFor) {
+TEST(FuseNativeForms, SearchesForEveryOperatorWithANativeForm) {
   std::set<std::string_view> looked_for;
   for (const FusedForm& form : fused_forms()) {
     const Result<NativeForm> example = NativeForm::create(form, built_in_ops());

@@ -14,30 +14,30 @@ using testing::kUnchanged;
 
 std::string merged(std::string_view statements) { return after(merge_common_subexpressions, statements); }
 
-TEST(MergeCommonSubexpressions, WhatIsComputedTwice) {
+TEST(MergeCommonSubexpressions, MergesEqualNodes) {
   EXPECT_EQ(merged(R"(%a = rms_norm(%x, %w) {eps = 1e-06} %b = rms_norm(%x, %w) {eps = 1e-06}
                       %y = mul(%a, %b) return %y)"),
             graph("%a = rms_norm(%x, %w) {eps = 1e-06} %y = mul(%a, %a) return %y"));
 }
 
-TEST(MergeCommonSubexpressions, ChainsFollow) {
+TEST(MergeCommonSubexpressions, MergesChains) {
   EXPECT_EQ(merged(R"(%a = silu(%x) %b = silu(%x) %c = gelu(%a) %d = gelu(%b)
                       %e, %f = split(%c) {sizes = [4, 4]} %g, %i = split(%d) {sizes = [4, 4]}
                       %y = mul(%e, %i) return %y)"),
             graph("%a = silu(%x) %c = gelu(%a) %e, %f = split(%c) {sizes = [4, 4]} %y = mul(%e, %f) return %y"));
 }
 
-TEST(MergeCommonSubexpressions, AddAndMulInEitherOrder) {
+TEST(MergeCommonSubexpressions, MergesAddAndMulInEitherOrder) {
   EXPECT_EQ(merged("%a = add(%x, %r) %b = add(%r, %x) %y = mul(%a, %b) return %y"),
             graph("%a = add(%x, %r) %y = mul(%a, %a) return %y"));
 }
 
-TEST(MergeCommonSubexpressions, FalseIsLeftOut) {
+TEST(MergeCommonSubexpressions, FalseEqualsAnAbsentBoolean) {
   EXPECT_EQ(merged("%a = linear(%x, %m) {bias = false} %b = linear(%x, %m) %y = add(%a, %b) return %y"),
             graph("%a = linear(%x, %m) {bias = false} %y = add(%a, %a) return %y"));
 }
 
-TEST(MergeCommonSubexpressions, OtherAttributesOrOperandsDiffer) {
+TEST(MergeCommonSubexpressions, DoesNotMergeOtherAttributesOrOperands) {
   for (const char* differ :
        {"%a = scale(%x) {factor = 2.0} %b = scale(%x) {factor = -2.0} %y = mul(%a, %b) return %y",
         "%a = gelu(%x) {tanh = true} %b = gelu(%x) {tanh = false} %y = mul(%a, %b) return %y",
@@ -48,7 +48,7 @@ TEST(MergeCommonSubexpressions, OtherAttributesOrOperandsDiffer) {
     EXPECT_EQ(merged(differ), kUnchanged) << differ;
 }
 
-TEST(MergeCommonSubexpressions, AWriteLiesBetween) {
+TEST(MergeCommonSubexpressions, DoesNotMergeAcrossAWrite) {
   EXPECT_EQ(merged("%a = silu(%s) all_reduce(mut %s) %b = silu(%s) %y = add(%a, %b) return %y"), kUnchanged);
   EXPECT_EQ(merged(R"(%v = reshape(%s) {shape = "8*T"} %a = silu(%s) all_reduce(mut %v) %b = silu(%s)
                       %y = add(%a, %b) return %y)"),
@@ -59,12 +59,12 @@ TEST(MergeCommonSubexpressions, AWriteLiesBetween) {
       << "writes before and after do no harm";
 }
 
-TEST(MergeCommonSubexpressions, AResultIsWritten) {
+TEST(MergeCommonSubexpressions, DoesNotMergeResultsThatAreWritten) {
   EXPECT_EQ(merged("%a = silu(%x) %b = silu(%x) all_reduce(mut %b) %y = add(%a, %b) return %y"), kUnchanged);
   EXPECT_EQ(merged("%a = silu(%x) all_reduce(mut %a) %b = silu(%x) %y = add(%a, %b) return %y"), kUnchanged);
 }
 
-TEST(MergeCommonSubexpressions, ViewsOfOneMemoryAreOne) {
+TEST(MergeCommonSubexpressions, MergesViewsOfTheSameMemory) {
   EXPECT_EQ(merged(R"(%a = reshape(%s) {shape = "8*T"} all_reduce(mut %a) %b = reshape(%s) {shape = "8*T"}
                       %y = silu(%b) return %y)"),
             graph(R"(%a = reshape(%s) {shape = "8*T"} all_reduce(mut %a) %y = silu(%a) return %y)"));

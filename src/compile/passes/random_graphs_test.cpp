@@ -12,7 +12,7 @@ namespace {
 using testing::RandomGraph;
 using testing::RandomGraphRunner;
 
-TEST(RandomGraphs, EveryPassKeepsWhatTheyCompute) {
+TEST(RandomGraphs, EveryPassKeepsTheirResults) {
   RandomGraphRunner runner;
   const auto computed = [&](const ir::Graph& graph) {
     return runner.run(graph, eager_program(graph, built_in_ops(), cpu_kernels()));

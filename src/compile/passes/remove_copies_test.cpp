@@ -22,7 +22,7 @@ TEST(RemoveCopies, TheExampleOfTheHeader) {
             graph("%a = silu(%x) all_reduce(mut %a) %y = linear(%a, %m) return %y"));
 }
 
-TEST(RemoveCopies, EveryOperatorThatChangesNothing) {
+TEST(RemoveCopies, RemovesEveryOperatorThatChangesNothing) {
   for (const char* identity :
        {"copy(%x)", "cast(%x)", "cast(%x) {dtype = \"f32\"}", "scale(%x) {factor = 1.0}",
         "scale(%x) {factor = 1.00000000001}", "split(%x) {sizes = [8]}", "reshape(%x) {shape = \"T, 8\"}"})
@@ -31,7 +31,7 @@ TEST(RemoveCopies, EveryOperatorThatChangesNothing) {
         << identity;
 }
 
-TEST(RemoveCopies, WhatChangesSomethingStays) {
+TEST(RemoveCopies, KeepsOperatorsThatChangeSomething) {
   for (const char* change :
        {"cast(%x) {dtype = \"bf16\"}", "scale(%x) {factor = -1.0}", "scale(%x) {factor = 1.000001}",
         "reshape(%x) {shape = \"2*T, 4\"}", "empty_like(%x)", "all_gather(%x) {ranks = 1}"})
@@ -39,12 +39,12 @@ TEST(RemoveCopies, WhatChangesSomethingStays) {
   EXPECT_EQ(after(remove_copies, "%a, %b = split(%x) {sizes = [4, 4]} return %a"), kUnchanged);
 }
 
-TEST(RemoveCopies, AChainOfThemGoesAltogether) {
+TEST(RemoveCopies, RemovesAChain) {
   EXPECT_EQ(after(remove_copies, "%a = copy(%x) %b = copy(%a) %c = scale(%b) {factor = 1.0} %y = silu(%c) return %y"),
             graph("%y = silu(%x) return %y"));
 }
 
-TEST(RemoveCopies, TheCopyIsWrittenAndTheOriginalReadLater) {
+TEST(RemoveCopies, KeepsAWrittenCopyWhoseOriginalIsReadLater) {
   EXPECT_EQ(after(remove_copies, "%a = silu(%x) %c = copy(%a) all_reduce(mut %c) %y = add(%c, %a) return %y"),
             kUnchanged);
   EXPECT_EQ(after(remove_copies, R"(%a = silu(%x) %c = copy(%a) %v = reshape(%c) {shape = "8*T"} all_reduce(mut %v)
@@ -53,7 +53,7 @@ TEST(RemoveCopies, TheCopyIsWrittenAndTheOriginalReadLater) {
   EXPECT_EQ(after(remove_copies, "%a = silu(%x) %c = copy(%a) all_reduce(mut %c) return %c, %a"), kUnchanged);
 }
 
-TEST(RemoveCopies, TheCopyIsWrittenAndTheOriginalBelongsToSomebodyElse) {
+TEST(RemoveCopies, KeepsAWrittenCopyOfSomebodyElsesValue) {
   EXPECT_EQ(after(remove_copies, "%c = copy(%x) all_reduce(mut %c) %y = silu(%c) return %y"), kUnchanged);
   EXPECT_EQ(after(remove_copies, "%c = copy(%s) all_reduce(mut %c) %y = silu(%c) return %y"), kUnchanged);
   EXPECT_EQ(after(remove_copies, R"(%v = reshape(%s) {shape = "8*T"} %c = copy(%v) all_reduce(mut %c)
@@ -61,7 +61,7 @@ TEST(RemoveCopies, TheCopyIsWrittenAndTheOriginalBelongsToSomebodyElse) {
             kUnchanged);
 }
 
-TEST(RemoveCopies, TheOriginalIsWrittenWhileTheCopyIsRead) {
+TEST(RemoveCopies, KeepsACopyIfTheOriginalIsWritten) {
   EXPECT_EQ(after(remove_copies, "%a = silu(%x) %c = copy(%a) all_reduce(mut %a) %y = add(%a, %c) return %y"),
             kUnchanged);
   EXPECT_EQ(after(remove_copies, "%c = copy(%s) all_reduce(mut %s) %y = silu(%c) return %y"), kUnchanged);

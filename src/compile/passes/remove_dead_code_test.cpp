@@ -11,7 +11,7 @@ using testing::after;
 using testing::graph;
 using testing::kUnchanged;
 
-TEST(RemoveDeadCode, ADeadChainGoesAltogether) {
+TEST(RemoveDeadCode, RemovesADeadChain) {
   EXPECT_EQ(after(remove_dead_code, "%a = silu(%x) %b = scale(%a) {factor = 2.0} %y = gelu(%x) return %y"),
             graph("%y = gelu(%x) return %y"));
   EXPECT_EQ(after(remove_dead_code, "%a = silu(%x) %v = reshape(%a) {shape = \"8*T\"} %e = empty_like(%x) return"),

@@ -35,7 +35,7 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
 
 // Bug caught: pinned memory that is copied a second time, or read before the stream gets there. A wait for the stream
 // would not cover a copy to the host on its side stream.
-TEST(CudaCopies, ASideCopiesToAndFromNoHost) {
+TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
   const std::unique_ptr<Allocation> memory = *device->allocate(64, "weights");

@@ -61,7 +61,7 @@ TEST_F(CudaModules, IsRefusedWhileAStreamRecords) {
   EXPECT_TRUE(stream_->end_recording().ok());
 }
 
-TEST_F(CudaModules, WhatTheDriverRefusesIsNamed) {
+TEST_F(CudaModules, NamesCodeThatTheDriverRefuses) {
   EXPECT_THAT(CudaModule::load(*device_, "fused_rows", "x").status().message(),
               AllOf(HasSubstr("cuModuleLoadData"), HasSubstr("fused_rows")));
   const int objects = fake_.live_objects();

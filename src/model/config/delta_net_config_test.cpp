@@ -55,7 +55,7 @@ TEST(DeltaNetConfigs, ReadSizesAndLayers) {
                   .ok());
 }
 
-TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
+TEST(DeltaNetConfigs, RefuseContradictions) {
   const auto refused = [](const char* changes, StatusCode code, const std::vector<std::string>& parts) {
     SCOPED_TRACE(changes);
     expect_error(small_delta_net(changes), code, parts);
@@ -147,7 +147,7 @@ TEST(DeltaNetConfigs, PublishedModelsHaveTheirSizes) {
   expect_size("Qwen--Qwen3-Next-80B-A3B-Thinking_config.json", "model.", 79'674'391'296);
 }
 
-TEST(UnreadTensors, AreNamedByTheirOwnBeginning) {
+TEST(UnreadTensors, AreNamedByTheirUniquePrefix) {
   const fs::path folder = test::shared_dir() / "goldens/qwen3.5";
   TESSERA_SKIP_WITHOUT(folder);
   const Result<ModelConfig> config = ModelConfig::read(folder.string(), built_in_families());

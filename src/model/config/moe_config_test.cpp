@@ -126,7 +126,7 @@ TEST(MoeConfig, RefusesWithFieldValueAndWhatIsAccepted) {
 }
 
 // Gives two fields at a time values that no config should have: every accepted config can be routed.
-TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyWhatCanBeRouted) {
+TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyRoutableConfigs) {
   std::mt19937 random(20250429);
   const char* const kArchitectures[] = {"Qwen3MoeForCausalLM", "MixtralForCausalLM", "Glm4MoeForCausalLM"};
   const char* const kFields[] = {
@@ -157,7 +157,7 @@ TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyWhatCanBeRouted) {
 }
 
 // Experts are sliced by their intermediate size, which must divide.
-TEST(MoeModel, RefusesWhatNoGraphComputes) {
+TEST(MoeModel, RefusesUnsupportedSlicesAndActivations) {
   const ModelConfig odd = *small("Qwen3MoeForCausalLM", R"({"moe_intermediate_size": 47})");
   expect_error(build_model(odd, {.tp_size = 2}, built_in_ops(), built_in_families()), StatusCode::kInvalidArgument,
                {"the experts' intermediate size is 47", "2 ranks"});
@@ -166,7 +166,7 @@ TEST(MoeModel, RefusesWhatNoGraphComputes) {
                {"hidden_act \"gelu\"", "silu, gelu_pytorch_tanh"});
 }
 
-TEST(MoeModel, LayersSayThatTheyHaveExperts) {
+TEST(MoeModel, LayersWithExpertsAreDescribed) {
   const ModelConfig config = *small("Qwen3MoeForCausalLM", R"({"decoder_sparse_step": 2, "num_experts": 16})");
   const ModelGraphs graphs = *build_model(config, {}, built_in_ops(), built_in_families());
   ASSERT_EQ(graphs.layers.size(), 4u);

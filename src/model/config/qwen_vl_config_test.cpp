@@ -59,7 +59,7 @@ TEST(QwenVlConfig, ReadsANestedOneWithTransformersDefaults) {
   EXPECT_EQ(config->tensor_prefix, "model.language_model.");
 }
 
-TEST(QwenVlConfig, RefusesWhatItCannotPlace) {
+TEST(QwenVlConfig, RefusesMissingOrWrongImageFields) {
   const char* const name = "Qwen2_5_VLForConditionalGeneration";
   expect_error(read_vision_model(name, R"({"vision_config": {}})"), StatusCode::kInvalidArgument,
                {"image_token_id", "missing"});

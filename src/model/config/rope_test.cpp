@@ -110,7 +110,7 @@ TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
 }
 
 // Phi 3: f_i = 1 / (factor_i · θ^(2i/d)), where d is the number of rotated dimensions.
-TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
+TEST(RopeFrequencies, LongRopeFollowsTheContext) {
   RopeConfig rope{.type = RopeType::kLongRope, .partial_rotary_factor = 0.75, .factor = 32};
   rope.original_max_position_embeddings = 4096;
   for (int i = 0; i < 48; ++i) {
@@ -134,7 +134,7 @@ TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
 }
 
 // Gemma 4: d is the size of the whole head, whatever part of it turns.
-TEST(RopeFrequencies, OfProportionalAreThoseOfTheFirstPairs) {
+TEST(RopeFrequencies, ProportionalRotatesOnlyTheFirstPairs) {
   const RopeConfig rope{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25, .factor = 2};
   const std::vector<float> got = compute_inv_freq(rope, 32);
   ASSERT_EQ(got.size(), 16u);
@@ -145,7 +145,7 @@ TEST(RopeFrequencies, OfProportionalAreThoseOfTheFirstPairs) {
   EXPECT_EQ(attention_scaling(rope), 1.0f);
 }
 
-TEST(RopeScaling, OfYarnOnly) {
+TEST(RopeScaling, FollowsYarnsFormula) {
   EXPECT_EQ(attention_scaling({}), 1.0f);
   EXPECT_EQ(attention_scaling(llama31()), 1.0f);
   RopeConfig yarn{.type = RopeType::kYarn, .factor = 4, .original_max_position_embeddings = 64};

@@ -63,7 +63,7 @@ TEST(VisionConfig, ReadsATowerWithDeepstackLevels) {
   EXPECT_EQ(vision->row_values(), 3 * 64);
 }
 
-TEST(VisionConfig, RefusesWhatNoTowerHas) {
+TEST(VisionConfig, RefusesImpossibleSizes) {
   const auto windows = [](const std::string& changes) {
     return read_tower(VisionConfig::Kind::kQwen25, changes).status().to_string();
   };
@@ -91,7 +91,7 @@ Result<ModelConfig> model(const char* architecture, const char* tower) {
   return ModelConfig::from_json(json, "m/config.json", built_in_families());
 }
 
-TEST(VisionConfig, BelongsToTheModelsThatSee) {
+TEST(VisionConfig, OnlyVisionModelsHaveOne) {
   const ModelConfig windows = *model("Qwen2_5_VLForConditionalGeneration", kWindows);
   EXPECT_EQ(windows.tensor_prefix, "model.");
   EXPECT_EQ(windows.vision->tensor_prefix, "visual.");

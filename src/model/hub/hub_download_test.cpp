@@ -63,7 +63,7 @@ TEST_F(HubTest, FetchesThePoolingOfAnEmbeddingModelIntoItsFolder) {
   }
 }
 
-TEST_F(HubTest, DownloadsNoWeightsForConfigAlone) {
+TEST_F(HubTest, DownloadsNoWeightsIfOnlyConfigIsRequested) {
   const PullOptions options{.content = ModelContent::kConfig};
   const Result<std::string> pulled = pull_model(settings(), {.id = "org/name"}, options);
   ASSERT_TRUE(pulled.ok()) << pulled.status().message();

@@ -122,7 +122,7 @@ const ExpertTensors kStacked{.prefix = "stacked.", .layout = ExpertLayout::kStac
 const ExpertTensors kTransposed{.prefix = "transposed.", .layout = ExpertLayout::kTransposed};
 const ExpertTensors kInterleaved{.prefix = "interleaved.", .layout = ExpertLayout::kInterleaved};
 
-TEST_F(ExpertsInEveryLayout, TheValuesAreTheSame) {
+TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSameValues) {
   const auto separate = load(kSeparate, 0, 1);
   EXPECT_EQ(separate.at("gate_up_proj.weight"), values_["stacked.gate_up_proj"]);
   EXPECT_EQ(separate.at("down_proj.weight"), values_["stacked.down_proj"]);
@@ -131,7 +131,7 @@ TEST_F(ExpertsInEveryLayout, TheValuesAreTheSame) {
   EXPECT_EQ(load(kInterleaved, 0, 1), separate);
 }
 
-TEST_F(ExpertsInEveryLayout, SoAreARanksSlices) {
+TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   const auto second = load(kSeparate, 1, 2);
   std::vector<float> rows;
   std::vector<float> columns;
@@ -163,7 +163,7 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
 }
 
 // With six ranks and three parts, rank 3 has the second half of expert 1; the rank before it has the bias after down.
-TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
+TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;
   std::vector<float> columns;
@@ -282,7 +282,7 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
 }
 
 // With two experts each rank has one, or two ranks have half of one each.
-TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
+TEST_F(ExpertsInFourBits, APartHasTheBytesOfItsExperts) {
   for (const int slices : {1, 2})
     for (int rank = 0; rank < 2 * slices; ++rank) {
       const auto loaded = load(rank, 2 * slices, 2);

@@ -85,7 +85,7 @@ void expect_round_trip(std::span<const WeightSpec> specs, std::int64_t max_shard
   EXPECT_EQ(load(specs, checkpoint_source(*Checkpoint::open(dir.path()))), load(specs, dummy_source(kSeed)));
 }
 
-TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
+TEST(RandomCheckpoint, HoldsTheRandomWeightsOfEveryFamily) {
   for (const ModelFamily& family : built_in_families().all())
     for (const bool tied : {false, true})
       for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16}) {
@@ -98,7 +98,7 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
       }
 }
 
-TEST(RandomCheckpoint, OfExpertsInFourBitsIsItsRandomWeights) {
+TEST(RandomCheckpoint, HoldsTheRandomWeightsOfFourBitExperts) {
   const std::string golden = testing::data_path("goldens/gpt-oss-mxfp4");
   const ModelConfig config = *ModelConfig::read(golden, built_in_families());
   const std::vector<WeightSpec> specs = weights_of(config, ir::DType::kBFloat16);
@@ -175,7 +175,7 @@ TEST(RandomCheckpoint, DividesWhereATensorWouldNotFit) {
   expect_round_trip(specs, 80);
 }
 
-TEST(RandomCheckpoint, RefusesWhatHasNoDefinedValues) {
+TEST(RandomCheckpoint, RefusesWeightsWithoutDefinedValues) {
   expect_error(RandomCheckpoint::plan(
                    std::vector{weight(
                        "w", {{.tensor = "q.weight", .shape = {4, 6}, .storage = ScaledStorage{.scale = "q.scale"}}})},

@@ -25,7 +25,7 @@ std::vector<float> filled(std::int64_t first, std::size_t count, std::uint64_t s
   return values;
 }
 
-TEST(FillRandom, AnElementDependsOnItsIndexAlone) {
+TEST(FillRandom, AnElementDependsOnlyOnItsIndex) {
   const std::vector<float> whole = filled(0, 200000, 7, 0.5f);
   for (const auto& [first, count] :
        {std::pair<std::size_t, std::size_t>{1, 5}, {2, 1}, {3, 4096}, {1023, 2}, {1024, 1025}, {99999, 100001}}) {

@@ -51,7 +51,7 @@ class StoredFourWays : public ::testing::Test {
   test::ScratchDir dir_;
 };
 
-TEST_F(StoredFourWays, TheValueIsTheSame) {
+TEST_F(StoredFourWays, AllLayoutsGiveTheSameValue) {
   const std::vector<float> plain = *load({{.tensor = "plain", .shape = {4, 6}}}, 4, 6);
   EXPECT_EQ(plain[23], 23.0F);
   EXPECT_EQ(*load({{.tensor = "conv1d", .shape = {4, 6}, .storage = TransposedStorage{}}}, 4, 6), plain);
@@ -64,7 +64,7 @@ TEST_F(StoredFourWays, TheValueIsTheSame) {
   EXPECT_EQ(halved, plain);
 }
 
-TEST_F(StoredFourWays, ARanksSliceIsTheSame) {
+TEST_F(StoredFourWays, AllLayoutsGiveTheSameSlice) {
   const TensorSlice columns{.dim = 1, .begin = 2, .size = 3};
   const std::vector<float> plain = *load({{.tensor = "plain", .shape = {4, 6}, .slice = columns}}, 4, 3);
   EXPECT_EQ(plain[0], 2.0F);
@@ -100,7 +100,7 @@ TEST_F(StoredFourWays, PackedBytesStayAsTheyAre) {
   EXPECT_THAT(load_bytes({.dim = 1, .begin = 3, .size = 3}, 3), ::testing::ElementsAre(109, 110, 111, 121, 122, 123));
 }
 
-TEST_F(StoredFourWays, RefusesWhatIsStoredOtherwise) {
+TEST_F(StoredFourWays, RefusesOtherLayouts) {
   const ScaledStorage scaled{.scale = "int8.scale", .block_rows = 1, .block_cols = 6};
   expect_error(load({{.tensor = "int8", .shape = {4, 6}}}, 4, 6), StatusCode::kUnimplemented,
                {"\"int8\"", "dtype is I8", "F32, F16, BF16"});

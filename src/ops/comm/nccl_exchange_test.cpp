@@ -133,7 +133,7 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
 
 // A group's end reaches its processes one after another. A rank that ends by itself must not wait in NCCL for the
 // others.
-TEST_F(Nccl, ARankThatEndsWithItsGroupIsNotAborted) {
+TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {
     const Exchanges made = open(*nodes);
@@ -161,7 +161,7 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
 }
 
 // The first call of a size hangs like this if it connects to a GPU of a node that is gone.
-TEST_F(Nccl, ACallThatHangsEndsByTheAbort) {
+TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
   ASSERT_TRUE(made[0].ok() && made[1].ok());
@@ -189,7 +189,7 @@ TEST_F(Nccl, AConnectionThatNcclLosesEndsTheGroup) {
                 AllOf(HasSubstr("rank 1 of 2"), HasSubstr("NCCL: remote process exited"), HasSubstr("socket closed")));
 }
 
-TEST_F(Nccl, RanksThatCannotGoTogetherAreNamed) {
+TEST_F(Nccl, IncompatibleRanksAreNamed) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes, [](int) { return place(3); });
   for (const auto& exchange : made)
@@ -198,7 +198,7 @@ TEST_F(Nccl, RanksThatCannotGoTogetherAreNamed) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-TEST_F(Nccl, ARankThatNcclRefusesEndsTheStartOfAll) {
+TEST_F(Nccl, ARefusedRankEndsTheStartOfAll) {
   change([](FakeNccl& fake) { fake.init_errors[1] = kRemoteError; });
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -264,7 +264,7 @@ TEST_F(Nccl, EveryLinkBetweenStagesHasACommunicatorOfTwo) {
   }
 }
 
-TEST_F(Nccl, SidesOfALinkThatCannotGoTogetherAreNamedByTheirRanks) {
+TEST_F(Nccl, IncompatibleLinkSidesAreNamedByTheirRanks) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 2, .pp_size = 2});
   run_ranks(4, [&](int rank) {
     const auto linked = NcclExchange::link(nodes->rank(rank), /*to_next=*/rank > 1, place(rank % 2));
@@ -290,14 +290,14 @@ TEST_F(Nccl, ALostNodeAbortsTheLinksToIt) {
   EXPECT_EQ((*made[0])->hand_on(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
 }
 
-TEST_F(Nccl, ALibraryThatIsAbsentIsNamedWithWhereToGetIt) {
+TEST_F(Nccl, AMissingLibraryIsNamedWithItsSource) {
   const Status absent = NcclLibrary::open("libnccl-of-nobody.so.2").status();
   EXPECT_EQ(absent.code(), StatusCode::kNotFound);
   EXPECT_THAT(absent.message(), AllOf(HasSubstr("libnccl-of-nobody.so.2"), HasSubstr("cannot open shared object file"),
                                       HasSubstr("libnccl2"), HasSubstr("nvidia-nccl-cu12")));
 }
 
-TEST_F(Nccl, ALibraryThatIsOldOrAnotherIsRefused) {
+TEST_F(Nccl, AnOldOrOtherLibraryIsRefused) {
   EXPECT_THAT(NcclLibrary::open(TESSERA_FAKE_NCCL_WITHOUT_ALL_GATHER).status().message(),
               AllOf(HasSubstr("has no function ncclAllGather"), HasSubstr("NCCL 2.16.0")));
   change([](FakeNccl& fake) { fake.version = 21205; });

@@ -124,7 +124,7 @@ TEST(NodeExchange, ManyCallsInARow) {
 }
 
 // Whichever rank ends the group, in whatever state the others are, all ranks return, and the next round is right.
-TEST(NodeExchange, ARestartedGroupGoesOn) {
+TEST(NodeExchange, ARestartedGroupWorks) {
   constexpr int kRanks = 4;
   const std::unique_ptr<Nodes> made = make_nodes(2, kRanks);
   for (int round = 0; round < 40; ++round) {
@@ -215,7 +215,7 @@ TEST(NodeExchange, RanksInDifferentCallsGetAnError) {
   });
 }
 
-TEST(NodeExchange, WhatCannotBeReadIsAnError) {
+TEST(NodeExchange, AnUnreadableFrameIsAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   NodeExchange exchange(made->groups[0], 2);
   std::vector<std::byte> little(8);
@@ -249,7 +249,7 @@ std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
   return bytes;
 }
 
-TEST(NodeExchange, WhatIsBeingAddedUpIsNotOverwritten) {
+TEST(NodeExchange, TensorsBeingAddedAreNotOverwritten) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   NodeExchange exchange(made->groups[0], 2);
   float x = 1;
@@ -269,7 +269,7 @@ TEST(NodeExchange, WhatIsBeingAddedUpIsNotOverwritten) {
 }
 
 // This happens if a rank's thread ends by an exception: its communicator is gone, but its connection is not.
-TEST(NodeExchange, FramesForRanksThatAreGoneAreForNobody) {
+TEST(NodeExchange, FramesForDestroyedRanksAreDropped) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   made->ranks[1].reset();
   while (made->rank(0).status().ok()) std::this_thread::sleep_for(milliseconds(1));
@@ -280,7 +280,7 @@ TEST(NodeExchange, FramesForRanksThatAreGoneAreForNobody) {
   made->groups[1]->end();  // returns when it has taken all frames
 }
 
-TEST(NodeExchange, NoOtherNodeRestartsTheGroup) {
+TEST(NodeExchange, OnlyNodeZeroRestartsTheGroup) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   const std::uint64_t epoch = 1;
   ASSERT_TRUE(made->groups[1]->send(0, FrameKind::kRestart, std::array{std::as_bytes(std::span(&epoch, 1))}).ok());

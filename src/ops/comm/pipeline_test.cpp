@@ -33,7 +33,7 @@ TEST(RankLayout, Rank0IsInTheLastStage) {
     EXPECT_EQ(layout.rank_at(layout.stage_of(rank), layout.rank_in_stage(rank)), rank);
 }
 
-TEST(Pipeline, ValuesComeInTheOrderInWhichTheyWereSent) {
+TEST(Pipeline, ValuesArriveInTheOrderOfSending) {
   Pipeline pipeline({.tp_size = 2, .pp_size = 3}, std::chrono::seconds(20));
   const int first = pipeline.layout().rank_at(0, 1);
   const int next = pipeline.layout().rank_at(1, 1);
@@ -52,7 +52,7 @@ TEST(Pipeline, ValuesComeInTheOrderInWhichTheyWereSent) {
   sender.join();
 }
 
-TEST(Pipeline, AValueOfOtherBytesIsRefused) {
+TEST(Pipeline, AValueOfAnotherSizeIsRefused) {
   Pipeline pipeline(kTwoStages, std::chrono::seconds(20));
   const std::array<std::byte, 3> sent{};
   std::array<std::byte, 4> received{};
@@ -114,7 +114,7 @@ TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
   other.join();
 }
 
-TEST(Pipeline, OneStageHasNone) { EXPECT_EQ(Communicator::create_group(2)[0]->pipeline(), nullptr); }
+TEST(Pipeline, OneStageHasNoPipeline) { EXPECT_EQ(Communicator::create_group(2)[0]->pipeline(), nullptr); }
 
 // Runs one side of a link: steps that send or receive tensors of several sizes, alternately eagerly and by a replay.
 Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::vector<std::int64_t>& columns,
@@ -178,7 +178,7 @@ TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
   EXPECT_TRUE(received.ok()) << received.to_string();
 }
 
-TEST(PipelineOps, OneStageBindsNeither) {
+TEST(PipelineOps, OneStageRefusesBothOperators) {
   const auto alone = Communicator::create_group(1);
   EXPECT_THAT(run_side(*alone[0], kSendToNext, {4}, 1).message(),
               HasSubstr("was built for several stages, and one runs"));

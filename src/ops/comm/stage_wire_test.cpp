@@ -50,7 +50,7 @@ class StageNodes : public ::testing::TestWithParam<WireCase> {};
 
 // Values go from the first stage to the last, through ranks that pass them on: within a node, to node 0, and by way of
 // node 0.
-TEST_P(StageNodes, ValuesComeInTheOrderInWhichTheyWereSent) {
+TEST_P(StageNodes, ValuesArriveInTheOrderOfSending) {
   const auto& [nodes, layout] = GetParam();
   const std::unique_ptr<Nodes> made = make_stage_nodes(nodes, layout);
   run_ranks(layout.ranks(), [&](int place) {
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StageNodes,
                          });
 
 // Values also travel backwards, as when GPUs introduce themselves.
-TEST(StageWire, BothWays) {
+TEST(StageWire, ValuesTravelBothWays) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   int sent = 5;
   int came = 0;
@@ -94,7 +94,7 @@ TEST(StageWire, BothWays) {
   EXPECT_EQ(came, 5);
 }
 
-TEST(StageWire, ASenderWaitsForWhoDoesNotReceive) {
+TEST(StageWire, ASenderWaitsForASlowReceiver) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages, milliseconds(300));
   const std::array<int, 1> value{};
   Status sent;
@@ -107,7 +107,7 @@ TEST(StageWire, ASenderWaitsForWhoDoesNotReceive) {
 }
 
 // Frames that were under way when the group ended are dropped.
-TEST(StageWire, ARestartedGroupGoesOnWithNewValues) {
+TEST(StageWire, ARestartedGroupDropsOldValues) {
   const RankLayout layout{.tp_size = 1, .pp_size = 3};
   const std::unique_ptr<Nodes> made = make_stage_nodes(3, layout);
   for (int round = 0; round < 30; ++round) {
@@ -142,7 +142,7 @@ TEST(StageWire, ANodeThatIsGoneReleasesTheOthers) {
   ends.join();
 }
 
-TEST(StageWire, AValueOfOtherBytesIsRefused) {
+TEST(StageWire, AValueOfAnotherSizeIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   std::array<int, 3> came{};
   ASSERT_TRUE(send(made->rank(1), std::array{1, 2}).ok());
@@ -158,7 +158,7 @@ struct BadFrame {
 };
 
 // Each case ends the connection with an error that says what arrived, also for node 0's rank.
-TEST(StageWire, WhatCannotBeReadIsAnError) {
+TEST(StageWire, AnUnreadableFrameIsAnError) {
   constexpr std::size_t kAll = sizeof(StageFrame);
   const std::vector<BadFrame> bad = {
       {FrameKind::kStageValue, {}, 3, "it sent a value between stages in 3 bytes; its head alone has 24"},

@@ -68,7 +68,7 @@ TEST_F(StepBufferTest, NearRangesAreOneCopyAndDistantOnesAreTwo) {
   EXPECT_EQ(at(far), 2);
 }
 
-TEST_F(StepBufferTest, TheNextUploadCarriesWhatAFailedOneDidNot) {
+TEST_F(StepBufferTest, TheNextUploadIncludesTheFailedOnes) {
   const std::size_t offset = step_.reserve(64);
   ASSERT_TRUE(step_.allocate(*device_, *stream_).ok());
   write(offset, 5, 64);

@@ -344,7 +344,7 @@ TEST_P(RowKernels, ANormOverAllHeadsMatchesTheReference) {
 INSTANTIATE_TEST_SUITE_P(DTypes, RowKernels, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-TEST(RowTasks, UnsupportedKernelsAreRefusedWithTheReason) {
+TEST(RowTasks, RefuseUnsupportedKernelsWithTheReason) {
   const auto reason = [](const Draft& d) { return row_tasks(d.kernel()).status().message(); };
   Draft runs(DType::kFloat32);
   const int x = runs.make(RowOp::kRmsNorm, {runs.load(64), runs.weight(64)}, 1e-5);

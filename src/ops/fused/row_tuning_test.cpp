@@ -78,7 +78,7 @@ class RowTuning : public ::testing::Test {
   RowSchedules known_;
 };
 
-TEST_F(RowTuning, LaterBindsUseTheFastestSchedule) {
+TEST_F(RowTuning, TheFastestServesLaterBinds) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{4, 2, 3});
   EXPECT_GE(bind_and_run(code, 4), 0.4) << "nothing is measured yet";
   EXPECT_TRUE(measure());
@@ -97,7 +97,7 @@ TEST_F(RowTuning, LaterBindsUseTheFastestSchedule) {
   EXPECT_TRUE(measure()) << "another size is another problem";
 }
 
-TEST_F(RowTuning, AScheduleThatIsNotFasterChangesNothing) {
+TEST_F(RowTuning, ASlowerScheduleChangesNothing) {
   bind_and_run(std::make_shared<SlowCode>(std::vector<std::int64_t>{2, 6}), 4);
   EXPECT_FALSE(measure()) << "the code is gone with its engine";
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{2, 6});

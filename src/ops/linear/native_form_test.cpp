@@ -139,13 +139,13 @@ void compare(const Case& c, DType dtype) {
     }
 }
 
-TEST(NativeForm, ComputesWhatTheKernelDoes) {
+TEST(NativeForm, ComputesTheSameAsTheKernel) {
   for (const Case& c : cases())
     for (const DType dtype : testing::kFloatingDTypes) compare(c, dtype);
 }
 
 // The native form also works with a symbol for the rows, as in a model.
-TEST(NativeForm, KeepsSymbols) {
+TEST(NativeForm, AcceptsSymbolicRows) {
   for (const Case& c : cases()) {
     const ir::OpDecl& decl = *built_in_ops().find(c.op);
     std::vector<ir::Type> types;

@@ -219,7 +219,7 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
 }
 
 // Covers every value in either half of a byte, and scale factors at the limits of float32 and bfloat16.
-TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
+TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
@@ -308,7 +308,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
 // More tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
-TEST_P(MoeExperts, RowsWithoutExpertsAreZeroWhateverTheyHold) {
+TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {
   const Sizes s{31, 2, 6, 48, 33};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, {.down_bias = true}, Choice::kSome);
   const std::vector<double> expected = reference(operands, {.down_bias = true});
@@ -337,7 +337,7 @@ TEST_P(MoeExperts, NanStaysInItsRow) {
 }
 
 // A row has the same bits alone and among others, with any other tokens at its experts.
-TEST_P(MoeExperts, ARowIsTheSameInAnyCompany) {
+TEST_P(MoeExperts, ARowsBitsDoNotDependOnOtherRows) {
   ForwardContext deterministic;
   deterministic.limits.deterministic = true;
   for (const Sizes& s : {Sizes{300, 2, 3, 70, 50}, Sizes{300, 4, 40, 64, 32}})

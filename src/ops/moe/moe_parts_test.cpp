@@ -100,7 +100,7 @@ TEST_P(MoeParts, AddUpToTheWhole) {
 }
 
 // If nobody chose one part, the other part is the whole.
-TEST_P(MoeParts, APartThatNobodyChoseAddsNothing) {
+TEST_P(MoeParts, AnUnchosenPartAddsNothing) {
   constexpr std::int64_t kShunned = 4;
   for (const Sizes& s : kSizes)
     for (const std::int64_t tokens : {1, 9, 600}) {

@@ -174,7 +174,7 @@ TEST_P(MoeRoute, EqualScoresTakeTheLowerIndex) {
 }
 
 // The correction affects the choice and is not part of the weights.
-TEST(MoeRouting, CorrectionIsForTheChoiceAlone) {
+TEST(MoeRouting, CorrectionAffectsOnlyTheChoice) {
   const HostTensor logits = make_tensor(DType::kFloat32, {1, 4}, std::vector<double>{0, 1, 2, 3});
   const HostTensor correction = make_tensor(DType::kFloat32, {4}, std::vector<double>{10, 0, 0, -10});
   const OpOutcome out = run_op(kMoeRoute, kMoeRouteCpu, {logits, int_tensor({1}, {9}), correction},
@@ -184,7 +184,7 @@ TEST(MoeRouting, CorrectionIsForTheChoiceAlone) {
 }
 
 // Each part of the experts gets its own experts of a choice among all, with ids that count from its first expert.
-TEST_P(MoeRoute, ChoosesAmongAllAndKeepsItsPart) {
+TEST_P(MoeRoute, ChoosesAmongAllExpertsAndKeepsItsPart) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);
     const OpOutcome all = run_op(kMoeRoute, kMoeRouteCpu, operands, r.attributes());
@@ -223,7 +223,7 @@ TEST_P(MoeRoute, NanStaysInItsRow) {
   }
 }
 
-TEST_P(MoeRoute, RowsAreIndependentAndNoRowsAreNone) {
+TEST_P(MoeRoute, RowsAreIndependentAndZeroRowsAreAccepted) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 9, r);
     expect_any_row_count(kMoeRoute, kMoeRouteCpu, operands, {0, 1}, {1, 2, 5}, r.attributes());

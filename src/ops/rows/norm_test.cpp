@@ -86,7 +86,7 @@ TEST(Norm, RoundsOnce) {
 }
 
 // The weight holds its distance from one, and the product is rounded once.
-TEST(Norm, UnitOffset) {
+TEST(Norm, UnitOffsetAddsOneToTheWeight) {
   const ir::Attributes attributes{{"eps", kEps}, {"unit_offset", true}};
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const auto& dims : {std::vector<std::int64_t>{3, 7}, {5, 64}, {2, 8191}, {3, 4096}, {2, 16384}}) {

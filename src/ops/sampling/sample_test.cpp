@@ -300,7 +300,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 0.80, 0.7), (std::set<double>{1, 3}));
 }
 
-TEST(Sample, IsAFunctionOfTheRowAlone) {
+TEST(Sample, DependsOnlyOnTheRow) {
   const std::vector<HostTensor> all = operands(normal_logits(37, 5000, 3, 9), various_draws(37, 10));
   const std::vector<double> drawn = testing::run_op(kSample, kSampleCpu, all).results[0].values();
   // The rows in reverse order.

@@ -123,7 +123,7 @@ TEST(SegmentAttention, OtherSegmentsChangeNoBit) {
     }
 }
 
-TEST(SegmentAttention, RangesPastTheRowsAreCut) {
+TEST(SegmentAttention, RangesPastTheRowsAreClipped) {
   const HostTensor qkv = random_tensor(DType::kFloat32, {9, 3 * 16}, 1);
   const HostTensor ranges =
       testing::int_tensor({9, 2}, {-5, 4, 0, 900, 3, 3, 8, 2, 0, 9, 0, 1, 8, 9, 1 << 30, 1 << 30, -1, -1});
