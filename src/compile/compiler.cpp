@@ -36,7 +36,8 @@ Result<CompiledPiece> load_or_compile(const Compiler& compiler, const ir::Graph&
     if (const std::optional<Json> handle = cache->load(kCacheKind, key)) {
       Result<Program> loaded = load_piece(compiler, piece, *handle);
       if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .loaded = true};
-      log_warn("compile", "{}: what the cache has of it is compiled anew: {}", piece.name, loaded.status().to_string());
+      log_warn("compile", "{}: its cached program cannot be loaded and is compiled again: {}", piece.name,
+               loaded.status().to_string());
     }
   }
   CompilerOutput made = TRY(compiler.compile(piece));

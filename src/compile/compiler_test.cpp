@@ -186,7 +186,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   ::testing::internal::CaptureStderr();
   const CompiledPiece made = *compile_piece(factors, scaled_piece());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("compiled anew"), HasSubstr("the handle has no factor")));
+              AllOf(HasSubstr("compiled again"), HasSubstr("the handle has no factor")));
   EXPECT_FALSE(made.loaded);
   next_start();
   EXPECT_TRUE(compile_piece(compiler(), scaled_piece())->loaded);

@@ -57,7 +57,7 @@ Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::
   const Json entry = TRY(Json::read_file(path.string()));
   const Json* value = entry.find("value");
   if (value == nullptr || entry_json(kind, key, *value) != entry)
-    return data_loss(fmt::format("{}: is no entry of this version and key", path.string()));
+    return data_loss(fmt::format("{} is not an entry of this version and key", path.string()));
   return *value;
 }
 
@@ -175,7 +175,7 @@ void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& v
   // Another process may have cleared the cache after the folder was made.
   if (status.code() == StatusCode::kNotFound) status = write(kind, key, value);
   if (!status.ok())
-    return warn_once(warned_of_folder_, status.with_context("what was measured is not kept for the next start"));
+    return warn_once(warned_of_folder_, status.with_context("the profile cache is not kept for the next start"));
   log_debug("cache", "{} of {} kept", kind, key.hex());
   evict(folder_of(options_.root), options_.max_bytes);
 }

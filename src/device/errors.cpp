@@ -93,7 +93,8 @@ Status graph_of_another_device(std::string_view graph) {
 }
 
 Status event_without_time(std::string_view event) {
-  return failed_precondition(fmt::format("event '{}' takes no time, or it or the earlier one is not passed", event));
+  return failed_precondition(
+      fmt::format("event '{}' records no time, or it or the earlier event has not passed", event));
 }
 
 Status no_open_recording(std::string_view stream) {

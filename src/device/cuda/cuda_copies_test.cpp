@@ -44,8 +44,8 @@ TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   Stream& side = **stream->side();
   std::array<std::byte, 64> ordinary{};
   for (void* const host : {static_cast<void*>(pinned->data()), static_cast<void*>(ordinary.data())}) {
-    EXPECT_THAT(side.upload(memory->data(), host, 64).message(), HasSubstr("copies to and from no host"));
-    EXPECT_THAT(side.download(host, memory->data(), 64).message(), HasSubstr("copies to and from no host"));
+    EXPECT_THAT(side.upload(memory->data(), host, 64).message(), HasSubstr("cannot copy to or from the host"));
+    EXPECT_THAT(side.download(host, memory->data(), 64).message(), HasSubstr("cannot copy to or from the host"));
   }
   EXPECT_TRUE(side.fill(memory->data(), 1, 64).ok());
 }

@@ -59,7 +59,7 @@ Status CudaStream::enter(DeviceCall call) const {
 
 // Refuses copies between host and device on a side stream, because synchronize() does not wait for its work.
 Status CudaStream::of_the_host_alone() const {
-  return failed_precondition(fmt::format("stream '{}' is another one's side, which copies to and from no host", name_));
+  return failed_precondition(fmt::format("stream '{}' is a side stream, which cannot copy to or from the host", name_));
 }
 
 Status CudaStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {

@@ -196,8 +196,8 @@ Status fetch_blob(HttpClient& client, const BlobRequest& request,
   }
   if (digest != file.digest) {
     TRY(partial.restart());
-    return data_loss(fmt::format("{}: what has come is not what the hub lists: its {} is {} instead of {}", file.name,
-                                 file.is_lfs ? "SHA-256" : "SHA-1", digest, file.digest));
+    return data_loss(fmt::format("{}: the download differs from the hub's listing: its {} is {} instead of {}",
+                                 file.name, file.is_lfs ? "SHA-256" : "SHA-1", digest, file.digest));
   }
   return rename_file(incomplete, blob);
 }

@@ -130,7 +130,7 @@ Result<HubFolder> HubFolder::of(const HubSettings& settings, const HubModel& mod
   }
   if (settings.cache.empty())
     return invalid_argument(
-        "the hub's cache has no place: neither HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME nor HOME is set");
+        "the hub's cache has no folder: neither HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME nor HOME is set");
   std::string name = "models--" + model.id;
   if (const std::size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
   const fs::path cache = settings.cache;
