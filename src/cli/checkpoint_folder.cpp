@@ -20,7 +20,7 @@ bool is_of_a_checkpoint(const std::string& name) {
          (name.starts_with("model") && name.find(".safetensors.tmp-") != std::string::npos);
 }
 
-// The folder, or the nearest one above it that exists.
+// Returns the folder, or its nearest parent that exists.
 fs::path existing(fs::path folder) {
   std::error_code error;
   folder = fs::absolute(folder, error);

@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// The values that may follow a flag, or stand in a word's place.
+// The kinds of values that may follow a flag or replace a word.
 enum class Value : std::uint8_t { kNone, kChoices, kFile, kFolder, kOther };
 
 Value value_of(const ShownFlag& flag) {
@@ -24,7 +24,7 @@ std::vector<std::string> names_of(std::span<const ShownCommand> commands) {
   return names;
 }
 
-// The values of the command's further word; for `help` they are the commands.
+// Returns the values of the command's further word; for `help` these are the commands.
 std::vector<std::string> words_of(const ShownCommand& command, std::span<const ShownCommand> commands) {
   if (command.name == "help") return names_of(commands);
   for (const ShownFlag& flag : command.flags) {
@@ -104,7 +104,7 @@ complete -F _tessera tessera
                      fmt::join(names_of(commands), " "), cases);
 }
 
-// Escapes a text for the brackets of _arguments and for what stands behind the colon of _describe.
+// Escapes a text for the brackets of _arguments and for the text after the colon of _describe.
 std::string zsh_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -44,12 +44,12 @@ const DtypeNames& names_of(StoredDtype stored) {
 // The config that weights are made for, with the text of the new config.json.
 struct Source {
   fs::path file;
-  std::string text;  // of the new config.json
+  std::string text;  // text of the new config.json
   ModelConfig config;
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// Reads the config. Its text is kept as it is, unless another type than its own is asked for.
+// Reads the config. Its text is kept unless another type than its own is requested.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);
@@ -64,7 +64,7 @@ Result<Source> read_source(const MakeCheckpointOptions& options) {
   return source;
 }
 
-// The files that are copied beside the weights: the tokenizer's, and the authors' sampling defaults.
+// Returns the files to copy beside the weights: the tokenizer's, and the authors' sampling defaults.
 Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options, const fs::path& config_folder) {
   std::error_code error;
   const bool given = !options.tokenizer_path.empty();
@@ -86,10 +86,10 @@ Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options,
   return files;
 }
 
-// The bytes of the data, and those that headers, index and the other files add.
+// Returns the bytes of the data plus those of headers, index and the other files.
 std::int64_t bytes_needed(const RandomCheckpoint& checkpoint, const Source& source,
                           const std::vector<fs::path>& beside) {
-  constexpr std::int64_t kAround = 4096;  // a file's last block
+  constexpr std::int64_t kAround = 4096;  // for a file's last block
   std::int64_t bytes = checkpoint.total_bytes() + std::ssize(source.text) + kAround;
   for (const TensorLayout& tensor : checkpoint.tensors()) bytes += 256 + 2 * std::ssize(tensor.name);
   for (const fs::path& file : beside) {
@@ -104,7 +104,7 @@ Status copy_beside(const std::vector<fs::path>& files, const fs::path& folder) {
   return ok_status();
 }
 
-// Writes until a signal stops it.
+// Writes the weights until a signal stops it.
 Status write_weights(const RandomCheckpoint& checkpoint, const CheckpointFolder& folder) {
   std::atomic<bool> stopped{false};
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int) { stopped = true; }));

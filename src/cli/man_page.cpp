@@ -56,7 +56,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// The tag of a flag's paragraph: names bold, what stands for the value in italics.
+// Returns the tag of a flag's paragraph: names in bold, the value's name in italics.
 std::string tag(const ShownFlag& flag) {
   std::string names;
   for (const std::string& name : flag.names)

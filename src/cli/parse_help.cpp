@@ -1,4 +1,4 @@
-// The commands that tell about the program itself.
+// The commands about the program itself.
 #include <array>
 
 #include "tessera/cli/command_parser.h"

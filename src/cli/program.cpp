@@ -1,4 +1,5 @@
-// tessera.h: the program as a function. Its main() calls it, and so does what starts the program from the library.
+// Implements tessera.h's program function. The program's main() calls it, and so does code that starts the program from
+// the library.
 #include <tessera.h>
 
 #include <memory>

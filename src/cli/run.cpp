@@ -53,13 +53,13 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
-// Checks a server's own options before its model is fetched and loaded.
+// Checks a server's own options before its model is downloaded and loaded.
 Status check_server(const Command& command) {
   const auto* serve = std::get_if<ServeOptions>(&command);
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
 }
 
-// `began`: when the program had control.
+// `began`: when the program got control.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));
@@ -91,7 +91,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   return std::visit(Runner{line.values}, line.command);
 }
 
-// Turns what the standard library throws below into an error. For the most part memory cannot be had.
+// Turns exceptions of the standard library into an error. Mostly memory has run out.
 Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began) {
   try {
     return run_command(line, began);

@@ -24,9 +24,9 @@ namespace {
 constexpr const char* kFlag = "--suggest-tokens";
 constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
-// The most requests that are simulated. They tell how a service's forwards are distributed, and take seconds.
+// The most requests to simulate. They show the distribution of a service's forwards, and take seconds.
 constexpr std::int64_t kMostRequests = 5000;
-// The share of forwards to be served exactly. Beyond it each further size serves few.
+// The share of forwards to serve exactly. Beyond it each further size serves few.
 constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
@@ -39,7 +39,7 @@ Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePla
   std::vector<SimulatedRequest> requests;
   for (LoadRequest& request : load.requests)
     requests.push_back({request.arrival_s, request.input_tokens, request.output_tokens, std::move(request.blocks)});
-  // Without graphs: what forwards would be if no size made them shorter.
+  // Simulates without graphs, so that no size shortens the forwards.
   SimulationOptions simulation{.scheduler = {.chunk = runner.max_tokens, .max_running = runner.max_requests},
                                .cache = cache,
                                .block_tokens = kBlockTokens};
@@ -75,7 +75,7 @@ std::string first_bytes(const std::string& path) {
   return bytes;
 }
 
-// The smallest count that the given share of the forwards does not exceed.
+// Returns the smallest token count that the given share of the forwards does not exceed.
 std::int64_t percentile(const TokenWeights& weights, double share) {
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
@@ -105,8 +105,8 @@ std::string flag_text(const TokenSuggestion& s) {
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
-  // Metrics begin with a comment or, where somebody chose lines of them, with a name; whatever else is there is a trace
-  // or not, as its reader says.
+  // Metrics begin with a comment or, if somebody selected lines of them, with a name. Anything else is read as a trace,
+  // whose reader reports errors.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));

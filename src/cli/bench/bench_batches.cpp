@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-// Adds one request after another.
+// Builds a batch by adding one request after another.
 class BatchBuilder {
  public:
   explicit BatchBuilder(const ModelRunner& runner)
@@ -49,7 +49,7 @@ class BatchBuilder {
   }
 
  private:
-  // Pages that have left the window are page 0, as an engine has them.
+  // Pages outside the window are page 0, as in an engine.
   void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
     const ir::CacheGroup& group = cache_groups_[g];
     const PageRange touched = pages_touched(group, prefix, prefix + query, page_size_);
@@ -62,7 +62,7 @@ class BatchBuilder {
   ForwardBatch batch_;
   std::vector<std::vector<std::vector<PageId>>> tables_;  // [cache groups][requests][pages]
   std::int64_t page_size_;
-  std::vector<std::int64_t> num_pages_;  // [cache groups], as are the next two
+  std::vector<std::int64_t> num_pages_;  // [cache groups], like the next two
   std::vector<ir::CacheGroup> cache_groups_;
   std::vector<std::int64_t> next_page_;
   std::mt19937 random_{1};

@@ -1,4 +1,4 @@
-// Forwards of one shape: the kernels alone, eagerly and through graphs, and the whole forward.
+// Measures forwards of one shape: only the kernels, eagerly and through graphs, and the whole forward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,24 +28,24 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// The medians of each way's times, in milliseconds.
+// The medians of one way's times, in milliseconds.
 struct Timing {
-  double wall = 0;    // from the first call to when the device is done
-  double device = 0;  // between the first and the last kernel, by the device's own clock
+  double wall = 0;    // from the first call until the device is done
+  double device = 0;  // from the first to the last kernel, by the device's own clock
   double host = 0;    // until everything is enqueued
 };
 
-// Times of the same work, run after run.
+// Times of repeated runs of the same work.
 struct Samples {
   std::vector<double> wall, device, host;
   Timing medians() && { return {median(std::move(wall)), median(std::move(device)), median(std::move(host))}; }
 };
 
-// Enqueues one forward's kernels, then the event behind them.
+// Enqueues the kernels of one forward, then records the event.
 using Way = std::function<Status(Event& end)>;
 
-// Runs the first way, then the second, and so on in turn, so that clocks and temperature are alike for both. Waits for
-// the device after each.
+// Runs the two ways alternately, so that clocks and temperature are similar for both. Waits for the device after each
+// run.
 Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t repeat, const std::array<Way, 2>& ways) {
   const std::unique_ptr<Event> begin = TRY(runner.device().create_event(EventKind::kTime));
   const std::unique_ptr<Event> end = TRY(runner.device().create_event(EventKind::kTime));
@@ -71,15 +71,15 @@ struct Comparison {
   std::int64_t tokens = 0;
   Timing eager;
   Timing graph;
-  double forward_ms = 0;    // a whole forward: staging, plan, graphs, sampled ids back on the host
-  std::int64_t cuts = 0;    // between graphs
-  std::string attention{};  // the kernels it ran on
+  double forward_ms = 0;    // a whole forward: staging, plan, graphs, and sampled ids back on the host
+  std::int64_t cuts = 0;    // number of cuts between graphs
+  std::string attention{};  // the attention kernels that it used
   Decision decision;
   double speedup() const { return eager.wall / graph.wall; }
   double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
 };
 
-// One runner's kernels, on every rank. The event is recorded before the others are waited for.
+// Runs one runner's kernels on every rank. The event is recorded before the other ranks are awaited.
 Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size, std::optional<GraphForm> replayed,
                 Event* end) {
   const RankOrder order{.kind = replayed ? RankOrderKind::kReplay : RankOrderKind::kRunEagerly,
@@ -92,7 +92,7 @@ Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size,
   });
 }
 
-// The kernels of one forward, whose inputs are staged: body and head, or the decode graph.
+// Runs the kernels of one forward whose inputs are staged: body and head, or the decode graph.
 Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager, Event& end) {
   std::optional<GraphForm> replayed;
   if (!eager && decision.runner != RunnerKind::kEager) replayed = decision.form;
@@ -142,7 +142,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// The sizes that were asked for. Without any, those of `usual` up to `most`.
+// Returns the requested sizes; without any, those of `usual` up to `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;
@@ -155,7 +155,7 @@ std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::
 Status bench_prefill(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
-  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
+  TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
                "graph", ">cuts", ">padding", "attention"});
@@ -181,7 +181,7 @@ Status bench_decode(const BenchOptions& options) {
   const std::vector<StagePart> stages = TRY(stage_parts(engine_options));
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
-  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
+  TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
   if (options.context > runner.options().context_length) {
     return invalid_argument(fmt::format("--context: {} is more than the context length of {}", options.context,
                                         runner.options().context_length));
@@ -197,7 +197,7 @@ Status bench_decode(const BenchOptions& options) {
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     const std::int64_t bytes = TRY(step_bytes(*engine, stages, {.requests = requests, .context = options.context}));
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;
-    const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache from step to step
+    const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache between steps
     table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
                number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), bytes_text(bytes), number_text(rate / 1e9),

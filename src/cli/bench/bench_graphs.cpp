@@ -1,5 +1,5 @@
-// Every form of every size against the others: operators one by one, pieces, one graph. The forms run in turn, round by
-// round, so that clocks and temperature are alike for all.
+// Compares every form of every size: operators one by one, pieces, one graph. The forms run alternately, round by
+// round, so that clocks and temperature are similar for all.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A form of one batch. What is prepared (plan and inputs on the device) is not timed.
+// One form of a batch. The preparation (plan, inputs on the device) is not timed.
 struct Form {
   std::function<Status()> prepare;
   std::function<Status()> enqueue;
@@ -45,7 +45,7 @@ class FormBench {
     forms.push_back(body(
         batch, row.count, [&] { return prefill().run(row.count); }, row.times.eager));
     TRY(add_graphs(batch, row, forms));
-    // Requests of a single row are for pieces.
+    // Requests of a single row run as pieces.
     const bool has_full = row.cuts > 0 && prefill().executable().can_be_full() && shape_of(batch).several_rows_each;
     const bool had_full = row.size > 0 && prefill().has_full(row.size);
     if (has_full) {
@@ -82,7 +82,7 @@ class FormBench {
     }
     TRY(add_graphs(batch, row, forms));
     row.size = size.value_or(row.size);
-    row.cuts = 0;  // a decode's one graph has other kernels than the pieces
+    row.cuts = 0;  // the one graph of a decode has other kernels than the pieces
     TRY(run(forms));
     return row;
   }
@@ -96,7 +96,7 @@ class FormBench {
     return runner.captured(size) ? ok_status() : parts_.capture(runner, size);
   }
 
-  // A form of the prefill runner's forward at `size`, and the head on the wanted rows.
+  // Returns a form that runs the prefill runner's forward at `size`, and the head on the wanted rows.
   Form body(const ForwardBatch& batch, std::int64_t size, std::function<Status()> enqueue, std::vector<double>& times) {
     GraphRunner& head = parts_.runner(RunnerRole::kHead);
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
@@ -114,21 +114,21 @@ class FormBench {
     return {prepare, both, times};
   }
 
-  // The prefill runner's graphs of the batch, where it has some: of pieces, or one where nothing is cut.
+  // Adds the prefill runner's graphs of the batch, if it has any: graphs of pieces, or one graph if nothing is cut.
   Status add_graphs(const ForwardBatch& batch, FormRow& row, std::vector<Form>& forms) {
     const std::optional<std::int64_t> size = round_up(table_.prefill_sizes, batch.num_tokens());
     if (!size || batch.num_wanted_rows() > most_head_rows()) return ok_status();
     TRY(make_captured(prefill(), *size));
     row.size = *size;
     row.cuts = prefill().executable().graph().num_split_ops();
-    if (row.cuts == 0 && row.decode) return ok_status();  // its own runner is the one that serves it
+    if (row.cuts == 0 && row.decode) return ok_status();  // the decode runner serves this batch
     forms.push_back(body(
         batch, *size, [this, size] { return prefill().replay(*size); },
         row.cuts > 0 ? row.times.pieces : row.times.full));
     return ok_status();
   }
 
-  // Times a form from an idle device until it is idle again, by the host's clock.
+  // Times a form by the host's clock, from an idle device until it is idle again.
   Status run(std::span<const Form> forms) {
     constexpr std::int64_t kWarmUps = 3;
     for (std::int64_t round = -kWarmUps; round < repeat_; ++round) {
@@ -151,7 +151,7 @@ class FormBench {
   std::int64_t repeat_;
 };
 
-// The sizes that were asked for. Without any, every captured size.
+// The requested sizes; without any, all captured sizes.
 struct Shapes {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> requests;
@@ -188,7 +188,7 @@ Status measure_engine(const BenchOptions& options, ModelRunner& runner, const st
 
 }  // namespace
 
-// Runs one engine at a time, so that each has the machine.
+// Runs one engine at a time, so that each has the whole machine.
 Status bench_graphs(const BenchOptions& options) {
   TRY(refuse_ranks(options, "bench graphs", "the forms of one rank"));
   std::vector<std::string> compilers = options.compilers;

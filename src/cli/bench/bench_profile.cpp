@@ -1,5 +1,5 @@
-// Where the time of one forward goes: every part of its replay, and every operator of the same size run eagerly, as a
-// timeline, a table of the sums by operator, and one of the slowest calls.
+// Shows where the time of one forward goes: every part of its replay, and every operator of the same size run eagerly.
+// The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,7 +29,7 @@ struct Call {
   std::string name;
   std::function<Status()> enqueue;
   Json args = Json::object();
-  std::vector<double> begin_ms = {};  // [runs], since the first call of the run began; by the device's clock
+  std::vector<double> begin_ms = {};  // [runs], since the run's first call began, by the device's clock
   std::vector<double> end_ms = {};
 
   double median_ms() const {
@@ -63,7 +63,7 @@ std::string shape_text(const TensorView& view) {
                      fmt::join(view.dims.begin(), view.dims.begin() + view.rank, ", "));
 }
 
-// One executable of those that a forward runs, at one size.
+// One of the executables that a forward runs, at one size.
 struct Stage {
   const GraphRunner& runner;
   std::int64_t size;
@@ -85,7 +85,8 @@ void add_parts(const Stage& stage, std::vector<Call>& calls) {
   }
 }
 
-// Operators' results and mutated operands first in `names`; bytes are those of all operands and results but states.
+// Describes a call. `names` has the operators' results and mutated operands first. The bytes are those of all operands
+// and results except states.
 Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json& args) {
   const Executable& executable = stage.runner.executable();
   const CompiledPart& of = executable.parts(stage.runner.bucket(stage.size))[part];
@@ -115,7 +116,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const Executable& executable = stage.runner.executable();
   const std::span<const CompiledPart> parts = executable.parts(bucket);
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    std::string joined;  // the operators that one kernel runs with the next
+    std::string joined;  // operators that one kernel runs together with the next one
     for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {
       const ir::Node& node = parts[p].program->instructions[i].call;
       if (TRY(executable.runs_later(bucket, p, i))) {
@@ -132,7 +133,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   return ok_status();
 }
 
-// The run whose length is the median.
+// Returns the run with the median length.
 std::size_t typical_run(const std::vector<Call>& calls) {
   std::vector<std::size_t> runs(calls.back().end_ms.size());
   std::iota(runs.begin(), runs.end(), 0);
@@ -142,7 +143,7 @@ std::size_t typical_run(const std::vector<Call>& calls) {
   return *middle;
 }
 
-// Adds a track with one span around all of its calls. Returns what that span took.
+// Adds a track with one span around all its calls. Returns the span's length.
 double add_track(const std::string& name, const std::string& category, std::int64_t process, std::int64_t track,
                  const std::vector<Call>& calls, ChromeTrace& trace) {
   const std::size_t run = typical_run(calls);
@@ -167,7 +168,7 @@ double add_track(const std::string& name, const std::string& category, std::int6
   return calls.back().end_ms[run];
 }
 
-// What the table needs of a profiled forward.
+// The data of a profiled forward for the table.
 struct Profiled {
   std::string forward;
   double replay_ms = 0;
@@ -178,7 +179,7 @@ struct Profiled {
 Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const BenchOptions& options,
                          std::int64_t process, ChromeTrace& trace) {
   const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-  // Binds and stages what the parts read, which their runs leave as it is.
+  // Binds and stages the inputs of the parts. Running the parts does not change them.
   const Decision decision = TRY(runner.forward({.batch = batch, .sampling = greedy})).decision;
   std::vector<Stage> stages;
   if (decision.runner == RunnerKind::kDecode) {
@@ -205,16 +206,16 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
   return profiled;
 }
 
-// The calls of an operator in a forward, together.
+// The sum over the calls of an operator in a forward.
 struct OperatorSum {
   std::string forward;
   std::string name;
   std::int64_t calls = 0;
   double ms = 0;
-  double share = 0;  // of the operators' time
+  double share = 0;  // share of all operators' time
 };
 
-// Sums the operators of each forward, the greatest first.
+// Sums up the operators of each forward, the greatest first.
 std::vector<OperatorSum> sums_of(const std::vector<Profiled>& profiled) {
   std::vector<OperatorSum> all;
   for (const Profiled& p : profiled) {
@@ -296,10 +297,10 @@ Json json_of(const std::vector<Profiled>& profiled, const std::vector<SlowOperat
 
 Status bench_profile(const BenchOptions& options) {
   TRY(refuse_ranks(options, "bench profile", "the calls of one rank"));
-  TRY(write_file(options.output, ""));  // what cannot be written is told before anything is measured
+  TRY(write_file(options.output, ""));  // reports a file that cannot be written before anything is measured
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
-  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
+  TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
   ChromeTrace trace;
   std::vector<Profiled> profiled;
   std::int64_t process = 0;

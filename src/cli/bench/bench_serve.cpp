@@ -1,4 +1,4 @@
-// A server under load, measured from its clients' side.
+// Measures a server under load from its clients' side.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,27 +29,27 @@
 namespace tessera::cli {
 namespace {
 
-// Above this share of a core the client's own work shows in what it measures.
+// If the client uses more than this share of a core, its own work affects the measurement.
 constexpr double kBusyClient = 0.7;
-constexpr std::size_t kFurtherConnections = 64;  // beside the load's
+constexpr std::size_t kFurtherConnections = 64;  // beside the load's connections
 
 using Clock = std::chrono::steady_clock;
 
 struct Run {
   std::string label;
-  std::optional<double> rate;  // none: as recorded
+  std::optional<double> rate;  // unset: as recorded
   std::optional<bool> graphs;
   LoadRun done{};
-  Clock::time_point began{};  // of the requests that count, as is the end
+  Clock::time_point began{};  // of the requests that count, like the end
   Clock::time_point ended{};
-  std::optional<ServeTimes> times{};  // where the engine was profiled
+  std::optional<ServeTimes> times{};  // set if the engine was profiled
 };
 
 std::string rate_text(std::optional<double> rate) {
   return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
 }
 
-// The differences of the runs with graphs from those without.
+// Returns the differences between the runs with and without graphs.
 std::vector<RateComparison> compare(const std::vector<Run>& runs) {
   std::vector<GraphsRun> compared;
   for (const Run& run : runs)
@@ -62,7 +62,7 @@ class LoadBench {
  public:
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
-  // Runs all rates, one after the other.
+  // Runs all rates, one after another.
   Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
@@ -177,7 +177,7 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
-// What the profile says of the engine in these runs.
+// Adds to these runs what the profile says about the engine.
 void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
   const auto since = [&](Clock::time_point t) {
     return std::chrono::duration<double, std::milli>(t - profile.origin).count();
@@ -189,9 +189,11 @@ void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t
   }
 }
 
-// Runs engines one after another, so that each has the machine.
+// Runs engines one after another, so that each has the whole machine.
 Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
-  if (!options.profile.empty()) TRY(write_file(options.profile, ""));  // what cannot be written is told before
+  if (!options.profile.empty())
+    TRY(write_file(options.profile, ""));  // reports a file that cannot be written before
+                                           // measuring
   ChromeTrace trace;
   std::vector<std::optional<bool>> kinds(options.graphs.begin(), options.graphs.end());
   if (kinds.empty()) kinds.emplace_back();

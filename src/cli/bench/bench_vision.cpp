@@ -1,5 +1,5 @@
-// A vision tower with images of several sizes: operators one by one, a graph for each number of patches as SGLang has
-// them, and budgets' graphs; and what the host does before.
+// Measures a vision tower with images of several sizes: operators one by one, a graph for each number of patches as in
+// SGLang, and graphs of budgets. It also measures the host's preparation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,12 +30,12 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The sizes without flags: the smallest is bound by launches, the largest by attention.
+// The default sizes. The smallest is bound by launches, the largest by attention.
 constexpr ImageSize kUsualSizes[] = {{112, 112}, {224, 224}, {448, 448}, {640, 480}, {896, 896}, {1280, 960}};
 constexpr std::int64_t kUsualCounts[] = {1, 4, 16};
 constexpr ImageSize kMegapixel = {1280, 800};
 
-// A picture of slopes and some noise.
+// Makes a picture with slopes and some noise.
 Image make_image(const ImageSize& size) {
   Image image{.width = static_cast<std::int32_t>(size.width), .height = static_cast<std::int32_t>(size.height)};
   image.rgb.resize(static_cast<std::size_t>(image.pixels() * 3));
@@ -54,14 +54,14 @@ struct Way {
   bool eagerly;
 };
 
-// What one way of encoding takes, in ms.
+// The times of one way of encoding, in ms.
 struct Times {
   std::vector<double> tower{};   // all forwards, from an idle device until it is idle again
-  std::vector<double> encode{};  // the same with what the host does for them: patches converted, ordered and copied
-  double first = 0;              // of the first encode, captures included
+  std::vector<double> encode{};  // as `tower`, plus the host's work for it: converting, ordering and copying patches
+  double first = 0;              // the first encode, including captures
   std::int64_t forwards = 0;
   std::int64_t replays = 0;
-  std::int64_t padding = 0;  // patches
+  std::int64_t padding = 0;  // in patches
 };
 
 struct CaseTimes {
@@ -69,7 +69,7 @@ struct CaseTimes {
   std::int64_t images = 0;
   std::int64_t patches = 0;             // of all images
   std::int64_t tokens = 0;              // of all images
-  std::vector<double> preprocessing{};  // of one image, on one thread
+  std::vector<double> preprocessing{};  // for one image on one thread
   std::vector<Times> ways{};
 };
 
@@ -96,7 +96,7 @@ class VisionBench {
     rows_ = TRY(tower.device().allocate(static_cast<std::size_t>(result.tokens * tower.row_values()) * sizeof(float),
                                         "rows of images"));
     for (std::size_t i = 0; i < ways_.size(); ++i) TRY(begin(ways_[i], result.ways[i]));
-    // The ways run in turn, round by round, so that clocks and temperature are alike for all.
+    // The ways run alternately, round by round, so that clocks and temperature are similar for all.
     for (std::int64_t round = 0; round < repeat_; ++round) {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         result.ways[i].encode.push_back(TRY(encode(ways_[i])));
@@ -114,7 +114,7 @@ class VisionBench {
     return ms_since(start);
   }
 
-  // Encodes twice, so that graphs are captured and bound, and notes the counters.
+  // Encodes twice, so that graphs are captured and bound, and stores the counters.
   Status begin(const Way& way, Times& times) {
     times.first = TRY(encode(way));
     const VisionCounters before = way.runner.counters();
@@ -126,7 +126,7 @@ class VisionBench {
     return ok_status();
   }
 
-  // Times the forwards alone: their inputs are staged before.
+  // Times only the forwards. Their inputs are staged before.
   Result<double> run_tower(const Way& way) {
     double ms = 0;
     std::span<const Patches* const> left = packed_;
@@ -155,7 +155,7 @@ class VisionBench {
   std::unique_ptr<Allocation> rows_;
 };
 
-// How many images of a megapixel are prepared a second, each on one thread.
+// How many images of one megapixel are prepared per second, each on one thread.
 struct Preprocessing {
   int threads = 0;
   double per_second = 0;
@@ -176,7 +176,7 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and one with the other kind of graphs on the same memory and weights.
+// The engine's own tower, and one with the other kind of graphs that shares its memory and weights.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -226,7 +226,7 @@ struct Case {
   std::int64_t images;
 };
 
-// The sizes and counts that were asked for. Without any, the usual ones that fit one forward.
+// Returns the requested sizes and counts; without any, the default ones that fit one forward.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-// The number of rounds by which a median's interval is narrower than one percent, the difference to be told.
+// The number of rounds for which a median's interval is narrower than one percent, the difference to detect.
 constexpr std::int64_t kComparedRepeat = 50;
 
 // Reads "224x224,1280x960".

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 
 struct GraphsRun {
-  std::string rate;  // as tables have it: "4/s"
+  std::string rate;  // as tables show it: "4/s"
   bool graphs = false;
   const LoadResult* result = nullptr;
 };

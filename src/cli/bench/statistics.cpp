@@ -8,23 +8,25 @@
 namespace tessera::cli {
 namespace {
 
-// Student's t: the values below which 97.5 % of the distribution with 1, 2, … degrees of freedom lie.
+// Student's t: the 97.5 % quantiles for 1, 2, … degrees of freedom.
 constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
 
-// The value for any number of degrees. Above 30 it is within 0.001: Cornish and Fisher's expansion around the normal
-// distribution.
+// Returns the quantile for any degrees of freedom. Above 30 the error is within 0.001: Cornish and Fisher's expansion
+// around the normal distribution.
 double student(std::size_t degrees) {
   if (degrees <= kStudent.size()) return kStudent[degrees - 1];
   constexpr double kNormal = 1.959964;
   return kNormal + (kNormal * kNormal * kNormal + kNormal) / (4 * static_cast<double>(degrees));
 }
 
-// How many of the smallest of n values are outside: the most with which at most 2.5 % are lost.
+// Returns how many of the smallest of n values are outside the interval: the most for which the probability lost is at
+// most 2.5 %.
 std::size_t outside(std::size_t n) {
   double lost = 0;
-  double logarithm = -static_cast<double>(n) * std::log(2.0);  // of the probability that k values are below the median
+  double logarithm = -static_cast<double>(n) * std::log(2.0);  // logarithm of the probability that k values are below
+                                                               // the median
   for (std::size_t k = 0; k < n; ++k) {
     lost += std::exp(logarithm);
     if (lost > 0.025) return k;

@@ -12,20 +12,21 @@
 namespace tessera::cli {
 namespace {
 
-// The bytes of one page, or one slot, of a layer's state.
+// Returns the bytes of one page, or one slot, of a layer's state.
 Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   ir::Bucket one;
   one[ir::page_symbol(group)] = 1;
   return ir::size_bytes(state, one);
 }
 
-// Bytes of the experts' weights that a step of so many tokens does not read, if the router chooses all experts equally
-// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out. Of all ranks of a stage together.
+// Returns the bytes of the experts' weights that a step of `tokens` tokens does not read if the router chooses all
+// experts equally often: of E experts of which each token takes k, E · (1 - k/E)^tokens are not read. The bytes are
+// those of all ranks of a stage together.
 std::int64_t unread_expert_bytes(const ModelConfig& config, const ir::Graph& body, std::int64_t tokens,
                                  double element) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;
-  constexpr double kMxfp4Bytes = 17.0 / 32;  // of a weight
+  constexpr double kMxfp4Bytes = 17.0 / 32;  // bytes of a weight
   const auto experts = static_cast<double>(moe.num_experts);
   const double expert =
       3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
@@ -86,7 +87,7 @@ Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart>
   std::int64_t bytes = 0;
   for (const StagePart& stage : stages) {
     const auto element = static_cast<double>(ir::dtype_size(stage.body.value(stage.body.outputs[0]).type.dtype));
-    // Ranks have equal parts of the experts' weights, whole experts or slices.
+    // Ranks have equal parts of the experts' weights: whole experts or slices.
     bytes += stage.weights - stage.looked_up -
              unread_expert_bytes(engine.config(), stage.body, step.requests, element) / engine.options().tp_size +
              TRY(cache_bytes(stage.body, engine.runner().options().page_size, step));

@@ -25,8 +25,8 @@
 namespace tessera::cli {
 namespace {
 
-// Requests that are read and not yet written: four forwards' worth, so that one long answer, behind which others wait
-// for their place in the file, leaves the engine enough to do.
+// Requests that are read but not written yet: enough for four forwards. The answers are written in order, so one long
+// answer delays the others, and the engine still has enough work.
 constexpr std::size_t kWindow = 1024;
 
 struct BatchTotals {
@@ -64,14 +64,14 @@ class BatchRun {
   }
 
  private:
-  // A request's place in the output; the text is empty until it has ended.
+  // A request's place in the output. The text is empty until the request has ended.
   struct Place {
     Json custom_id{};
     std::string request_id{};
     std::string line{};
   };
 
-  // Reads the next line. False at the file's end.
+  // Reads the next line. Returns false at the end of the file.
   bool read_one(std::ifstream& input) {
     std::string line;
     do {

@@ -14,7 +14,7 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  std::string_view field;  // that a body of the kind has, and no other
+  std::string_view field;  // a field that only bodies of this kind have
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},
                                 {BatchRequestKind::kCompletion, "/v1/completions", "prompt"},
@@ -46,7 +46,7 @@ Result<BatchRequest> read_batch_form(const Fields& fields) {
   return request;
 }
 
-// The id of the line is no field of the request.
+// Returns the line without its id, which is no field of the request.
 std::string without_id(const Json& line) {
   Json body = Json::object();
   for (const auto& [key, value] : line.as_object()) {

@@ -34,7 +34,7 @@ Json message(std::string_view role, std::string_view content) {
   return json;
 }
 
-// Writes the text of one answer to standard output. Reasoning is dimmed, and shown on terminals only.
+// Writes the text of one answer to standard output. Reasoning is dimmed, and shown only on terminals.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool terminal) : terminal_(terminal) {}
@@ -54,7 +54,7 @@ class AnswerPrinter {
     TRY(undim(""));
     return write_output("\n");
   }
-  // The whole answer, without the reasoning.
+  // Returns the whole answer without the reasoning.
   const std::string& text() const { return content_; }
 
  private:
@@ -70,15 +70,15 @@ class AnswerPrinter {
 
 class Chat {
  public:
-  // `lines`: of a terminal; null: standard input is read as it comes.
+  // `lines`: the terminal's line reader; null: standard input is read directly.
   Chat(Engine& engine, const ServedModel& model, const ChatOptions& options, LineReader* lines)
       : model_(model), options_(options), lines_(lines), jobs_(engine), system_(options.system) {
     reset();
   }
 
-  // Called on a signal's thread.
+  // Called on the signal's thread.
   void interrupt() {
-    const bool answering = answering_;  // asked first: what is interrupted may end at once
+    const bool answering = answering_;  // read first, because an interrupted answer may end at once
     interrupted_ = true;
     jobs_.wake();
     if (!answering) write_error("\n(Ctrl-D or /exit ends)\n> ");
@@ -92,7 +92,7 @@ class Chat {
       if (is_end(line)) return ok_status();
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
-      // A person can go on; a script's next line would be about an answer that is not there.
+      // A person can continue. The next line of a script would refer to a missing answer.
       if (!terminal_ || status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kDeviceLost)
         return status;
       write_error(status.message() + "\n");
@@ -132,7 +132,7 @@ class Chat {
     return ok_status();
   }
 
-  // A turn of the user and one of the model, which come into the conversation together.
+  // Adds a turn of the user and a turn of the model. Both become part of the conversation together.
   Status say(const std::string& text) {
     messages_.push_back(message("user", text));
     AnswerPrinter printer(terminal_);
@@ -229,7 +229,7 @@ Status run_chat(const ChatOptions& options) {
   if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1)
     lines = TRY(LineReader::create("> ", options.no_history ? "" : history_file_of_user()));
   Chat chat(*engine, model, options, lines.get());
-  // Without a terminal the signal ends the program, which is its default.
+  // Without a terminal the signal keeps its default, which ends the program.
   std::unique_ptr<StopSignal> stop;
   if (isatty(STDIN_FILENO) == 1) stop = TRY(StopSignal::watch({SIGINT}, [&](int) { chat.interrupt(); }));
   return chat.run();

@@ -30,7 +30,7 @@ const char* prompt_of(EditLine* editor) {
   return static_cast<const std::string*>(prompt)->c_str();
 }
 
-// libedit decodes what is typed by the locale; text is UTF-8 whatever that is.
+// libedit decodes typed text by the locale, but text is UTF-8 in any locale.
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -49,7 +49,7 @@ struct LineReader::Impl {
   Impl(std::string given_prompt, std::string given_file)
       : prompt(std::move(given_prompt)), file(std::move(given_file)) {}
 
-  // A file that libedit did not write is not taken for a history, because keep() would write over it.
+  // A file that libedit did not write is not used as a history, because keep() would overwrite it.
   void load() {
     if (file.empty()) return;
     std::error_code error;
@@ -73,7 +73,7 @@ struct LineReader::Impl {
   std::string prompt;
   std::string file;
   std::unique_ptr<History, EndHistory> history{};
-  std::unique_ptr<EditLine, EndEditing> editor{};  // ends before the history that it uses
+  std::unique_ptr<EditLine, EndEditing> editor{};  // destroyed before the history that it uses
 };
 
 LineReader::LineReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -96,13 +96,13 @@ Result<std::unique_ptr<LineReader>> LineReader::create(std::string prompt, std::
   el_set(editor, EL_EDITOR, "emacs");
   el_set(editor, EL_SIGNAL, 0);
   el_set(editor, EL_HIST, history, impl->history.get());
-  el_source(editor, nullptr);  // the user's ~/.editrc
+  el_source(editor, nullptr);  // reads the user's ~/.editrc
   return std::unique_ptr<LineReader>(new LineReader(std::move(impl)));
 }
 
 std::optional<std::string> LineReader::read() {
-  // Before the prompt, since libedit takes the terminal only after it: the kernel would turn a Ctrl-D typed in between
-  // into a character that means nothing.
+  // Prepares the terminal before the prompt. libedit does it only after the prompt, and the kernel would turn a Ctrl-D
+  // typed in between into a meaningless character.
   el_set(impl_->editor.get(), EL_PREP_TERM, 1);
   int count = 0;
   const char* typed = el_gets(impl_->editor.get(), &count);

@@ -79,7 +79,7 @@ void LocalJobs::take(EngineThread::Event event, std::vector<Update>& updates) {
     if (const Status failure = job->api.answer->failure(); !failure.ok()) {
       update.ended = true;
       update.error = api_error(failure);
-      update.events.clear();  // made of a text that is wrong; what the error says comes in its place
+      update.events.clear();  // made of a wrong text; the error replaces them
       forget(*job);
     } else if (update.ended && !job->api.stream) {
       update.body = job->api.answer->body();

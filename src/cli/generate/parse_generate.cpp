@@ -7,7 +7,7 @@
 namespace tessera::cli {
 namespace {
 
-// Adds the prompt's flags of `generate` (one prompt) and `score` (a batch).
+// Adds the prompt flags of `generate` (one prompt) and `score` (a batch).
 void add_prompt_flags(CommandFlags& add, bool batch, PromptOptions& prompt) {
   const auto take_text = [&prompt](const std::string& flag, const std::string& text) {
     if (text.empty()) return invalid_argument(fmt::format("{}: the text is empty", flag));

@@ -19,7 +19,7 @@ Json list_of(const auto& items) {
   return list;
 }
 
-// The type's name as --dtype spells it.
+// Returns the type's name in the spelling of --dtype.
 std::string_view dtype_text(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kBFloat16: return "bfloat16";

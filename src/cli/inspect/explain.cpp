@@ -12,7 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-// The plan, or the graph that is asked for; a picture is of a graph.
+// Returns the plan, or the requested graph. A picture shows a graph.
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
   if (names_program(options.graph)) {
@@ -47,7 +47,7 @@ Status run_explain(const ExplainOptions& options, std::span<const FlagValue> fla
   TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
   if (graphs.prefill && !explanation.plan.runner.prefill_sizes.empty()) return ok_status();
-  // No rule, and still none: the memory for graphs holds no size, which a note tells.
+  // Without a rule that turned graphs off, the memory for graphs is too small for any size; a note says so.
   const std::vector<std::string>& why = graphs.messages.empty() ? explanation.plan.notes : graphs.messages;
   return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(why, "; ")));
 }

@@ -23,7 +23,7 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
   return text.empty() ? "-" : text;
 }
 
-// "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts"
+// Returns for example "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts".
 std::string ranks_text(const Explanation& e) {
   const ModelOptions& model = e.plan.model;
   if (model.tp_size * model.pp_size == 1) return "";
@@ -46,7 +46,7 @@ std::string model_text(const Explanation& e) {
                      ir::dtype_name(e.plan.model.dtype), e.device, ranks_text(e));
 }
 
-// Shows every part. Layers that repeat are shown once.
+// Shows every part. Repeated layers are shown once.
 std::string parts_text(const StitchingGraph& stitching) {
   std::string text = fmt::format("Prefill: {} and {}\n", plural(stitching.num_pieces(), "piece"),
                                  plural(stitching.num_split_ops(), "split op"));
@@ -96,7 +96,7 @@ std::string passes_text(const Explanation& e) {
   return table.empty() ? "" : "Passes\n" + table.text() + "\n";
 }
 
-// Empty where the model sees nothing.
+// Returns "" if the model reads no images.
 std::string vision_text(const Explanation& e) {
   if (!e.plan.graphs.vision) return "";
   const VisionOptions& vision = e.plan.runner.vision;
@@ -133,7 +133,7 @@ std::string rules_text(const Explanation& e) {
 }
 
 void add_needs(const RunnerMemory& runner, Table& table) {
-  // Rows are the largest size, the smallest, and sizes between them in even steps.
+  // The rows are the largest size, the smallest, and evenly spaced sizes between them.
   const std::size_t step = std::max<std::size_t>(runner.sizes.size() / 6, 1);
   for (std::size_t i = runner.sizes.size(); i > 0; i -= std::min(i, step)) {
     const SizeMemory& n = runner.sizes[i - 1];
@@ -168,7 +168,7 @@ std::string memory_text(const Explanation& e) {
   return table.empty() ? text : text + table.text();
 }
 
-// Sizes whose own schedule stayed are counted alone.
+// Shows the schedules. Sizes that kept their own schedule are only counted.
 std::string schedules_text(const Explanation& e) {
   if (e.schedules.empty()) return "";
   Table table({"kernel", ">rows", ">schedule", ">us", ">against", ">us"});

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The command's words as JSON. The key is left out, because a report is sent to others.
+// Returns the command's words as JSON. The API key is left out, because reports are sent to others.
 Json command_json(const std::vector<std::string>& arguments) {
   constexpr std::string_view kSecret = "--api-key";
   Json words = Json::array();
@@ -56,7 +56,7 @@ Json device_json(const EngineOptions& options) {
   return json;
 }
 
-// The NVIDIA driver's own words; null where there is none.
+// Returns the NVIDIA driver's version text; null if there is none.
 Json driver_json() {
   const Result<std::string> text = read_text_file("/proc/driver/nvidia/version");
   if (!text.ok()) return {};
@@ -70,7 +70,7 @@ std::string folder_for(const std::string& cache_dir) {
   return ((none ? fs::path("/tmp") : temporary) / fmt::format("tessera-{}", ::getuid())).string();
 }
 
-// Creates a file that did not exist, readable by this user alone.
+// Creates a new file that only this user can read. An existing file is an error.
 Status write_new_file(const std::string& path, std::string_view text) {
   const auto failed = [&] { return data_loss(fmt::format("{}: cannot be written: {}", path, std::strerror(errno))); };
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -90,10 +90,10 @@ Status write_new_file(const std::string& path, std::string_view text) {
   return ok_status();
 }
 
-// A share of memory that --mem-fraction-static accepts.
+// Returns a share of memory that --mem-fraction-static accepts.
 double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
-// The memory that the device has left, as a sentence; "" where it cannot be opened any more.
+// Returns a sentence about the device's free memory; "" if the device can no longer be opened.
 std::string free_memory(const EngineOptions& options) {
   const Result<std::unique_ptr<Device>> device = open_device(options);
   if (!device.ok()) return "";
@@ -176,7 +176,7 @@ Result<std::string> write_failure_report(const Json& report, const std::string& 
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr || !is_graph_failure(error)) return "";
-  // What is short may be this process's own memory.
+  // This process itself may be out of memory.
   try {
     const std::string advice = free_memory(*engine) + failure_advice(*engine);
     const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);

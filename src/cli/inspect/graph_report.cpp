@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-// Of the runner's captured sizes those that forwards were replayed at, ascending.
+// Returns the runner's captured sizes at which forwards were replayed, ascending.
 std::vector<std::int64_t> replayed_sizes(RunnerKind runner, const std::vector<ForwardRecord>& forwards) {
   std::set<std::int64_t> sizes;
   for (const ForwardRecord& forward : forwards)
@@ -50,7 +50,7 @@ Json tower_json(const VisionRunner& tower) {
   return json;
 }
 
-// What became of images.
+// Describes how images were computed.
 std::string tower_lines(const VisionRunner& tower) {
   std::string text;
   for (const auto& [key, count] : tower.counters().forwards.by_key())

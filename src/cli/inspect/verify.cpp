@@ -23,8 +23,8 @@
 namespace tessera::cli {
 namespace {
 
-// The most tokens that a request of verify()'s batches has in the KV cache. The engine's own cache would be larger than
-// is needed.
+// The most tokens in the KV cache of a request in verify()'s batches. The engine's own cache would be larger than
+// needed.
 constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 Status no_graphs() { return failed_precondition("there are no graphs to verify"); }
@@ -35,7 +35,7 @@ struct Verified {
   std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
-// A runner as an engine would make it, but for the KV cache's size.
+// A runner as an engine would make it, except for the KV cache's size.
 class VerifiedRunner {
  public:
   static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
@@ -67,7 +67,7 @@ class VerifiedRunner {
   bool has_graphs() const {
     return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
   }
-  // Does all of an idle server's work, and saves what a later start finds.
+  // Does all of an idle server's work, and saves what a later start reads.
   Status measure_and_save() {
     while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }
@@ -91,7 +91,7 @@ class VerifiedRunner {
   std::unique_ptr<ModelRunner> runner_;
 };
 
-// A folder of its own for the caches of a start and the next, gone at the end.
+// A folder for the caches of a start and the next one, removed at the end.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> create() {
@@ -245,11 +245,12 @@ std::string to_text(const SoakReport& report) {
   return text;
 }
 
-// The largest difference that is accepted. For float32 it is the rounding of sums in another order. Narrower types
+// Returns the largest accepted difference. For float32 it is the rounding of sums in another order. Narrower types
 // round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
-// norms and takes from the state what that holds. Changing the embeddings by a unit in the last place moves a row's
-// logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others; soaks differed by up to 4.5e-5 and, in
-// other models with such states, 1.1e-5 (tools/rounding_response.py; docs/benchmarks.md, "How far rounding carries").
+// norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
+// row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks differed by up to 4.5e-5 and,
+// in other models with such states, 1.1e-5 (tools/rounding_response.py; docs/benchmarks.md, "How far rounding
+// carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;
@@ -257,7 +258,8 @@ double soak_tolerance(ModelRunner& runner) {
   return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;
 }
 
-// Half of the batches have seen most of what is kept for reuse; a short soak has not.
+// Checks that resident memory hardly grew after half of the batches, which fill most of what is kept for reuse. A short
+// soak is not checked.
 Status check_memory(const SoakReport& report) {
   constexpr std::int64_t kLongEnough = 1000;  // batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFlag = "--api-key";
 
-// What a header's value may hold beside blanks.
+// Checks that a header's value can hold the key: visible characters only.
 Status check_key(std::string_view key, const std::string& where) {
   if (key.empty()) return invalid_argument(where + ": the key is empty");
   if (std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; })) return ok_status();

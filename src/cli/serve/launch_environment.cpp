@@ -15,7 +15,7 @@ namespace {
 
 struct Launcher {
   const char* size;
-  std::array<const char*, 3> rank;  // the first that is set; null: no further one
+  std::array<const char*, 3> rank;  // the first that is set counts; null ends the list
 };
 
 constexpr std::array kLaunchers = {
@@ -24,7 +24,7 @@ constexpr std::array kLaunchers = {
     Launcher{"PMI_SIZE", {"PMI_RANK"}},
     Launcher{"SLURM_NTASKS", {"SLURM_PROCID"}},
 };
-// "True" where torchrun itself listens at MASTER_PORT.
+// "True" if torchrun itself listens at MASTER_PORT.
 constexpr const char* kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 
 std::string_view value_of(const Environment& get, const char* variable) {
@@ -55,7 +55,7 @@ Result<std::optional<Place>> find_place(const Environment& get) {
   return std::optional<Place>();
 }
 
-// Takes the address and returns what said it; "" where nothing does.
+// Takes the address. Returns which variable gave it; "" if none did.
 Result<std::string> take_address(const Environment& get, EngineOptions& engine) {
   const std::string_view host = value_of(get, "MASTER_ADDR");
   if (host.empty() || value_of(get, "MASTER_PORT").empty()) return std::string();

@@ -23,17 +23,18 @@ std::optional<double> number_of(std::string_view text) {
 struct Sample {
   std::string labels;  // without `le`
   double limit = 0;
-  double count = 0;  // of observations up to the limit
+  double count = 0;  // observations up to the limit
 };
 
-// `{model_name="m",le="16"} 3`, what follows the name of a bucket's sample. No label value of ours holds a quote.
+// Parses `{model_name="m",le="16"} 3`, the text after the name of a bucket's sample. Our label values contain no
+// quotes.
 std::optional<Sample> read_sample(std::string_view text) {
   const std::size_t close = text.rfind('}');
   if (!text.starts_with('{') || close == std::string_view::npos) return std::nullopt;
   std::string_view labels = text.substr(1, close - 1);
   std::string_view value = text.substr(close + 1);
   value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-  value = value.substr(0, value.find(' '));  // a time may follow
+  value = value.substr(0, value.find(' '));  // a timestamp may follow
   constexpr std::string_view kLimit = "le=\"";
   std::size_t at = labels.find(kLimit);
   while (at != std::string_view::npos && at > 0 && labels[at - 1] != ',') at = labels.find(kLimit, at + 1);
@@ -53,7 +54,7 @@ Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::
                                                     std::string_view file) {
   const std::string bucket = std::string(name) + "_bucket";
   std::map<double, double> counts;
-  std::map<std::string, Sample, std::less<>> last;  // by labels: limits ascend and counts do not fall
+  std::map<std::string, Sample, std::less<>> last;  // by labels: limits must ascend and counts must not fall
   int number = 0;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

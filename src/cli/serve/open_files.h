@@ -3,8 +3,8 @@
 
 namespace tessera::cli {
 
-// Raises the limit of open files to what the system allows. The default is 1024, which is fewer than a server has
-// clients.
+// Raises the limit of open files to 2^18, or to what the system allows if that is less. The default is 1024, which is
+// fewer than a server has clients.
 void allow_open_files();
 
 }  // namespace tessera::cli

@@ -81,7 +81,7 @@ class ServeParser final : public CommandParser {
              disable_log_requests_);
     common.serves = true;
     add_engine_flags(add, options_.engine, common);
-    common.serves = false;  // the other commands share it
+    common.serves = false;  // the other commands share `common`
   }
 
   EngineOptions* engine() override { return &options_.engine; }
@@ -109,8 +109,7 @@ class ServeParser final : public CommandParser {
   }
 
  private:
-  // Turns N ranks that each have requests of their own into N engines. Each has a model of its own, and all share the
-  // experts.
+  // Turns N ranks with requests of their own into N engines. Each has its own model, and all share the experts.
   Status make_ranks_replicas() {
     EngineOptions& engine = options_.engine;
     if (options_.replicas != 1 && options_.replicas != engine.tp_size)

@@ -21,19 +21,19 @@
 namespace tessera::cli {
 namespace {
 
-// The time that engines which have failed get to be taken down.
+// How long failed engines may take to be destroyed.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// Fails on an address that is taken before the model is loaded.
+// Fails on an address that is in use before the model is loaded.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();
 }
 
-// The server of a node among several ends with theirs: where one is told to stop all are.
+// Ends a node's server together with the servers of other nodes: if one is told to stop, all stop.
 class StopWithOthers {
  public:
-  // `others` null: there are none. The server outlives it.
+  // `others`: null if there are none. The server outlives the object.
   StopWithOthers(CommonEnd* others, Server& server, const ServeOptions& options)
       : others_(others), server_(server), options_(options) {}
   ~StopWithOthers() {
@@ -42,7 +42,7 @@ class StopWithOthers {
   StopWithOthers(const StopWithOthers&) = delete;
   StopWithOthers& operator=(const StopWithOthers&) = delete;
 
-  // Begins to listen to the other nodes: where one is told to stop, this one stops.
+  // Starts listening to the other nodes. If one is told to stop, this server stops.
   void listen() {
     if (others_ == nullptr) return;
     others_->when_told([this](int node) {
@@ -51,7 +51,7 @@ class StopWithOthers {
       server_.stop(options_.drain_s, options_.notice_s);
     });
   }
-  // Handles a signal, the `count`th one.
+  // Handles the `count`-th signal.
   void stop(int count) {
     stopping_ = true;
     write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",
@@ -65,7 +65,8 @@ class StopWithOthers {
       others_->give_up();
     }
   }
-  // The ranks of this node stay for those of the others, which have as long for their requests as this one had.
+  // Waits for the other nodes, whose ranks need this node's ranks. They have as long for their requests as this node
+  // had.
   void leave() {
     if (others_ == nullptr) return;
     const auto limit = std::chrono::duration<double>(options_.drain_s) + kTakingDown;
@@ -88,7 +89,7 @@ Status serve(const ServeOptions& options, Server& server, const Timeline& start,
   write_error(fmt::format("Ready after {}\n", start.line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
   const Status ended = server.run();
-  // A rank or a driver may hang when it is taken down, and a supervisor waits for the end.
+  // A rank or a driver may hang when it is destroyed, and a supervisor waits for the process to end.
   if (!ended.ok()) end_within(kTakingDown, ended);
   if (ended.ok()) end.leave();
   return ended;
@@ -112,7 +113,7 @@ Status run_serve(const ServeOptions& options) {
   for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
   const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
   Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
-  if (!ended.ok() && others != nullptr) others->leave(ended);  // before the engines end, which says less
+  if (!ended.ok() && others != nullptr) others->leave(ended);  // before the engines end, whose message would say less
   return ended;
 }
 

@@ -30,7 +30,7 @@ struct EngineOnNodes {
     return options.replicas == 1 || options.engine.dp_attention ? &options.engine : nullptr;
   }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
-  // The other benchmarks start engines of their own, or time one rank.
+  // The other benchmarks start their own engines or time one rank.
   EngineOptions* operator()(BenchOptions& options) const {
     const bool forwards = options.kind == BenchKind::kPrefill || options.kind == BenchKind::kDecode;
     return forwards ? &options.engine : nullptr;
@@ -57,8 +57,8 @@ Status check_nodes_of(Command& command) {
 
 namespace {
 
-// A node that is told to stop leaves when node 0 does, which has requests to end: when that has had its time, or at a
-// second signal, it leaves by itself.
+// A node that is told to stop leaves when node 0 does, because node 0 must end its requests. It leaves by itself when
+// node 0's time for that is over, or at a second signal.
 class Leaving {
  public:
   Status watch(const std::shared_ptr<NodeGroup>& nodes, double patience_s) {
@@ -93,7 +93,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// The engine's options that node 0's command makes of its own.
+// Returns the engine's options as node 0's command changes its own.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);
@@ -124,7 +124,7 @@ Status run_follower(const Command& command) {
   std::optional<Leaving> leaving;
   TRY(follow_engine(options, [&](const std::shared_ptr<NodeGroup>& nodes) -> Status {
     write_error(fmt::format("Node {} of {}: follows node 0\n", options.node_rank, options.nnodes));
-    constexpr double kMore = 10;  // for node 0 to say that it ends
+    constexpr double kMore = 10;  // additional seconds in which node 0 can say that it ends
     const auto* const serve = std::get_if<ServeOptions>(&command);
     return serve == nullptr ? ok_status() : leaving.emplace().watch(nodes, serve->drain_s + kMore);
   }));

@@ -17,25 +17,25 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
   options.show_progress = options.show_progress && shows_progress;
   options.replica = replica;
   Result<std::unique_ptr<Engine>> engine = start_engine(options);
-  // The others wait for it.
+  // The other replicas wait for this one, so they must be told.
   if (!engine.ok() && options.lockstep != nullptr)
     options.lockstep->communicator(replica).abort(engine.status().message());
   return engine;
 }
 
-// Makes what ranks meet by in every forward. On several nodes it joins the others and tells them what a rank's
-// device is.
+// Creates the group in which ranks meet in every forward. On several nodes it joins the others and tells them the kind
+// of a rank's device.
 Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
   if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
   const std::unique_ptr<Device> device = TRY(open_device(options));
-  TRY(plan_engine(options, *device));  // what is wrong is told before others are waited for
+  TRY(plan_engine(options, *device));  // reports wrong options before waiting for others
   announce_node(options);
   return Lockstep::create(count, rank_limit(options), TRY(join_nodes(options, device->properties())));
 }
 
 }  // namespace
 
-// Ranks that end one after another would wait for those of other processes, in NCCL.
+// Ends the engines in parallel. Ranks that end one after another would wait for ranks of other processes in NCCL.
 StartedReplicas::~StartedReplicas() {
   std::vector<std::jthread> ending;
   for (std::unique_ptr<Engine>& engine : engines) ending.emplace_back([&engine] { engine.reset(); });

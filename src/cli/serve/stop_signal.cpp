@@ -14,9 +14,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::uint64_t kEnd = std::uint64_t{1} << 32;  // above any number of signals
+constexpr std::uint64_t kEnd = std::uint64_t{1} << 32;  // above any possible number of signals
 
-// What a handler may use: a descriptor, and write().
+// A signal handler may only use a descriptor and write().
 std::atomic<int> signal_fd{-1};
 
 void on_stop_signal(int) {
