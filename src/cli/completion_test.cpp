@@ -1,5 +1,5 @@
-// Catches: a command, a flag or a listed value that --help shows and the manual page or a shell's completion lacks, and
-// texts whose characters mean something to troff or a shell.
+// Catches: a command, flag or listed value that --help shows but that the manual page or a shell's completion lacks,
+// and texts with characters that are special in troff or a shell.
 #include "tessera/cli/completion.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string shown(const std::vector<std::string>& arguments) {
   return line.ok() ? std::get<ShowText>(line->command).text : "";
 }
 
-// Each "--name" in a text.
+// Returns each "--name" in a text.
 std::vector<std::string> flags_in(const std::string& text) {
   std::vector<std::string> flags;
   for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
@@ -57,7 +57,7 @@ TEST(Completion, HasEveryCommandAndFlagOfTheHelp) {
   EXPECT_GT(flags, 300);
 }
 
-TEST(Completion, OffersTheValuesThatAreListed) {
+TEST(Completion, OffersTheListedValues) {
   EXPECT_THAT((ShownFlag{.names = {"--a"}, .type = "x|y"}).choices(), ElementsAre("x", "y"));
   EXPECT_THAT((ShownFlag{.names = {"--a"}, .type = "cpu|cuda|cuda:N"}).choices(), ElementsAre("cpu", "cuda"));
   EXPECT_THAT((ShownFlag{.names = {"--a"}, .type = "DIR|ID"}).choices(), IsEmpty());
@@ -71,7 +71,7 @@ TEST(ManPage, NamesTheEnvironment) {
     EXPECT_THAT(shown({"man"}), HasSubstr(variable));
 }
 
-TEST(Completion, EscapesWhatShellsAndTroffWouldRead) {
+TEST(Completion, EscapesCharactersOfShellsAndTroff) {
   const std::vector<ShownCommand> commands = {
       {.name = "run",
        .help = "it's",
@@ -82,7 +82,7 @@ TEST(Completion, EscapesWhatShellsAndTroffWouldRead) {
   EXPECT_THAT(completion(Shell::kFish, commands), AllOf(HasSubstr("-d 'it\\'s'"), Not(HasSubstr("-d 'it's'"))));
 }
 
-TEST(HelpCommand, IsTheHelpOfTheFlag) {
+TEST(HelpCommand, EqualsTheHelpOfTheFlag) {
   EXPECT_EQ(shown({"help"}), shown({"--help"}));
   EXPECT_EQ(shown({"help", "serve"}), shown({"serve", "--help"}));
   EXPECT_EQ(shown({"-v"}), shown({"--version"}));
@@ -90,7 +90,7 @@ TEST(HelpCommand, IsTheHelpOfTheFlag) {
               HasSubstr("\"serv\" is no command; accepted are serve, generate"));
 }
 
-TEST(HelpCommand, IsShownWhereACommandsWordIsMissing) {
+TEST(HelpCommand, IsShownIfACommandLacksItsWord) {
   EXPECT_EQ(help_of_bare_command(shared_built_ins(), {"bench"}), shown({"bench", "--help"}) + "\n");
   EXPECT_EQ(help_of_bare_command(shared_built_ins(), {"serve"}), "");
   EXPECT_EQ(help_of_bare_command(shared_built_ins(), {"bench", "fast"}), "");

@@ -1,4 +1,4 @@
-// Catches: a variable of SGLang's that is ignored without a word or against a flag, one warned about although it asks
+// Catches: a variable of SGLang's that is silently ignored or overrides a flag, a warning about a variable that asks
 // for nothing, and a message that does not name what to use.
 #include "tessera/cli/environment.h"
 
@@ -33,7 +33,7 @@ TEST(EnvironmentWarnings, NameTheVariableAndWhatToUse) {
               ElementsAre(AllOf(HasSubstr("SGLANG_ENABLE_TORCH_COMPILE=1"), HasSubstr("use --enable-torch-compile"))));
 }
 
-TEST(EnvironmentWarnings, NothingIsSaidWhereNothingIsAskedFor) {
+TEST(EnvironmentWarnings, NothingIsSaidIfNothingIsAskedFor) {
   EXPECT_THAT(warnings({}), IsEmpty());
   EXPECT_THAT(warnings({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}}), IsEmpty()) << "it has its effect";
   for (const char* off : {"", "0", "false", "False"})
@@ -54,7 +54,7 @@ FlagValue value_of(const CommandLine& line, std::string_view flag) {
   return {};
 }
 
-TEST(TakenEnvironment, SaysWhatFlagsSay) {
+TEST(TakenEnvironment, SetsTheValuesOfFlags) {
   CommandLine line = parsed({});
   EXPECT_FALSE(engine(line).graphs.vit_cuda_graph);
   ASSERT_TRUE(
@@ -67,7 +67,7 @@ TEST(TakenEnvironment, SaysWhatFlagsSay) {
   EXPECT_EQ(value_of(line, "--image-cache-bytes").source, FlagSource::kEnvironment);
 }
 
-TEST(TakenEnvironment, GivesWayToFlags) {
+TEST(TakenEnvironment, FlagsOverrideIt) {
   CommandLine line = parsed({"--enable-vit-cuda-graph=false", "--image-cache-bytes", "1M"});
   ASSERT_TRUE(
       take_environment(environment({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}, {"SGLANG_VLM_CACHE_SIZE_MB", "64"}}), line)
@@ -77,7 +77,7 @@ TEST(TakenEnvironment, GivesWayToFlags) {
   EXPECT_EQ(value_of(line, "--enable-vit-cuda-graph").source, FlagSource::kCommandLine);
 }
 
-TEST(TakenEnvironment, ChangesNothingWhereNothingIsAskedFor) {
+TEST(TakenEnvironment, ChangesNothingIfNothingIsAskedFor) {
   for (const char* off : {"", "0", "false", "False"}) {
     CommandLine line = parsed({});
     ASSERT_TRUE(

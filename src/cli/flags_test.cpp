@@ -1,6 +1,6 @@
-// Catches: a flag of SGLang's that is unknown, silently ignored or takes another meaning, a configuration file that
-// wins over the command line or is applied in part, an error about it without its place, and an effective configuration
-// that is not the one it was printed for.
+// Catches: a flag of SGLang's that is unknown, silently ignored or has another meaning; a configuration file that
+// overrides the command line or is applied only in part; an error about it without its place; and an effective
+// configuration that differs from the one it was printed for.
 #include "tessera/options/flags.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(DocumentedFlags, EveryFlagOfServeIsDocumentedOrOurs) {
   for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;
 }
 
-TEST(DocumentedFlags, CudagraphGcSaysThatItHasNoEffect) {
+TEST(DocumentedFlags, CudagraphGcWarnsThatItHasNoEffect) {
   for (const char* command : {"serve", "generate", "explain"}) {
     std::vector<std::string> words = {command, "--model-path", kModel, "--enable-cudagraph-gc"};
     if (words[0] == "generate") words.insert(words.end(), {"--prompt", "a"});
@@ -88,7 +88,7 @@ TEST(DocumentedFlags, CudagraphGcSaysThatItHasNoEffect) {
   }
 }
 
-TEST(DocumentedFlags, ReachTheirOptions) {
+TEST(DocumentedFlags, SetTheirOptions) {
   const Result<CommandLine> line =
       parse_serve({"serve", "--model-path", kModel, "--cuda-graph-capture=eager", "--cuda-graph-schedule=auto",
                    "--cuda-graph-memory-budget=0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs=8",
@@ -115,8 +115,8 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_TRUE(plain.measure_costs);
 }
 
-// A server that would take it and do something else.
-TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
+// A server would accept these flags and do something else.
+TEST(ServeFlags, RefuseCombinationsWithoutEffect) {
   EXPECT_THAT(parse_serve({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
               StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, at which the server ends"));
   EXPECT_THAT(parse_serve({"--drain-notice", "31"}).status().message(), HasSubstr("--drain-timeout, 30"));
@@ -128,7 +128,7 @@ TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
   EXPECT_TRUE(parse_serve({"--allowed-hosts", "llm.example,*.b.example:81", "--cors-allow-origins", "null"}).ok());
 }
 
-TEST(Switches, MayBeSaidToBeOff) {
+TEST(Switches, CanBeTurnedOffByFalse) {
   const auto radix = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"serve", "--model-path", "m"});
     return std::get<ServeOptions>(parse_command_line(shared_built_ins(), words)->command).engine.disable_radix_cache;
@@ -154,7 +154,7 @@ class ConfigFlag : public ::testing::Test {
   tessera::test::ScratchDir folder_;
 };
 
-TEST_F(ConfigFlag, GivesWhatTheCommandLineDoesNot) {
+TEST_F(ConfigFlag, SetsWhatTheCommandLineDoesNot) {
   const std::string text =
       "model: m\npage_size: 8\ncuda-graph-bs: [4, 1]\npiecewise-cuda-graph-tokens: '64,8'\nport: 1234\n"
       "disable_radix_cache: true\nlog-requests: false\ncuda-graph-mode: off\nmem-fraction-static: 0.5\n"
@@ -194,7 +194,7 @@ TEST_F(ConfigFlag, ServesEveryCommandWithAModel) {
   for (const char* command : {"chat", "explain", "verify"}) EXPECT_TRUE(with_file("model: m\n", {command}).ok());
 }
 
-TEST_F(ConfigFlag, WarnsAsTheCommandLineDoes) {
+TEST_F(ConfigFlag, WarnsLikeTheCommandLine) {
   const Result<CommandLine> line = with_file("model: m\nenable-piecewise-cuda-graph: true\n");
   EXPECT_THAT(line->warnings, ElementsAre(HasSubstr("deprecated")));
 }
@@ -222,7 +222,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   EXPECT_THAT(error("prompt: x\n"), StartsWith(place + "1: unknown flag --prompt of serve"));
   EXPECT_THAT(error("prefill: {max: 1}\n"), HasSubstr(place + "1: prefill holds a map"));
   EXPECT_THAT(error(""), AllOf(StartsWith("--config: "), HasSubstr("the file is empty")));
-  // What the command line overrules is looked at all the same, as far as its type goes.
+  // A value that the command line overrides is still checked for its type.
   EXPECT_THAT(error("page-size: big\n", {"serve", "--model-path", "m", "--page-size", "4"}), StartsWith(place + "1"));
   EXPECT_THAT(error("port: 1\n", {"serve"}), "--model-path is missing");
   EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config", "/no/file"}).status().message(),
@@ -231,7 +231,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
               "--config: the value is empty");
 }
 
-TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
+TEST_F(ConfigFlag, TheEffectiveConfigurationReproducesItself) {
   const Result<CommandLine> line =
       with_file("page-size: 8\ncuda-graph-bs: [1, 2]\n",
                 {"serve", "--model-path", kModel, "--max-running-requests", "2", "--chunked-prefill-size", "64",

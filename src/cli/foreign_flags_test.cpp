@@ -1,5 +1,5 @@
-// Catches: a flag of SGLang's or vLLM's launch commands that is taken and does something else than the flag of ours
-// that it stands for.
+// Catches: a flag in launch commands of SGLang or vLLM that is accepted but does something else than our corresponding
+// flag.
 #include "tessera/options/foreign_flags.h"
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ Result<CommandLine> parse_foreign(std::vector<std::string> words) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-// Each beside the flag of ours that it is.
-TEST(ForeignFlags, HaveTheirMeaning) {
+// Each flag is compared with our flag of the same meaning.
+TEST(ForeignFlags, MeanTheSameAsOurFlags) {
   const auto engine = [](const std::vector<std::string>& words) {
     const Result<CommandLine> line = parse_foreign(words);
     EXPECT_TRUE(line.ok()) << line.status().message();
@@ -49,13 +49,13 @@ TEST(ForeignFlags, HaveTheirMeaning) {
 const std::vector<std::string> kWholeExperts[] = {
     {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
 
-// With these flags and the one that asks for whole experts.
+// Parses these flags together with the one that asks for whole experts.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
   return parse_foreign(words);
 }
 
-TEST(ForeignFlags, WholeExpertsMakeAsManyPartsAsRanks) {
+TEST(ForeignFlags, WholeExpertsMakeOnePartPerRank) {
   const auto ep_size = [](const Result<CommandLine>& line) {
     EXPECT_TRUE(line.ok()) << line.status().message();
     return line.ok() ? std::get<ServeOptions>(line->command).engine.ep_size : 0;
@@ -69,8 +69,8 @@ TEST(ForeignFlags, WholeExpertsMakeAsManyPartsAsRanks) {
   EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
-// Neither overrules the other, the default's number included, and the message has the words that were written.
-TEST(ForeignFlags, WholeExpertsGoWithoutAnotherNumberOfParts) {
+// Neither flag overrides the other, even with the default number. The message contains the words as written.
+TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
   for (const std::vector<std::string>& flag : kWholeExperts)
     for (const std::string parts : {"1", "2"}) {
       std::string words = flag[0];
@@ -80,7 +80,7 @@ TEST(ForeignFlags, WholeExpertsGoWithoutAnotherNumberOfParts) {
     }
 }
 
-TEST(ForeignFlags, WholeExpertsSayThatOneRankHasThemAnyway) {
+TEST(ForeignFlags, WholeExpertsOnOneRankWarnThatNothingChanges) {
   for (const std::vector<std::string>& flag : kWholeExperts) {
     const Result<CommandLine> one = parse_with({}, flag);
     ASSERT_TRUE(one.ok()) << one.status().message();

@@ -1,5 +1,5 @@
-// Catches: a flag of SGLang's for a feature that the engine lacks which is ignored, taken for a typing error, or
-// refused without a word on what is supported; and a refusal that takes in a flag that there is.
+// Catches: a flag of SGLang's for a missing feature that is ignored, taken for a typing error, or refused without
+// naming what is supported; and a refusal of a flag that exists.
 #include "tessera/options/known_flags.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 struct MissingFlag {
   std::string flag;
-  std::string value;  // "" of a switch
+  std::string value;  // "" for a switch
   std::string feature;
 };
 
@@ -33,7 +33,7 @@ std::string test_name(const ::testing::TestParamInfo<MissingFlag>& missing) {
   return name;
 }
 
-TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
+TEST_P(MissingFeature, IsNamedWithWhatIsSupported) {
   const auto& [flag, value, feature] = GetParam();
   std::vector<std::vector<std::string>> spellings = {{flag}};
   if (!value.empty()) spellings = {{flag, value}, {flag + "=" + value}};
@@ -78,7 +78,7 @@ TEST(UnknownArgument, AMistypedFlagIsNoMissingFeature) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("did you mean --model-path"), Not(HasSubstr("not supported yet"))));
 }
 
-TEST(UnknownArgument, NoFlagThatThereIsLooksMissing) {
+TEST(UnknownArgument, NoExistingFlagCountsAsMissing) {
   for (const char* command : {"serve", "generate", "chat", "score", "explain", "verify", "bench"}) {
     const Result<CommandLine> help = parse_command_line(shared_built_ins(), {command, "--help"});
     ASSERT_TRUE(help.ok());

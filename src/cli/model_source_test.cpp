@@ -1,4 +1,4 @@
-// A command that runs an engine and is not told the cache folder: every start would measure again.
+// Catches: a command that runs an engine but gets no cache folder, so every start would measure again.
 #include "tessera/cli/model_source.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-TEST(ModelSource, ReachesWhatRunsAnEngine) {
+TEST(ModelSource, ReachesEveryCommandWithAnEngine) {
   Command serve = ServeOptions{};
   use_cache_dir(serve);
   EXPECT_EQ(std::get<ServeOptions>(serve).engine.cache_dir, cache_dir());

@@ -1,4 +1,4 @@
-// Catches: a flag of make-checkpoint that does not reach its option, and a wrong one that is accepted or not named.
+// Catches: a flag of make-checkpoint that does not set its option, and a wrong flag that is accepted or not named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ Result<CommandLine> parse_make(std::vector<std::string> words) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-TEST(ParseMakeCheckpoint, FlagsReachTheirOptions) {
+TEST(ParseMakeCheckpoint, FlagsSetTheirOptions) {
   const MakeCheckpointOptions plain = std::get<MakeCheckpointOptions>(parse_make({"c/config.json", "d"})->command);
   EXPECT_NE(plain.registry, nullptr);
   EXPECT_EQ(plain.config, "c/config.json");

@@ -1,5 +1,5 @@
-// Catches: a flag that does not reach its option, a spelling of a list that is read wrongly, a wrong
-// command line that is accepted, and an error that does not name its flag.
+// Catches: a flag that does not set its option, a spelling of a list that is read wrongly, a wrong command line that is
+// accepted, and an error that does not name its flag.
 #include "tessera/cli/parse.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ GenerateOptions generate_options(std::vector<std::string> more) {
   return std::get<GenerateOptions>(line->command);
 }
 
-TEST(Parse, Generate) {
+TEST(Parse, ReadsTheFlagsOfGenerate) {
   const GenerateOptions options =
       generate_options({"--max-new-tokens", "7", "--temperature", "0.5", "--top-k", "3", "--top-p=0.9", "--seed", "11",
                         "--ignore-eos", "--json", "--stats"});
@@ -44,14 +44,14 @@ TEST(Parse, Generate) {
   EXPECT_TRUE(options.stop.ignore_eos && options.json && options.stats);
 }
 
-TEST(Parse, GreedyUnlessAskedOtherwise) {
+TEST(Parse, IsGreedyUnlessAskedOtherwise) {
   EXPECT_EQ(generate_options({}).sampling.temperature, 0);
   EXPECT_EQ(generate_options({"--seed", "1"}).sampling.temperature, 0);
   EXPECT_EQ(generate_options({"--top-k", "5"}).sampling.temperature, 1);
   EXPECT_EQ(generate_options({"--top-p", "0.5", "--temperature", "0"}).sampling.temperature, 0);
 }
 
-TEST(Parse, Sampling) {
+TEST(Parse, ReadsSamplingFlags) {
   const GenerateOptions options =
       generate_options({"--min-p", "0.1", "--repetition-penalty", "1.5", "--presence-penalty", "-2",
                         "--frequency-penalty", "2", "--stop", "a", "--stop", "b,c"});
@@ -64,7 +64,7 @@ TEST(Parse, Sampling) {
   EXPECT_EQ(options.stop.max_new_tokens, 128);
 }
 
-TEST(Parse, Chat) {
+TEST(Parse, ReadsTheFlagsOfChat) {
   const Result<CommandLine> line =
       parse({"chat", "--model-path", "m", "--system", "Be short.", "--top-p", "0.5", "--max-new-tokens", "9"});
   ASSERT_TRUE(line.ok()) << line.status().message();
@@ -72,10 +72,10 @@ TEST(Parse, Chat) {
   EXPECT_EQ(chat.system, "Be short.");
   EXPECT_EQ(chat.sampling.top_p, 0.5);
   EXPECT_EQ(chat.sampling.max_new_tokens, 9);
-  EXPECT_FALSE(chat.sampling.temperature);  // the model's own then
+  EXPECT_FALSE(chat.sampling.temperature);  // unset means the model's own
 }
 
-TEST(Parse, Batch) {
+TEST(Parse, ReadsTheFlagsOfBatches) {
   const Result<CommandLine> line =
       parse({"generate", "--model-path", "m", "--input-file", "in", "--output-file", "out", "--json"});
   ASSERT_TRUE(line.ok()) << line.status().message();
@@ -87,7 +87,7 @@ TEST(Parse, Batch) {
   EXPECT_TRUE(batch.json);
 }
 
-TEST(Parse, ServedNameIsTheModelAsItWasGiven) {
+TEST(Parse, ServedNameIsTheGivenModel) {
   EXPECT_EQ(std::get<ServeOptions>(parse({"serve", "--model-path", "org/m"})->command).server.served_model_name,
             "org/m");
   EXPECT_EQ(std::get<ServeOptions>(parse({"serve", "--model-path", "org/m", "--served-model-name", "n"})->command)
@@ -95,7 +95,7 @@ TEST(Parse, ServedNameIsTheModelAsItWasGiven) {
             "n");
 }
 
-TEST(Parse, BenchServe) {
+TEST(Parse, ReadsTheFlagsOfBenchServe) {
   const Result<CommandLine> line = parse({"bench",
                                           "serve",
                                           "--model-path",
@@ -147,7 +147,7 @@ TEST(Parse, BenchServe) {
   EXPECT_EQ(there.load.trace, "t");
 }
 
-TEST(Parse, EngineOptions) {
+TEST(Parse, ReadsEngineOptions) {
   const EngineOptions engine = generate_options({"--tokenizer-path",
                                                  "t",
                                                  "--load-format",
@@ -187,7 +187,7 @@ TEST(Parse, EngineOptions) {
   EXPECT_EQ(engine.tp_size, 2);
 }
 
-TEST(Parse, GraphOptions) {
+TEST(Parse, ReadsGraphOptions) {
   const GraphOptions graphs =
       generate_options({"--cuda-graph-mode", "piecewise", "--disable-cuda-graph", "--disable-piecewise-cuda-graph",
                         "--enforce-piecewise-cuda-graph", "--disable-cuda-graph-padding",
@@ -204,7 +204,7 @@ TEST(Parse, GraphOptions) {
   EXPECT_THAT(graphs.split_ops, ElementsAre("attention", "all_reduce"));
 }
 
-TEST(Parse, ListsInEverySpelling) {
+TEST(Parse, ReadsListsInEverySpelling) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--piecewise-cuda-graph-tokens", "[128, 64]"},
                                              {"--piecewise-cuda-graph-tokens", "128,64"},
@@ -215,14 +215,14 @@ TEST(Parse, ListsInEverySpelling) {
   }
 }
 
-TEST(Parse, RepeatablePromptsOfScore) {
+TEST(Parse, ScoreTakesSeveralPrompts) {
   const Result<CommandLine> line =
       parse({"score", "--model", "m", "--output", "f", "--prompt", "a b", "--prompt", "--json"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   EXPECT_THAT(std::get<ScoreOptions>(line->command).prompts.texts, ElementsAre("a b", "--json"));
 }
 
-TEST(Parse, Bench) {
+TEST(Parse, ReadsTheFlagsOfBench) {
   const Result<CommandLine> line =
       parse({"bench", "decode", "--model-path", "m", "--batch-size", "8,1", "--context", "32", "--repeat", "3"});
   ASSERT_TRUE(line.ok()) << line.status().message();
@@ -233,7 +233,7 @@ TEST(Parse, Bench) {
   EXPECT_EQ(options.repeat, 3);
 }
 
-TEST(Parse, ModelsOfTheHub) {
+TEST(Parse, ReadsModelsOfTheHub) {
   const Result<CommandLine> generate = parse(generate_with({"--revision", "v1", "--download"}));
   ASSERT_TRUE(generate.ok()) << generate.status().message();
   EXPECT_EQ(generate->model.revision, "v1");
@@ -251,7 +251,7 @@ TEST(Parse, ModelsOfTheHub) {
   EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
 }
 
-TEST(Parse, Cache) {
+TEST(Parse, ReadsTheFlagsOfCache) {
   EXPECT_EQ(std::get<CacheOptions>(parse({"cache", "info"})->command).action, CacheAction::kInfo);
   const CacheOptions clear = std::get<CacheOptions>(parse({"cache", "clear", "--json"})->command);
   EXPECT_EQ(clear.action, CacheAction::kClear);
@@ -265,7 +265,7 @@ TEST(Parse, DeprecatedFlagWarnsOnce) {
               ElementsAre(HasSubstr("overruled")));
 }
 
-TEST(Parse, HelpAndVersion) {
+TEST(Parse, ShowsHelpAndVersion) {
   EXPECT_THAT(std::get<ShowText>(parse({"--help"})->command).text, HasSubstr("Commands:"));
   EXPECT_THAT(std::get<ShowText>(parse({})->command).text, HasSubstr("Commands:"));
   EXPECT_THAT(std::get<ShowText>(parse({"generate", "--help"})->command).text, HasSubstr("--max-new-tokens"));
@@ -274,7 +274,7 @@ TEST(Parse, HelpAndVersion) {
 
 struct WrongLine {
   std::vector<std::string> arguments;
-  std::string message;  // a part of it
+  std::string message;  // a part of the message
 };
 
 class WrongLines : public ::testing::TestWithParam<WrongLine> {};
@@ -389,7 +389,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"bench", "startup", "--model-path", "m", "--num-tokens", "3"},
                   "--num-tokens does not go with bench startup"}));
 
-TEST(Parse, ServesEmbeddingsWhereAsked) {
+TEST(Parse, ServesEmbeddingsIfAsked) {
   EXPECT_TRUE(
       std::get<ServeOptions>(parse({"serve", "--model-path", "m", "--is-embedding"})->command).engine.is_embedding);
   EXPECT_FALSE(std::get<ServeOptions>(parse({"serve", "--model-path", "m"})->command).engine.is_embedding);

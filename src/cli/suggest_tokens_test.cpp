@@ -1,6 +1,6 @@
-// Catches: a histogram or trace that is misread or taken though it is damaged, forwards that are counted at the wrong
-// size, a suggestion that serves fewer forwards than it says or wastes more than what is there, and one that could not
-// be pasted into a command.
+// Catches: a damaged histogram or trace that is accepted or misread, forwards counted at the wrong size, a suggestion
+// that serves fewer forwards than it says or wastes more than the present sizes, and one that cannot be pasted into a
+// command.
 #include "tessera/cli/suggest_tokens.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ constexpr const char* kMetrics =
     "tessera:prefill_tokens_count{model_name=\"le=1,\"} 101\n"
     "tessera:prefill_tokens_bucket_of_another{le=\"1\"} nonsense\n";
 
-TEST(ReadHistogram, CountsEachBucketByItself) {
+TEST(ReadHistogram, CountsEachBucketSeparately) {
   const auto buckets = read_histogram(kMetrics, "tessera:prefill_tokens", "metrics");
   ASSERT_TRUE(buckets.ok()) << buckets.status().to_string();
   ASSERT_EQ(buckets->size(), 4u);
@@ -44,7 +44,7 @@ TEST(ReadHistogram, CountsEachBucketByItself) {
   EXPECT_EQ((*buckets)[3].count, 1);
 }
 
-TEST(ReadHistogram, AddsSeriesOfOtherLabelsUp) {
+TEST(ReadHistogram, AddsSeriesWithOtherLabels) {
   const auto buckets = read_histogram(
       "x_bucket{le=\"8\",rank=\"0\"} 1 1700000000\nx_bucket{le=\"+Inf\",rank=\"0\"} 4\r\n"
       "x_bucket{le=\"8\",rank=\"1\"} 2\nx_bucket{le=\"+Inf\",rank=\"1\"} 2.0e0",
@@ -55,7 +55,7 @@ TEST(ReadHistogram, AddsSeriesOfOtherLabelsUp) {
   EXPECT_EQ((*buckets)[1].count, 3);
 }
 
-TEST(ReadHistogram, NamesTheLineThatIsWrong) {
+TEST(ReadHistogram, NamesTheWrongLine) {
   const struct {
     const char* text;
     const char* named;
@@ -97,7 +97,7 @@ class SuggestTokens : public ::testing::Test {
       ::testing::TempDir() + "suggest_tokens_test." + ::testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
-TEST_F(SuggestTokens, FromMetricsTheBucketsThatAreSeen) {
+TEST_F(SuggestTokens, MetricsGiveTheirBuckets) {
   const auto s = suggest_tokens(with(kMetrics), engine());
   ASSERT_TRUE(s.ok()) << s.status().to_string();
   EXPECT_EQ(s->forwards, 101);
@@ -114,7 +114,7 @@ TEST_F(SuggestTokens, FromMetricsTheBucketsThatAreSeen) {
   EXPECT_EQ(json.find("proposed")->find("sizes")->as_array().size(), 2u);
 }
 
-TEST_F(SuggestTokens, FromATraceTheForwardsItComesTo) {
+TEST_F(SuggestTokens, ATraceGivesItsSimulatedForwards) {
   std::string trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   for (int i = 0; i < 200; ++i)
     trace += "2023-11-16 18:" + std::to_string(10 + i / 60) + ":" + std::to_string(10 + i % 50) + ".5," +
@@ -129,7 +129,7 @@ TEST_F(SuggestTokens, FromATraceTheForwardsItComesTo) {
   EXPECT_FALSE(s->costs_measured);
 }
 
-TEST_F(SuggestTokens, NamesWhatIsWrongWithTheFile) {
+TEST_F(SuggestTokens, NamesTheFaultOfTheFile) {
   const struct {
     std::string content;
     const char* message;

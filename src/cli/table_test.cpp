@@ -1,5 +1,5 @@
-// Catches: columns that do not line up (text with characters of several bytes, numbers to the right),
-// and numbers that are shortened or grouped wrongly.
+// Catches: misaligned columns (text with multi-byte characters, right-aligned numbers), and numbers that are shortened
+// or grouped wrongly.
 #include "tessera/cli/table.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace tessera::cli {
 namespace {
 
-TEST(Table, LinesUp) {
+TEST(Table, ColumnsLineUp) {
   Table table({"name", ">count"});
   table.add({"a…b", "7"});
   table.add({"longer", "1,234"});
@@ -18,7 +18,7 @@ TEST(Table, LinesUp) {
             "  longer  1,234\n");
 }
 
-TEST(Table, Numbers) {
+TEST(Table, NumbersAreShortenedAndGrouped) {
   EXPECT_EQ(count_text(0), "0");
   EXPECT_EQ(count_text(999), "999");
   EXPECT_EQ(count_text(1000), "1,000");

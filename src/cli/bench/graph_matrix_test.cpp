@@ -1,5 +1,6 @@
-// Catches: flags that switch the wrong graphs, an automatic rule that overrules the user or is overruled by him, and a
-// combination that is neither refused nor warned about. From the words of a command line to what the engine will do.
+// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user or that the user overrides by
+// mistake, and a combination that is neither refused nor warned about. The test covers everything from a command line
+// to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +20,8 @@ struct Row {
   std::vector<std::string> flags;
   bool decode;
   bool prefill;
-  std::vector<std::string> rules;     // of the messages, the ends
-  std::vector<std::string> warnings;  // a part of each
+  std::vector<std::string> rules;     // the ends of the messages
+  std::vector<std::string> warnings;  // a part of each warning
 };
 
 const char* kBegin = "Disable piecewise CUDA graph because ";
@@ -28,17 +29,17 @@ const char* kDisabled = "disable_cuda_graph is set";
 const char* kPiecewiseDisabled = "disable_piecewise_cuda_graph is set";
 const char* kOff = "cuda_graph_mode is off";
 
-TEST(GraphMatrix, EveryRow) {
+TEST(GraphMatrix, EveryRowGivesItsGraphs) {
   const std::vector<Row> rows = {
       {{}, true, true, {}, {}},
       {{"--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--disable-piecewise-cuda-graph"}, true, false, {kPiecewiseDisabled}, {}},
-      // It compiles decode batches and leaves prefill graphs alone.
+      // This flag compiles decode batches and leaves prefill graphs unchanged.
       {{"--enable-torch-compile"}, true, true, {}, {}},
       {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, true, {}, {}},
       {{"--torch-compile-max-bs", "16"}, true, true, {}, {"no effect without --enable-torch-compile"}},
       {{"--piecewise-cuda-graph-compiler", "inductor"}, true, true, {}, {}},
-      // Enforcing skips what is automatic, never what was asked for.
+      // Enforcing overrides automatic rules, but not explicit requests.
       {{"--enforce-piecewise-cuda-graph"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--enable-torch-compile"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
@@ -47,7 +48,7 @@ TEST(GraphMatrix, EveryRow) {
        false,
        {kPiecewiseDisabled},
        {"--enforce-piecewise-cuda-graph is overruled"}},
-      // Enabled and disabled: disabled, and one warning.
+      // Enabled and disabled means disabled, with one warning.
       {{"--enable-piecewise-cuda-graph"}, true, true, {}, {"deprecated"}},
       {{"--enable-piecewise-cuda-graph", "--disable-piecewise-cuda-graph"},
        true,
@@ -56,7 +57,7 @@ TEST(GraphMatrix, EveryRow) {
        {"--enable-piecewise-cuda-graph is overruled"}},
       {{"--enable-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
       {{"--disable-cuda-graph", "--disable-piecewise-cuda-graph"}, false, false, {kDisabled, kPiecewiseDisabled}, {}},
-      // The mode is overruled by the disables.
+      // The flags that disable graphs override the mode.
       {{"--cuda-graph-mode", "off"}, false, false, {kOff}, {}},
       {{"--cuda-graph-mode", "piecewise"}, false, true, {}, {}},
       {{"--cuda-graph-mode", "full"}, true, true, {}, {}},
@@ -64,7 +65,7 @@ TEST(GraphMatrix, EveryRow) {
       {{"--cuda-graph-mode", "full", "--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--cuda-graph-mode", "piecewise", "--disable-piecewise-cuda-graph"}, false, false, {kPiecewiseDisabled}, {}},
       {{"--cuda-graph-mode", "full_and_piecewise", "--enable-torch-compile"}, true, true, {}, {}},
-      // SGLang switches piecewise graphs off there.
+      // SGLang switches piecewise graphs off here.
       {{"--pp-size", "2"}, true, true, {}, {}},
   };
   for (const Row& row : rows) {

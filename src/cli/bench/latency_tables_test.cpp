@@ -1,4 +1,4 @@
-// Catches: a figure in another one's column or under another one's name.
+// Catches: a figure in the wrong column or under the wrong name.
 #include "tessera/cli/bench/latency_tables.h"
 
 #include <gmock/gmock.h>

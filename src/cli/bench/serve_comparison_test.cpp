@@ -1,5 +1,5 @@
-// Catches: runs paired with those of another rate, a difference of the wrong sign, and a verdict that the interval does
-// not bear.
+// Catches: runs paired with those of another rate, a difference with the wrong sign, and a verdict that the interval
+// does not support.
 #include "tessera/cli/bench/serve_comparison.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class Runs {
 
 TEST(ServeComparison, PairsRunsOfOneRateInOrder) {
   Runs runs;
-  for (const double drift : {0.0, 10.0, 20.0}) {  // both ways slow down alike
+  for (const double drift : {0.0, 10.0, 20.0}) {  // both kinds of runs slow down alike
     runs.add("4/s", false, 50 + drift, 200);
     runs.add("all at once", false, 5, 9);
     runs.add("4/s", true, 40 + drift, 200 + (drift == 10 ? 3 : -1));
@@ -56,7 +56,7 @@ TEST(ServeComparison, PairsRunsOfOneRateInOrder) {
   EXPECT_THAT(to_json(made).dump(), HasSubstr(R"("rate": "4/s", "pairs": 3, "ttft_p50_ms": {"eager": 60)"));
 }
 
-TEST(ServeComparison, OnePairTellsNothing) {
+TEST(ServeComparison, OnePairGivesNoComparison) {
   Runs runs;
   runs.add("4/s", false, 50, 200);
   runs.add("4/s", true, 40, 200);

@@ -1,4 +1,4 @@
-// Catches: sums over forwards or host work of another run, idle time taken for a device that waits, and times that do
+// Catches: sums over forwards or host work of another run, idle time counted as a device that waits, and times that do
 // not add up.
 #include "tessera/cli/bench/serve_profile.h"
 
@@ -19,7 +19,7 @@ ProfiledForward forward(double begin, double end, std::vector<DevicePart> parts,
           .parts = std::move(parts)};
 }
 
-// A warm-up before 100; two prefills, and a decode for which the engine was idle from 150 to 160.
+// A warm-up before 100 ms, two prefills, and a decode before which the engine was idle from 150 to 160 ms.
 EngineProfile example() {
   EngineProfile profile;
   profile.steps = {{.phase = ForwardPhase::kPrefill, .requests = 9, .tokens = 999},
@@ -37,7 +37,7 @@ EngineProfile example() {
   return profile;
 }
 
-TEST(ServeProfile, SumsAreOfTheRunAlone) {
+TEST(ServeProfile, SumsIncludeOnlyTheRun) {
   const ServeTimes times = sum_up(example(), {100, 200});
   EXPECT_EQ(times.total_ms, 100);
   EXPECT_EQ(times.device_ms, 20 + 10 + 5);
@@ -73,7 +73,7 @@ TEST(ServeProfile, IsShownAsTablesAndJson) {
   EXPECT_EQ(json.find("host_ms")->find("wait")->as_double(), 5);
 }
 
-TEST(ServeProfile, TheTimelineHasTheRunAlone) {
+TEST(ServeProfile, TheTimelineHasOnlyTheRun) {
   ChromeTrace trace;
   add_serve_timeline(example(), {100, 200}, "all at once", 1, trace);
   const Json made = std::move(trace).finish(Json::object());

@@ -1,4 +1,4 @@
-// Catches: intervals that are off by a rank, or too narrow for the number of values, and a median of another order.
+// Catches: intervals that are off by a rank or too narrow for the number of values, and a median of unsorted values.
 #include "tessera/cli/bench/statistics.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace tessera::cli {
 namespace {
 
-// 1, 2, … n, the largest first.
+// Returns n, …, 2, 1.
 std::vector<double> numbers(int n) {
   std::vector<double> made(static_cast<std::size_t>(n));
   std::iota(made.rbegin(), made.rend(), 1.0);
@@ -23,7 +23,7 @@ TEST(Statistics, TheMedianIsTheMiddleValue) {
 }
 
 // Ranks as in tables of the sign test.
-TEST(Statistics, AMediansIntervalHasTheTabledRanks) {
+TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
   const struct {
     int n, low, high;
   } cases[] = {{1, 1, 1},  {5, 1, 5},   {6, 1, 6},    {8, 1, 8},    {9, 2, 8},

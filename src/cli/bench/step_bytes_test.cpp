@@ -1,5 +1,5 @@
-// Catches: shares of bandwidth that are too high or too low, because layers are all counted with one head size, a
-// window or a shared cache is overlooked, or states and tables are not counted as what a step moves of them.
+// Catches: shares of bandwidth that are wrong because all layers are counted with one head size, a window or a shared
+// cache is overlooked, or states and tables are not counted by what a step moves of them.
 #include "tessera/cli/bench/step_bytes.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ ir::Graph graph(const char* text) {
   return parsed.ok() ? *std::move(parsed) : ir::Graph{};
 }
 
-TEST(StepBytes, OfTheCacheFollowEachLayersHeadsAndWindow) {
+TEST(StepBytes, CacheBytesFollowEachLayersHeadsAndWindow) {
   const ir::Graph body = graph(kBody);
   constexpr std::int64_t kWindowToken = 2 * 2 * 4 * 2;  // keys and values, heads, head size, bytes
   constexpr std::int64_t kFullToken = 2 * 1 * 32 * 2;
@@ -54,7 +54,7 @@ TEST(StepBytes, OfTheCacheFollowEachLayersHeadsAndWindow) {
             3 * (100 * kWindowToken + 2 * 1000 * kFullToken + 2 * kState));
 }
 
-TEST(StepBytes, TablesThatOnlyServeLookupsAreLeftOut) {
+TEST(StepBytes, TablesUsedOnlyForLookupsAreExcluded) {
   const ir::Graph body = graph(kBody);
   const ir::Graph untied = graph("graph @head { input %hidden: bf16[T, 8] weight %w: bf16[8, 8] return %hidden }");
   const ir::Graph tied = graph("graph @head { input %hidden: bf16[T, 8] weight %table: bf16[300, 8] return %hidden }");

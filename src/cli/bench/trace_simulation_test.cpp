@@ -1,7 +1,7 @@
-// Catches: prefill tokens of published traces that are computed without graphs, or without one of the reasons, where
-// graphs go to 2048 tokens, prompts are mixed with decodes and log-probabilities of prompts are wanted.
-// Needs the traces of ../shared/data (or TESSERA_SHARED_DIR); the engine's simulation_test does the same on requests of
-// its own.
+// Catches: prefill tokens of published traces that are computed without graphs, or without a reason for it, if graphs
+// cover up to 2048 tokens, prompts are mixed with decodes, and log-probabilities of prompts are requested.
+// Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's simulation_test does the same with requests
+// of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@
 namespace tessera::cli {
 namespace {
 
-// A whole trace takes a minute; that many requests are enough for 99 % to be a matter of kind, not of luck.
+// A whole trace takes a minute. With this many requests, reaching 99 % is not a matter of chance.
 constexpr std::int64_t kRequests = 2000;
 
 std::string trace_path(const std::string& name) {

@@ -1,5 +1,5 @@
-// Catches: a form of request that is read as another, a bad line whose custom_id is lost, an error that does not say
-// what is accepted, and answers that are not OpenAI's form.
+// Catches: a request form that is read as another, a bad line whose custom_id is lost, an error that does not say what
+// is accepted, and answers that are not in OpenAI's form.
 #include "tessera/cli/generate/batch_lines.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BatchLines, BothForms) {
+TEST(BatchLines, ReadsBothForms) {
   Json id;
   const Result<BatchRequest> chat = read_batch_line(
       R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[],"x":1}})", id);
@@ -40,7 +40,7 @@ TEST(BatchLines, BothForms) {
   EXPECT_EQ(id, Json("c"));
 }
 
-TEST(BatchLines, BadLines) {
+TEST(BatchLines, RefusesBadLines) {
   const auto error = [](std::string_view line, const Json& expected_id) {
     Json id;
     const Result<BatchRequest> request = read_batch_line(line, id);
@@ -60,7 +60,7 @@ TEST(BatchLines, BadLines) {
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions"})", "a"), HasSubstr("an object"));
 }
 
-TEST(BatchLines, Answers) {
+TEST(BatchLines, WritesAnswersInOpenAisForm) {
   const std::string line = batch_answer("a", "cmpl-1", R"({"x":1})");
   ASSERT_TRUE(line.ends_with('\n'));
   const Result<Json> answer = Json::parse(line, "answer");

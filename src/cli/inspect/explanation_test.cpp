@@ -1,4 +1,4 @@
-// Catches: a choice of earlier starts that explain does not show, or shows where it is not taken.
+// Catches: a choice of earlier starts that explain does not show, or shows although it is not used.
 #include "tessera/cli/inspect/explanation_text.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ EngineOptions options_with_choice() {
   return options;
 }
 
-TEST(Explanation, TellsWhichSizesAreReplayedAsOneGraph) {
+TEST(Explanation, ShowsSizesThatAreReplayedAsOneGraph) {
   const Result<Explanation> e = explain(options_with_choice(), 30, {});
   ASSERT_TRUE(e.ok()) << e.status().to_string();
   EXPECT_THAT(e->full_sizes, ElementsAre(32));
@@ -41,7 +41,7 @@ TEST(Explanation, TellsWhichSizesAreReplayedAsOneGraph) {
   EXPECT_THAT(to_text(*explain(options_with_choice(), 8, {})), HasSubstr("a graph of this size"));
 }
 
-TEST(Explanation, SaysWhereNothingWasChosenOrMayBe) {
+TEST(Explanation, SaysWhetherNothingWasChosenOrCanBe) {
   EngineOptions options = options_with_choice();
   options.graphs.mode = GraphMode::kPiecewise;
   EXPECT_THAT(explain(options, 30, {})->full_sizes, IsEmpty());
@@ -50,7 +50,7 @@ TEST(Explanation, SaysWhereNothingWasChosenOrMayBe) {
   EXPECT_THAT(to_text(*explain(options, 30, {})), Not(HasSubstr("as one graph")));
 }
 
-TEST(Explanation, TellsWhichScheduleWasChosenAgainstWhich) {
+TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
   Explanation e = *explain({.model_path = testing::data_path("goldens/llama")}, std::nullopt, {});
   EXPECT_THAT(to_text(e), Not(HasSubstr("Schedules of generated kernels")));
   e.schedules = {{.rows = 64, .measured = {.name = "add, rms_norm", .chosen = 64, .us = {{128, 4}, {64, 3}}}},
@@ -61,8 +61,8 @@ TEST(Explanation, TellsWhichScheduleWasChosenAgainstWhich) {
   EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
 }
 
-// What an earlier start measured is found by the model's own kernels.
-TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
+// Measurements of an earlier start are found by the keys of the model's own kernels.
+TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   std::string folder = ::testing::TempDir() + "/explained_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};
@@ -86,7 +86,7 @@ TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Explanation, AModelThatSeesHasItsTowersBudgets) {
+TEST(Explanation, AVisionModelShowsItsTowersBudgets) {
   if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
   const Result<Explanation> e = explain({.model_path = testing::shared_path("goldens/qwen3-vl")}, 20, {});
   ASSERT_TRUE(e.ok()) << e.status().to_string();

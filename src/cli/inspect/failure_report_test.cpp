@@ -1,5 +1,5 @@
-// Catches: a failed start that says nothing of what helps, or proposes what is set already; a report that lacks what
-// one needs, gives a secret away, overwrites another, or whose own failure hides the error.
+// Catches: a failed start that does not say what helps, or proposes what is already set; a report that lacks a needed
+// fact, reveals a secret, overwrites another, or whose own failure hides the error.
 #include "tessera/cli/inspect/failure_report.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST_F(FailureReport, SaysWhatHelpsAndKeepsAReport) {
   EXPECT_FALSE(plan.find("runners")->find("prefill")->find("sizes")->as_array().empty());
 }
 
-TEST_F(FailureReport, OtherErrorsAndOtherCommandsSayNoMore) {
+TEST_F(FailureReport, OtherErrorsAndCommandsAddNothing) {
   const CommandLine serve = parsed(kArguments, folder());
   EXPECT_THAT(explain_failure(resource_exhausted("the port is taken"), serve, kArguments), IsEmpty());
   EXPECT_THAT(explain_failure(kFailure, {.command = ShowText{}}, {}), IsEmpty());
@@ -94,7 +94,7 @@ TEST_F(FailureReport, OtherErrorsAndOtherCommandsSayNoMore) {
               HasSubstr("report"));
 }
 
-TEST_F(FailureReport, ProposesNothingThatIsSet) {
+TEST_F(FailureReport, ProposesNoFlagThatIsSet) {
   EngineOptions options;
   options.graphs.disable_piecewise_cuda_graph = true;
   options.graphs.torch_compile = true;
@@ -114,15 +114,15 @@ TEST_F(FailureReport, AGivenShareOfMemoryIsLoweredInSteps) {
   EXPECT_THAT(failure_advice(options), HasSubstr("--mem-fraction-static 0.11 (0.1) ")) << "what the flag accepts";
 }
 
-TEST_F(FailureReport, WhereItCannotBeKeptTheAdviceStillComes) {
-  // A file where the folder should be: nobody can write there, not even the superuser.
+TEST_F(FailureReport, AnUnwritableReportStillGivesTheAdvice) {
+  // A file is at the folder's path, so nobody can write there, not even the superuser.
   const std::string file = folder();
   { const std::unique_ptr<FILE, int (*)(FILE*)> made(std::fopen(file.c_str(), "w"), std::fclose); }
   const std::string said = explain_failure(kFailure, parsed(kArguments, file), kArguments);
   EXPECT_THAT(said, AllOf(HasSubstr("--mem-fraction-static"), HasSubstr("No report could be kept: "), HasSubstr(file)));
 }
 
-TEST_F(FailureReport, AnUnreadableModelIsToldInTheReport) {
+TEST_F(FailureReport, TheReportNamesAnUnreadableModel) {
   const std::vector<std::string> arguments = {"serve", "--model-path", folder() + "/none"};
   const Json report = failure_report(kFailure, parsed(arguments, folder()), arguments);
   ASSERT_TRUE(report.find("plan")->is_string());
@@ -135,7 +135,7 @@ TEST_F(FailureReport, TheKeyIsLeftOutInBothSpellings) {
   EXPECT_THAT(failure_report(kFailure, parsed(arguments, folder()), arguments).dump(), Not(HasSubstr("a secret")));
 }
 
-TEST_F(FailureReport, AStartWithoutGraphsHasTheAdvice) {
+TEST_F(FailureReport, AStartWithoutGraphsGivesTheAdvice) {
   EngineOptions options{.model_path = testing::source_path("models/demo")};
   options.context_length = 128;
   options.max_total_tokens = 512;

@@ -1,5 +1,6 @@
-// Catches: ratios of medians instead of medians of ratios, a form that is served but not judged, a verdict that hides a
-// median above the limit, a cut's cost with the wrong sign or unit, and a table whose columns do not fit its head.
+// Catches: ratios of medians instead of medians of ratios, a form that serves batches but is not judged, a verdict that
+// hides a median above the limit, a cut's cost with the wrong sign or unit, and a table whose rows do not fit its
+// header.
 #include "tessera/cli/inspect/graph_forms.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +22,8 @@ FormRow decode(std::int64_t requests, FormTimes times) {
   return {.compiler = "eager", .decode = true, .count = requests, .size = requests, .times = std::move(times)};
 }
 
-TEST(GraphForms, RatiosAreOfEachRound) {
-  // Everything takes twice as long in the second round, and three times in the third.
+TEST(GraphForms, RatiosAreComputedForEachRound) {
+  // Everything takes twice as long in the second round, and three times as long in the third.
   const FormResult r = form_result(prefill(64, {.eager = {2, 4, 6}, .pieces = {1, 2, 3.3}, .full = {0.9, 1.8, 2.7}}));
   EXPECT_DOUBLE_EQ(*r.eager_ms, 4);
   EXPECT_DOUBLE_EQ(*r.pieces_ms, 2);
@@ -43,7 +44,7 @@ TEST(GraphForms, OnlyDecodesAndUncutFormsRunAsOneGraph) {
   EXPECT_FALSE(only_eager.graph_to_eager || only_eager.pieces_ms || only_eager.cut_us);
 }
 
-TEST(GraphForms, TheVerdictNamesTheWorstAndAllAboveLimit) {
+TEST(GraphForms, TheVerdictNamesAllFormsAboveTheLimit) {
   std::vector<FormRow> rows = {prefill(64, {.eager = {2, 2}, .pieces = {1.9, 1.9}, .full = {}}),
                                decode(1, {.eager = {2, 2, 2}, .pieces = {}, .full = {2.02, 2.02, 2.02}})};
   EXPECT_THAT(to_markdown(rows), HasSubstr("Graphs against eager, 2 sizes in 2 pairs each: no median is above 1.01; "
@@ -52,12 +53,12 @@ TEST(GraphForms, TheVerdictNamesTheWorstAndAllAboveLimit) {
   EXPECT_THAT(to_markdown(rows), HasSubstr("above 1.01 are prefill of 4,096 tokens (eager) 1.050; the worst is 1.050"));
   rows = {prefill(4096, {.eager = {2}, .pieces = {}, .full = {}}),
           prefill(5, {.eager = {1}, .pieces = {2}, .full = {}})};
-  rows[1].size = 8;  // what padding adds is not the graph's
+  rows[1].size = 8;  // the cost of padding does not count against the graph
   EXPECT_THAT(to_markdown(rows), HasSubstr("No batch has graphs of just its size."));
   EXPECT_EQ(to_markdown({}), "No batch was measured.\n");
 }
 
-TEST(GraphForms, CutsAreSummedUpOverPrefills) {
+TEST(GraphForms, CutCostsAreCombinedOverPrefills) {
   const std::vector<FormRow> rows = {prefill(64, {.eager = {2}, .pieces = {1.02}, .full = {1}}),
                                      prefill(128, {.eager = {2}, .pieces = {1.03}, .full = {1}}),
                                      prefill(256, {.eager = {2}, .pieces = {1.01}, .full = {1}})};

@@ -1,4 +1,4 @@
-// Catches: a graph among several that is not shown or cannot be told from the next, JSON that lacks what the text has,
+// Catches: a graph among several that is not shown or cannot be told from the next, JSON that lacks facts of the text,
 // and a picture of several graphs that no viewer opens.
 #include "tessera/cli/inspect/shown_graphs.h"
 
@@ -30,13 +30,13 @@ const NamedGraph kB = make_graph("pass:p:body:after", "0.25");
 const std::vector<const NamedGraph*> kOne = {&kA};
 const std::vector<const NamedGraph*> kTwo = {&kA, &kB};
 
-TEST(ShownGraphs, OneIsShownAsItIs) {
+TEST(ShownGraphs, OneGraphIsShownUnchanged) {
   EXPECT_EQ(*shown_graphs(kOne, ExplainFormat::kText), kA.text);
   EXPECT_THAT(*shown_graphs(kOne, ExplainFormat::kDot), AllOf(StartsWith("digraph"), HasSubstr("piece 0")));
   EXPECT_THAT(*shown_graphs(kOne, ExplainFormat::kSvg), HasSubstr("<svg"));
 }
 
-TEST(ShownGraphs, SeveralAreNamed) {
+TEST(ShownGraphs, SeveralGraphsAreNamed) {
   EXPECT_EQ(*shown_graphs(kTwo, ExplainFormat::kText),
             "// pass:p:body:before\n" + kA.text + "\n// pass:p:body:after\n" + kB.text);
   EXPECT_THAT(*shown_graphs(kTwo, ExplainFormat::kDot),

@@ -1,5 +1,5 @@
-// Catches: a program shown with another layer's values, kernels missing from it, a size or part missing from the
-// entries, and a part that does not exist shown as another.
+// Catches: a program shown with another layer's values, missing kernels, a size or part missing from the entries, and a
+// nonexistent part shown as another.
 #include "tessera/cli/inspect/shown_programs.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class ShownPrograms : public ::testing::Test {
   EnginePlan plan_;
 };
 
-TEST_F(ShownPrograms, AProgramHasItsPartsNamesAndItsKernels) {
+TEST_F(ShownPrograms, AProgramHasItsNamesAndKernels) {
   const Result<std::string> second = shown("program:4");
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_THAT(*second, AllOf(StartsWith("piece 4 of body, one of "), HasSubstr("\nprogram of "),
@@ -43,7 +43,7 @@ TEST_F(ShownPrograms, AProgramHasItsPartsNamesAndItsKernels) {
   EXPECT_THAT(*shown("program:1"), AllOf(StartsWith("split op 1: attention of body"), HasSubstr("attention by ")));
 }
 
-TEST_F(ShownPrograms, EntriesAreOfEveryPartAtEverySize) {
+TEST_F(ShownPrograms, EntriesCoverEveryPartAtEverySize) {
   const std::string text = *shown("entries");
   for (const char* entry : {"piece 0 at T=8 ", "split op 1: attention at T=8 ", "piece 0 at T=32 "})
     EXPECT_THAT(text, HasSubstr(entry));

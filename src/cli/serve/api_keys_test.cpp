@@ -1,5 +1,5 @@
 // Catches: a server that is open although keys were given, keys that are read wrongly, and keys in places that others
-// read.
+// can read.
 #include "tessera/cli/serve/api_keys.h"
 
 #include <gmock/gmock.h>
@@ -41,19 +41,19 @@ class ApiKeys : public ::testing::Test {
   std::string path_ = ::testing::TempDir() + "api_keys_test_" + std::to_string(::getpid());
 };
 
-TEST_F(ApiKeys, AreOfFlagsAndFile) {
+TEST_F(ApiKeys, ComeFromFlagsAndFile) {
   EXPECT_THAT(*read_api_keys({}, "", unset), IsEmpty());
   EXPECT_THAT(*read_api_keys({"a", "b"}, file("# of the gateway\nc\r\n\nd"), unset), ElementsAre("a", "b", "c", "d"));
 }
 
-TEST_F(ApiKeys, AreOfTheEnvironmentWhereNothingElseIsGiven) {
+TEST_F(ApiKeys, ComeFromTheEnvironmentIfNothingElseIsGiven) {
   const auto get = [](const char* name) { return std::string(name) == "TESSERA_API_KEY" ? "e" : nullptr; };
   EXPECT_THAT(*read_api_keys({}, "", get), ElementsAre("e"));
   EXPECT_THAT(*read_api_keys({"a"}, "", get), ElementsAre("a"));
   EXPECT_THAT(*read_api_keys({}, file("b"), get), ElementsAre("b"));
 }
 
-TEST_F(ApiKeys, WhatIsMeantToProtectIsNeverNothing) {
+TEST_F(ApiKeys, AnEmptySourceIsAnError) {
   EXPECT_THAT(error({}, file("\n# none\n")), HasSubstr("has no key"));
   EXPECT_THAT(error({}, "/no/such/file"), AllOf(HasSubstr("--api-key-file: "), HasSubstr("/no/such/file")));
   EXPECT_THAT(error({}, "", [](const char*) { return ""; }),
@@ -65,7 +65,7 @@ TEST_F(ApiKeys, ErrorsDoNotShowThem) {
   EXPECT_THAT(error({}, file("ok\na secret\n")), AllOf(HasSubstr(":2: the key has"), Not(HasSubstr("secret"))));
 }
 
-TEST_F(ApiKeys, AreOverwrittenAmongTheArguments) {
+TEST_F(ApiKeys, AreOverwrittenInTheArguments) {
   std::vector<std::string> words = {"serve", "--api-key", "secret", "--api-key=secret", "--api-key-file", "f", "m"};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -73,7 +73,7 @@ TEST_F(ApiKeys, AreOverwrittenAmongTheArguments) {
   EXPECT_THAT(words, ElementsAre("serve", "--api-key", "******", "--api-key=******", "--api-key-file", "f", "m"));
 }
 
-TEST_F(ApiKeys, TheEffectiveConfigurationHidesThemAndOpensNoServer) {
+TEST_F(ApiKeys, TheEffectiveConfigurationHidesThemAndStaysClosed) {
   const Result<CommandLine> line = parse_command_line(
       shared_built_ins(), {"serve", "--model-path", "m", "--api-key", "secret", "--api-key", "hidden"});
   ASSERT_TRUE(line.ok()) << line.status().message();

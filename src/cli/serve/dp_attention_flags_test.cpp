@@ -1,4 +1,4 @@
-// Catches: DP attention that is asked for and not done, or done with other ranks than those that were asked for.
+// Catches: DP attention that is asked for but not done, or done with other ranks than those asked for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(DpAttentionFlags, RanksWithRequestsOfTheirOwnAreReplicas) {
+TEST(DpAttentionFlags, RanksWithTheirOwnRequestsAreReplicas) {
   const auto serve = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"serve", "--model-path", "m", "--enable-dp-attention"});
     return parse_command_line(shared_built_ins(), words);

@@ -1,4 +1,4 @@
-// Catches: a failed process that waits for ever for what hangs, ends as if it had not failed, or does not say why.
+// Catches: a failed process that waits forever, exits with success, or does not report the error.
 #include "tessera/cli/serve/end_within.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-TEST(EndWithinDeathTest, WhatHangsIsEndedWithTheError) {
+TEST(EndWithinDeathTest, AHangingProcessEndsWithTheError) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
     end_within(std::chrono::milliseconds(50), device_lost("rank 1 hangs"));
@@ -20,7 +20,7 @@ TEST(EndWithinDeathTest, WhatHangsIsEndedWithTheError) {
   EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "tessera: error: rank 1 hangs");
 }
 
-TEST(EndWithinDeathTest, AnErrorThatIsWrittenIsNotWrittenAgain) {
+TEST(EndWithinDeathTest, AnErrorIsNotWrittenTwice) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
     end_within(std::chrono::milliseconds(50), device_lost("rank 1 hangs"));
@@ -30,7 +30,7 @@ TEST(EndWithinDeathTest, AnErrorThatIsWrittenIsNotWrittenAgain) {
   EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "^tessera: error: rank 1 hangs, as --flags say it\n$");
 }
 
-TEST(EndWithinDeathTest, AnEndInTimeIsLeftAlone) {
+TEST(EndWithinDeathTest, AnEndInTimeIsNotDisturbed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
     end_within(std::chrono::minutes(5), device_lost("rank 1 hangs"));

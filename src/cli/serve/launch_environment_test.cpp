@@ -1,5 +1,5 @@
-// Catches: a launcher that is not noticed, one that is followed against a flag, a process that takes another's place,
-// and a job of several processes that were never meant to share a model.
+// Catches: a launcher that is not noticed, a launcher that overrides a flag, a process with the wrong index, and a job
+// of several processes that were not meant to share a model.
 #include "tessera/cli/serve/launch_environment.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ Variables with_master(Variables variables) {
   return variables;
 }
 
-TEST(Launcher, RanksWithRequestsOfTheirOwnToo) {
+TEST(Launcher, SetsNodesForRanksWithTheirOwnRequests) {
   const std::vector<std::string> flags{"--tp-size", "4", "--enable-dp-attention"};
   expect_place(take(with_master({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), flags), 2, 1, "10.0.0.1:29500");
   std::vector<std::string> alone = flags;
@@ -60,7 +60,7 @@ TEST(Launcher, RanksWithRequestsOfTheirOwnToo) {
   EXPECT_EQ(take(with_master({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), alone).engine().nnodes, 1);
 }
 
-TEST(Launcher, EachOfThem) {
+TEST(Launcher, ReadsEveryLauncher) {
   for (const auto& [size, rank] :
        std::vector<std::pair<std::string, std::string>>{{"WORLD_SIZE", "RANK"},
                                                         {"WORLD_SIZE", "NODE_RANK"},
@@ -75,7 +75,7 @@ TEST(Launcher, EachOfThem) {
   }
 }
 
-TEST(Launcher, FlagsAlone) {
+TEST(Launcher, FlagsAloneAreEnough) {
   Taken taken = take({}, {"--tp-size", "4", "--nnodes", "2", "--node-rank", "1", "--dist-init-addr", "head:29500",
                           "--dist-timeout", "60"});
   EXPECT_THAT(*taken.said, IsEmpty());
@@ -91,18 +91,18 @@ TEST(Launcher, MpirunWithinSlurmIsMpirun) {
                2, 1, "10.0.0.1:29500");
 }
 
-TEST(Launcher, TorchrunListensAtItsPortItself) {
+TEST(Launcher, TorchrunListensAtItsOwnPort) {
   Taken taken = take(with_master({{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
   EXPECT_THAT(*taken.said, HasSubstr("torchrun itself listens"));
   expect_place(std::move(taken), 2, 1, "10.0.0.1:29501");
 }
 
-TEST(Launcher, AnAddressOfIPv6HasBrackets) {
+TEST(Launcher, AnIpv6AddressGetsBrackets) {
   expect_place(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "fe80::1"}, {"MASTER_PORT", "80"}}), 2, 0,
                "[fe80::1]:80");
 }
 
-TEST(Launcher, FlagsWin) {
+TEST(Launcher, FlagsOverrideTheLauncher) {
   const Variables other = with_master({{"WORLD_SIZE", "4"}, {"RANK", "3"}});
   expect_place(take(other, {"--tp-size", "4", "--nnodes", "2", "--node-rank", "1"}), 2, 1, "10.0.0.1:29500");
   expect_place(take(other, {"--tp-size", "4", "--nnodes", "1"}), 1, 0, "");
@@ -110,7 +110,7 @@ TEST(Launcher, FlagsWin) {
   expect_place(take(other, {"--tp-size", "4", "--dist-init-addr", "h:1"}), 4, 3, "h:1");
 }
 
-TEST(Launcher, NothingIsTakenWhereNoRanksAreShared) {
+TEST(Launcher, IsIgnoredIfNoRanksAreShared) {
   const Variables job = with_master({{"WORLD_SIZE", "4"}, {"RANK", "3"}});
   Taken one_rank = take(job, {});
   EXPECT_THAT(*one_rank.said, IsEmpty());
@@ -122,7 +122,7 @@ TEST(Launcher, NothingIsTakenWhereNoRanksAreShared) {
   EXPECT_THAT(*replicas.said, IsEmpty());
 }
 
-TEST(Launcher, WhatIsNoNumberIsNamed) {
+TEST(Launcher, NamesAValueThatIsNoNumber) {
   EXPECT_THAT(take({{"WORLD_SIZE", "two"}, {"RANK", "0"}}).said.status().message(),
               HasSubstr("WORLD_SIZE in the environment"));
   EXPECT_THAT(take({{"PMI_SIZE", "2"}, {"PMI_RANK", "2"}}).said.status().message(),
@@ -132,7 +132,7 @@ TEST(Launcher, WhatIsNoNumberIsNamed) {
       HasSubstr("MASTER_PORT in the environment"));
 }
 
-TEST(SeveralNodes, CommandsThatStartOneEngineAlone) {
+TEST(SeveralNodes, RefusesCommandsThatStartOneEngineAlone) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"verify", "--modes", "--model-path", "m"},
                                              {"bench", "startup", "--model-path", "m"},

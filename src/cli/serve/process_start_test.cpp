@@ -1,4 +1,4 @@
-// Catches: a start time that is read from the wrong field, or that no phase of the start begins at.
+// Catches: a start time that is read from the wrong field, or at which no phase of the start begins.
 #include "tessera/cli/serve/process_start.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 namespace tessera::cli {
 namespace {
 
-TEST(ProcessStart, IsField22WhateverTheName) {
+TEST(ProcessStart, IsField22ForAnyProcessName) {
   const std::string rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20 21";
   EXPECT_EQ(*start_ticks("42 (tessera)" + rest), 987654);
   EXPECT_EQ(*start_ticks("42 (a (b) c d)" + rest), 987654);
@@ -16,7 +16,7 @@ TEST(ProcessStart, IsField22WhateverTheName) {
     EXPECT_THAT(start_ticks(stat).status().message(), ::testing::HasSubstr("field 22")) << stat;
 }
 
-TEST(ProcessStart, LiesBeforeNowAndStays) {
+TEST(ProcessStart, IsBeforeNowAndConstant) {
   const Timeline::Clock::time_point first = process_start();
   EXPECT_LT(first, Timeline::Clock::now());
   EXPECT_GT(first, Timeline::Clock::now() - std::chrono::hours(1));
@@ -24,7 +24,7 @@ TEST(ProcessStart, LiesBeforeNowAndStays) {
   EXPECT_NEAR(apart.count(), 0, 0.001);
 }
 
-TEST(ProcessStart, IsToldToCommandsThatRunAnEngine) {
+TEST(ProcessStart, IsRecordedForCommandsWithAnEngine) {
   const Timeline::Clock::time_point began = Timeline::Clock::now();
   Command generate = GenerateOptions{};
   record_start(generate, began);

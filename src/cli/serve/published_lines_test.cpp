@@ -1,5 +1,5 @@
-// Catches: a launch command as SGLang's and vLLM's documents have it that is answered by "unknown flag", by a flag that
-// is only spelled alike, or by nothing at all where something else is done.
+// Catches: a launch command from SGLang's or vLLM's documentation that gets "unknown flag", is read as a similarly
+// spelled flag, or is silently treated differently.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct Published {
-  const char* words;         // behind "serve"; MODEL is a folder
-  const char* answer = "";   // part of the error; "": it is taken
-  const char* warning = "";  // part of a warning; "": there is none
+  const char* words;         // the words after "serve"; MODEL is a folder
+  const char* answer = "";   // part of the error; "": accepted
+  const char* warning = "";  // part of a warning; "": no warning
 };
 
 constexpr Published kLines[] = {
@@ -89,7 +89,7 @@ Result<CommandLine> parse_published(const char* text) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-TEST(PublishedLines, AreTakenOrAnsweredByName) {
+TEST(PublishedLines, AreAcceptedOrRefusedByName) {
   for (const Published& line : kLines) {
     const Result<CommandLine> parsed = parse_published(line.words);
     if (*line.answer != '\0') {
@@ -106,7 +106,7 @@ TEST(PublishedLines, AreTakenOrAnsweredByName) {
   }
 }
 
-TEST(PublishedLines, VllmsNamesMeanWhatOursDo) {
+TEST(PublishedLines, VllmsNamesMeanTheSameAsOurs) {
   const Result<CommandLine> line = parse_published(
       "MODEL -tp 2 --served-model-name a b --block-size 8 --seed 7 --task embed --no-enable-chunked-prefill "
       "--stream-interval 4");

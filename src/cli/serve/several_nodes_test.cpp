@@ -1,5 +1,5 @@
-// Catches: NVLink's multicast that NCCL uses without being asked to, and an environment that is changed where no NCCL
-// takes part or against what the user has set.
+// Catches: NCCL using NVLink's multicast without being asked, and an environment that is changed without NCCL or
+// against the user's setting.
 #include "tessera/cli/serve/several_nodes.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::string multicast_after(const EngineOptions& options) {
   return value == nullptr ? "not set" : value;
 }
 
-TEST(SeveralNodes, MulticastIsOffUnlessItIsAskedFor) {
+TEST(SeveralNodes, MulticastIsOffUnlessAskedFor) {
   ::unsetenv(kMulticast);
   EXPECT_EQ(multicast_after({.device = "cuda", .nnodes = 1}), "not set");
   EXPECT_EQ(multicast_after({.device = "cpu", .nnodes = 2}), "not set");

@@ -1,4 +1,4 @@
-// Catches: replicas that are opened on one another's devices, and an error that does not say whose it is.
+// Catches: replicas that are opened on each other's devices, and an error that does not name its replica.
 #include "tessera/cli/serve/start_replicas.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ EngineOptions demo() {
   return options;
 }
 
-TEST(StartReplicas, HaveDevicesOfTheirOwnBehindTheFirst) {
+TEST(StartReplicas, UseTheirOwnDevicesAfterTheFirst) {
   std::mutex mutex;
   std::vector<int> opened;
   const Backend many{.create_device = [&](const DeviceChoice& choice) -> Result<std::unique_ptr<Device>> {
