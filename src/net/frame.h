@@ -1,6 +1,6 @@
 // Frames: the form of messages on a connection. A frame is a header, then a payload whose meaning depends on the kind.
 //
-//   header   magic, kind, bytes that follow     8 + 8 + 8 bytes, in the byte order of the machine
+//   header   magic, kind, payload bytes     8 + 8 + 8 bytes, in the machine's byte order
 //
 // A received header is checked before memory is allocated, and memory is allocated as bytes arrive. A wrong length
 // costs nothing.

@@ -4,7 +4,7 @@
 //   model-path: models/demo
 //   cuda_graph_bs: [1, 2, 4]      # dashes or underscores; lists also as "1,2,4"
 //   disable-radix-cache: true
-//   sources: {...}                # what --print-config wrote; nobody reads it
+//   sources: {...}                # written by --print-config, ignored when read
 #pragma once
 
 #include <span>

@@ -21,7 +21,7 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Takes a type of the KV cache. SGLang's FP8 types are refused: there are no kernels for them yet.
+// Takes a type of the KV cache. SGLang's FP8 types are refused, because there are no kernels for them.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kDtypes, text) == kDtypes.end()) {
     return unimplemented(
@@ -39,7 +39,7 @@ CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& nam
   };
 }
 
-// Takes one value and refuses others as not supported yet.
+// Takes only `accepted`; refuses other values as unsupported.
 CommandFlags::Take only(const std::string& accepted) {
   return [accepted](const std::string& flag, const std::string& text) {
     if (text == accepted) return ok_status();

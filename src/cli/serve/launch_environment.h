@@ -13,7 +13,7 @@ namespace tessera::cli {
 // Sets nnodes, node_rank and dist_init_addr for a command with ranks on several nodes, if neither the command line nor
 // its file has them and there are several ranks. Each process is a node. Number and index come from the first of these
 // pairs that is set:
-//   WORLD_SIZE with RANK, NODE_RANK or GROUP_RANK     torchrun and what imitates it
+//   WORLD_SIZE with RANK, NODE_RANK or GROUP_RANK     torchrun and compatible launchers
 //   OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK        mpirun of Open MPI
 //   PMI_SIZE, PMI_RANK                                MPICH, Intel MPI
 //   SLURM_NTASKS, SLURM_PROCID                        srun

@@ -22,7 +22,7 @@ struct FieldRow {
 
 using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name its constants
 constexpr FieldRow kRows[] = {
-#include "request_fields.inc"  // made of request_fields.json by request_fields.cmake
+#include "request_fields.inc"  // generated from request_fields.json by request_fields.cmake
 };
 
 const FieldRow* find_row(std::string_view name, std::uint32_t object) {

@@ -66,7 +66,7 @@ struct HttpRequest {
   // The client's address. For IPv6 it is the /64 network ("2001:db8::/64"), because one client owns all addresses of
   // it.
   std::string peer{};
-  bool has_body = false;  // the head announces one
+  bool has_body = false;  // the head announces a body
 
   // Returns the header's value, ignoring the case of its name; "" if the header is absent.
   std::string_view header(std::string_view name) const;
@@ -102,7 +102,7 @@ class HttpExchange {
 
   // Called once if the client leaves before the exchange is fully answered; at once if it has already left.
   void on_disconnect(std::function<void()> callback) const;
-  bool answered() const;  // respond() or start_stream() was called, or the client has gone
+  bool answered() const;  // respond() or start_stream() was called, or the client has left
 
  private:
   friend class HttpSession;

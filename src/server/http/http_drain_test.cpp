@@ -36,7 +36,7 @@ TEST(HttpStop, LetsAnswersEndAndClosesTheRest) {
   EXPECT_EQ(held.gone, 0);
 }
 
-// A handler that holds the first exchange and refuses later ones.
+// The handler holds the first exchange and refuses later ones.
 TEST(HttpStop, RequestsReachTheHandlerWhileOthersEnd) {
   Held held;
   TestServer server([&](HttpExchange exchange) {

@@ -117,7 +117,7 @@ TEST(BadImage, RefusesMalformedParts) {
 TEST(BadImage, RefusesMoreThanTheLimits) {
   std::string parts;
   for (int i = 0; i < 100; ++i) parts += (i > 0 ? "," : "") + image_part(data_url(ppm(56, 56)));
-  const std::string big = image_part(data_url(ppm(224, 224)));  // 64 tokens of 256
+  const std::string big = image_part(data_url(ppm(224, 224)));  // 64 of 256 tokens
   ServedModel small = vision_model();
   small.images->limits.most_bytes = 100;
   small.images->limits.most_pixels = 1000;

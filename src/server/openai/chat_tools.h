@@ -11,23 +11,23 @@
 namespace tessera {
 
 enum class ToolChoice : std::uint8_t {
-  kNone,      // no tools, or the model shall not see them
-  kAuto,      // calls are found in the text, in the model's own form
-  kRequired,  // the text is a JSON list of calls, [{"name", "parameters"}, …], by a grammar
-  kNamed,     // the text is the arguments of the named function, by a grammar
+  kNone,      // no tools, or the model must not see them
+  kAuto,      // calls are found in the text, in the model's own format
+  kRequired,  // a grammar makes the text a JSON list of calls, [{"name", "parameters"}, …]
+  kNamed,     // a grammar makes the text the arguments of the named function
 };
 
 struct ToolFields {
-  Json tools{};  // a list as templates see it; null with kNone
+  Json tools{};  // the list as templates see it; null with kNone
   ToolChoice choice = ToolChoice::kNone;
   std::string named{};   // with kNamed
-  bool parallel = true;  // more than one call at a time
+  bool parallel = true;  // several calls at a time are allowed
 };
 
 ApiResult<ToolFields> read_tools(const ApiFields& body);
 
-// What kRequired and kNamed constrain the output to; none otherwise. References in a tool's parameters stay within
-// them.
+// Returns the grammar for kRequired and kNamed; nothing for other choices. References in a tool's parameters stay
+// within these parameters.
 ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools);
 
 }  // namespace tessera

@@ -3,7 +3,7 @@
 const kImageTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const kMaxImages = 16;            // per question
 const kMaxImageBytes = 20 << 20;  // bytes of a file
-const attached = [];              // data: URLs
+const attached = [];              // data: URLs of the attached images
 
 // Returns the content for the API of a text with its images.
 const contentOf = (text, images) => !images.length ? text

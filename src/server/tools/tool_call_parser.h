@@ -5,15 +5,16 @@
 //   send(parser.finish());
 //
 // hermes, qwen25, qwen     <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other
-// llama3                   the whole text is {"name": …, "parameters": {…}}, or it comes behind <|python_tag|>; several
-//                          parted by ";"
+// llama3                   the whole text is {"name": …, "parameters": {…}}, or the call comes after <|python_tag|>;
+//                          ";" separates several calls
 // mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], at the beginning of the text also without
 //                          the mark; or [TOOL_CALLS]NAME[ARGS]{…} for each call
-// deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name in front of the arguments
+// deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name before the arguments
 // qwen3_coder              <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>
 // glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
-// generic                  as hermes; at the beginning of the text also the object alone, in a fence of Markdown or not
+// generic                  as hermes; at the beginning of the text also the object alone, also in a Markdown fence
+//
 // Some formats have further names: those of SGLang and vLLM.
 //
 // A call counts once its name is known and its arguments begin. From then on its arguments are handed on as they

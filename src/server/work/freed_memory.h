@@ -1,4 +1,4 @@
-// Gives memory that requests have freed back to the system.
+// Returns memory that requests have freed to the system.
 //
 // glibc keeps freed memory that lies below the last block still in use of a heap, and each thread has a heap of its
 // own. After a few large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for

@@ -3,8 +3,8 @@
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
-//   TRY(charge.set(body.size()));        // 503 where others hold too much now, 413 where it is more than the budget
-//   TRY(charge.set(2 * body.size()));    // grows, or stays as it was
+//   TRY(charge.set(body.size()));        // 503 if others hold too much now, 413 if it exceeds the budget alone
+//   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
 //
 // Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
 // per change.

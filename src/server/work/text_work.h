@@ -8,7 +8,7 @@
 //   made = prepare(…);                            // calls TRY(take_on(TextWork::kImages)) before it decodes an image
 //   if (scope.moves_to()) …                       // again, in that pool; `made` has no meaning
 //
-// A thread without a scope takes on everything. Threads: a scope is its thread's alone.
+// A thread without a scope accepts all work. Threads: only its own thread may use a scope.
 #pragma once
 
 #include <cstddef>
