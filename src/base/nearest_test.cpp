@@ -19,7 +19,7 @@ TEST(NearestNames, OneMistypedLetterOrASwapFindsTheName) {
   EXPECT_THAT(nearest_names("Linear", kOps), ElementsAre("linear"));
 }
 
-TEST(NearestNames, NearestComesFirstAndMostIsTheLimit) {
+TEST(NearestNames, NearestComesFirstUpToTheLimit) {
   constexpr std::string_view kNames[] = {"aaaaaabb", "aaaaaaab", "aaaaaaaa"};
   EXPECT_THAT(nearest_names("aaaaaaaa", kNames), ElementsAre("aaaaaaaa", "aaaaaaab", "aaaaaabb"));
   EXPECT_THAT(nearest_names("aaaaaaaa", kNames, 1), ElementsAre("aaaaaaaa"));

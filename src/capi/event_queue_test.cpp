@@ -36,7 +36,7 @@ TEST(EventQueue, KeepsOrderAndEndsOnce) {
   EXPECT_TRUE(queue.wait(0));
 }
 
-TEST(EventQueue, TimesOut) {
+TEST(EventQueue, TakeAndWaitTimeOut) {
   EventQueue queue(nullptr, nullptr);
   Item item;
   EXPECT_EQ(queue.take(0, item), Take::kTimeout);

@@ -49,7 +49,7 @@ TEST(Requests, StreamedAndWholeAnswersHaveTheSameText) {
   EXPECT_EQ(tessera_request_next(request.get(), -1, &none, error.out()), TESSERA_FAILED_PRECONDITION);
 }
 
-TEST(Requests, EveryPathAnswers) {
+TEST(Requests, EveryPathOfTheServerAnswers) {
   EXPECT_EQ(ask("/v1/completions", R"({"prompt": "Once", "max_tokens": 3})").find("object")->as_string(),
             "text_completion");
   const Json with_logprobs = ask(

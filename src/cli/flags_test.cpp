@@ -33,7 +33,7 @@ Result<CommandLine> parse_serve(std::vector<std::string> words) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-TEST(DocumentedFlags, AreTakenWarnedAboutOrRefused) {
+TEST(DocumentedFlags, AreAcceptedWarnedAboutOrRefused) {
   for (const Documented& flag : documented()) {
     const std::string what = ::testing::PrintToString(flag.words);
     const Result<CommandLine> line = parse_serve(flag.words);
@@ -182,7 +182,7 @@ TEST_F(ConfigFlag, SetsWhatTheCommandLineDoesNot) {
   EXPECT_THAT(mixed.engine.graphs.piecewise_tokens, ElementsAre(8, 64));
 }
 
-TEST_F(ConfigFlag, ServesEveryCommandWithAModel) {
+TEST_F(ConfigFlag, WorksForEveryCommandWithAModel) {
   const Result<CommandLine> generate =
       with_file("model: m\nprompt: hello\nmax_new_tokens: 5\nstop: [x]\n", {"generate"});
   ASSERT_TRUE(generate.ok()) << generate.status().message();

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MissingFlag{"--mm-attention-backend", "fa3", "images"}),
     test_name);
 
-TEST(UnknownArgument, AMistypedFlagIsNoMissingFeature) {
+TEST(UnknownArgument, AMistypedFlagIsNotAMissingFeature) {
   const std::vector<std::string> flags = {"--model-path", "--max-running-requests"};
   const Status status = unknown_argument("serve", "--modelpath", flags);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

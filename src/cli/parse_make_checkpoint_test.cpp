@@ -34,7 +34,7 @@ TEST(ParseMakeCheckpoint, FlagsSetTheirOptions) {
   EXPECT_TRUE(given.overwrite);
 }
 
-TEST(ParseMakeCheckpoint, WrongLinesAreRefusedByName) {
+TEST(ParseMakeCheckpoint, WrongLinesAreRefusedNamingTheFlag) {
   const auto refusal = [](const std::vector<std::string>& words) {
     const Result<CommandLine> line = parse_make(words);
     return line.ok() ? std::string("accepted") : line.status().message();

@@ -279,7 +279,7 @@ struct WrongLine {
 
 class WrongLines : public ::testing::TestWithParam<WrongLine> {};
 
-TEST_P(WrongLines, AreRefusedByName) {
+TEST_P(WrongLines, AreRefusedNamingTheFlag) {
   const Result<CommandLine> line = parse(GetParam().arguments);
   ASSERT_FALSE(line.ok());
   EXPECT_THAT(line.status().message(), HasSubstr(GetParam().message));

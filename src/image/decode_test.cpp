@@ -45,7 +45,7 @@ std::string png_claiming(std::uint32_t width, std::uint32_t height) {
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");
 }
 
-TEST(Decoding, EqualsPillow) {
+TEST(Decoding, PixelsEqualPillows) {
   const Json files = *Json::read_file(test::data_path("files.json"));
   EXPECT_EQ(files.as_object().size(), 40u);
   for (const auto& [name, expected] : files.as_object()) {

@@ -28,7 +28,7 @@ ImageProcessorConfig small_patches() {
   return config;
 }
 
-TEST(Patches, EqualHuggingFacesOnRandomImages) {
+TEST(Patches, EqualThoseOfHuggingFace) {
   const Result<Json> vectors = Json::read_file(test::data_path("patches.json"));
   ASSERT_TRUE(vectors.ok()) << vectors.status().to_string();
   const Json& processors = *vectors->find("processors");

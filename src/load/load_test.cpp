@@ -80,7 +80,7 @@ TEST_F(Trace, NamesWrongLines) {
   EXPECT_THAT(read_trace("/dev", 1).status().message(), HasSubstr("/dev cannot be read: Is a directory"));
 }
 
-TEST(Load, PoissonHasItsRateAndSpread) {
+TEST(Load, PoissonArrivalsHaveTheirRateAndSpread) {
   const Load load = *make_load({.num_prompts = 20000, .seed = 3, .input_tokens = 5, .output_tokens = 2});
   const std::vector<double> times = *arrivals_at(load, 4);
   EXPECT_NEAR(times.back(), 5000, 150);

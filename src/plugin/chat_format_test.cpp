@@ -175,7 +175,7 @@ TEST(ReasoningMarks, TellWhereATextBegins) {
   EXPECT_EQ(ReasoningMarks{}.start("hi", "hi"), kBefore);
 }
 
-TEST(ChatFormats, ANameBelongsToOne) {
+TEST(ChatFormats, ANameCannotBeAddedTwice) {
   behaviour.push = push_reasoning;
   const tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   ChatFormats formats;

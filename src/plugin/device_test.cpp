@@ -95,7 +95,7 @@ std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
 }
 
 // If any allocation fails, the error has its name and nothing is leaked.
-TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
+TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   const auto allow = function_of<void(int)>("device_allow");
   const auto live = function_of<int()>("device_live");
   const int before = live();

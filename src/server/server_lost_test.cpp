@@ -40,7 +40,7 @@ class Losing {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST(LostServer, SaysWhyUntilItEnds) {
+TEST(LostServer, AnswersWithTheReasonUntilItEnds) {
   Losing losing;
   Running running(losing.engine(), {.last_answers_s = 30});  // even a slow machine asks within these seconds
   Client stream(running.port);

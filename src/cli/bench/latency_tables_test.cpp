@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(LatencyTables, EachFigureStandsUnderItsName) {
+TEST(LatencyTables, EachFigureIsUnderItsName) {
   const LoadResult result{.completed = 4,
                           .failed = 1,
                           .seconds = 2,

@@ -35,7 +35,7 @@ TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
   }
 }
 
-TEST(Statistics, AMeansIntervalFollowsStudent) {
+TEST(Statistics, AMeansIntervalFollowsStudentsT) {
   // Mean 3, standard deviation 1.5811, four degrees of freedom: 3 ± 2.776 · 0.7071.
   const Interval five = mean_interval(numbers(5));
   EXPECT_NEAR(five.low, 1.037, 1e-3);

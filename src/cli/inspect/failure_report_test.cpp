@@ -105,7 +105,7 @@ TEST_F(FailureReport, ProposesNoFlagThatIsSet) {
               AllOf(Not(HasSubstr("cuda-graph")), HasSubstr("--chunked-prefill-size"), HasSubstr("0.8")));
 }
 
-TEST_F(FailureReport, AGivenShareOfMemoryIsLoweredInSteps) {
+TEST_F(FailureReport, ProposesALowerShareOfMemoryThanGiven) {
   EngineOptions options;
   options.mem_fraction_static = 0.9;
   EXPECT_THAT(failure_advice(options),

@@ -83,7 +83,7 @@ TEST(Launcher, FlagsAloneAreEnough) {
   expect_place(std::move(taken), 2, 1, "head:29500");
 }
 
-TEST(Launcher, MpirunWithinSlurmIsMpirun) {
+TEST(Launcher, MpirunInsideSlurmCountsAsMpirun) {
   expect_place(take(with_master({{"SLURM_NTASKS", "8"},
                                  {"SLURM_PROCID", "0"},
                                  {"OMPI_COMM_WORLD_SIZE", "2"},

@@ -40,7 +40,7 @@ TEST(StartReplicas, UseTheirOwnDevicesAfterTheFirst) {
   EXPECT_THAT(opened, ::testing::UnorderedElementsAre(1, 2, 3, 4));
 }
 
-TEST(StartReplicas, ShareTheCores) {
+TEST(StartReplicas, CpuReplicasShareTheCores) {
   const int cores = CpuDevice::create({}).value()->properties().threads;
   const auto engines = start_replicas(demo(), 2);
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();

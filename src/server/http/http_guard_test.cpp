@@ -20,7 +20,7 @@ std::string code_of(const std::string& host, const std::string& origin, const Ht
   return error->code;
 }
 
-TEST(HttpGuard, LoopbackNames) {
+TEST(HttpGuard, RecognisesLoopbackNames) {
   for (const char* name :
        {"localhost", "LOCALHOST:1", "a.b.localhost:80", "127.0.0.1", "127.9.8.7:30000", "[::1]", "[::1]:30000"}) {
     EXPECT_TRUE(is_loopback_name(name)) << name;
@@ -32,7 +32,7 @@ TEST(HttpGuard, LoopbackNames) {
   }
 }
 
-TEST(HttpGuard, ALoopbackServerAnswersToLoopbackNamesAndThoseGiven) {
+TEST(HttpGuard, ALoopbackServerAcceptsLoopbackAndAllowedNames) {
   EXPECT_EQ(code_of("127.0.0.1:30000", ""), "");
   EXPECT_EQ(code_of("", ""), "") << "HTTP/1.0";
   EXPECT_EQ(code_of("rebound.evil.example:30000", ""), "host_not_allowed");
@@ -45,7 +45,7 @@ TEST(HttpGuard, ALoopbackServerAnswersToLoopbackNamesAndThoseGiven) {
   EXPECT_EQ(code_of("any.example", "", {.allowed_hosts = {"*"}}), "");
 }
 
-TEST(HttpGuard, OtherServersCheckTheHostWhereNamesAreGiven) {
+TEST(HttpGuard, OtherServersCheckTheHostIfNamesAreGiven) {
   EXPECT_EQ(code_of("10.0.0.7:30000", "", {}, /*loopback=*/false), "");
   const HttpOptions options{.allowed_hosts = {"llm.example"}};
   EXPECT_EQ(code_of("10.0.0.7:30000", "", options, false), "host_not_allowed");
@@ -67,7 +67,7 @@ TEST(HttpGuard, ForeignOriginsAreNamedOrRefused) {
   EXPECT_EQ(code_of("rebound.example", "http://rebound.example"), "host_not_allowed") << "the same origin, rebound";
 }
 
-TEST(HttpGuard, OriginsAreNamedInAnyCase) {
+TEST(HttpGuard, OriginsMatchInAnyCase) {
   EXPECT_EQ(code_of("localhost", "https://app.example", {.cors_origins = {"HTTPS://App.example"}}), "");
   EXPECT_EQ(code_of("localhost", "https://app.example", {.cors_origins = {"https://app.example:8443"}}),
             "origin_not_allowed");

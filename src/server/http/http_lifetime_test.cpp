@@ -180,7 +180,7 @@ TEST(HttpTasks, RunInOrderAndWhenDue) {
 }
 
 // Every tenth client of 400 concurrent streams leaves midway. The others get all their text, and nothing leaks.
-TEST(HttpStreams, ManyAtOnce) {
+TEST(HttpStreams, ManyStreamsAtOnceLoseNoText) {
   constexpr int kClients = 400;
   constexpr int kWords = 20;
   std::atomic<int> gone{0};

@@ -49,7 +49,7 @@ TEST(HttpCors, AllowsTheOriginsNamed) {
   EXPECT_EQ(server.ask(preflight("http://c")).status, 403);
 }
 
-TEST(HttpCors, StarAllowsAll) {
+TEST(HttpCors, StarAllowsAllOrigins) {
   TestServer server(echo, {.cors_origins = {"*"}});
   const Reply reply = server.ask(get("/", "Origin: http://z\r\n"));
   EXPECT_TRUE(reply.has_line("Access-Control-Allow-Origin: *"));
@@ -58,7 +58,7 @@ TEST(HttpCors, StarAllowsAll) {
 
 std::string get_as(const std::string& host) { return "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"; }
 
-TEST(HttpHost, ALoopbackServerIsNotReachedUnderOtherNames) {
+TEST(HttpHost, ALoopbackServerRefusesOtherNames) {
   TestServer server;
   const Reply rebound = server.ask(get_as("rebound.example:30000"));
   EXPECT_EQ(rebound.status, 403);

@@ -41,7 +41,7 @@ TEST(Http, AnswersAndKeepsTheConnection) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(Http, FindsHeadersWhateverTheirCase) {
+TEST(Http, FindsHeadersInAnyCase) {
   TestServer server([](HttpExchange exchange) {
     exchange.respond({
         .body = std::string(exchange.request().header("x-THING")) + std::string(exchange.request().header("absent")),
@@ -74,7 +74,7 @@ TEST(Http, AnswersPipelinedRequestsInOrder) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(Http, HeadHasNoBodyAndOptionsNoHandler) {
+TEST(Http, HeadGetsNoBodyAndOptionsReachesNoHandler) {
   TestServer server;
   Client client = server.connect();
   client.send("HEAD /h HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -224,7 +224,7 @@ TEST(Http, SurvivesMutations) {
   EXPECT_EQ(server.ask(get("/")).status, 200);
 }
 
-TEST(HttpLimits, HeadsAreBounded) {
+TEST(HttpLimits, TooLongHeadsAreRefused) {
   TestServer server(echo, {.max_header_bytes = 4096});
   EXPECT_EQ(server.ask(get("/", "A: " + std::string(3000, 'a') + "\r\n")).status, 200);
   const Reply reply = server.ask(get("/", "A: " + std::string(5000, 'a') + "\r\n"));
@@ -240,7 +240,7 @@ TEST(HttpLimits, HeadsAreBounded) {
   EXPECT_EQ(client.read_reply().status, 431);
 }
 
-TEST(HttpLimits, BodiesAreBounded) {
+TEST(HttpLimits, TooLongBodiesAreRefused) {
   TestServer server(echo, {.max_body_bytes = 100'000});
   EXPECT_EQ(server.ask(post("/", std::string(100'000, 'b'))).status, 200);
   // The server refuses before the body is sent, instead of asking for the body.
@@ -272,7 +272,7 @@ TEST(HttpLimits, SlowRequestsAreEnded) {
   EXPECT_THAT(error_message(body), HasSubstr("body"));
 }
 
-TEST(HttpLimits, AConnectionWaitsForItsNextRequestAsLongAsAnnounced) {
+TEST(HttpLimits, AnIdleConnectionIsKeptAsLongAsAnnounced) {
   TestServer server(echo, {.header_timeout_s = 0.2, .keep_alive_timeout_s = 1});
   Client kept = server.connect();
   EXPECT_TRUE(kept.ask(get("/")).has_line("Keep-Alive: timeout=1"));
@@ -289,7 +289,7 @@ TEST(HttpLimits, AConnectionWaitsForItsNextRequestAsLongAsAnnounced) {
   EXPECT_THAT(last.head, Not(HasSubstr("Keep-Alive:")));
 }
 
-TEST(HttpLimits, EmptyLinesDoNotChangeHowLongAConnectionIsKept) {
+TEST(HttpLimits, EmptyLinesDoNotExtendAConnection) {
   TestServer server(echo, {.header_timeout_s = 0.2, .keep_alive_timeout_s = 30});
   Client with_body = server.connect();
   EXPECT_EQ(with_body.ask(post("/", "b") + "\r\n").status, 200);
@@ -312,7 +312,7 @@ TEST(HttpLimits, AnswersMayTakeLong) {
   EXPECT_EQ(server.ask(get("/")).status, 200);
 }
 
-TEST(HttpLimits, ConnectionsAreCounted) {
+TEST(HttpLimits, TooManyConnectionsAreRefused) {
   TestServer server(echo, {.max_connections = 2});
   Client first = server.connect();
   Client second = server.connect();

@@ -46,7 +46,7 @@ TEST(PublicAddress, AddressesOfTheInternetArePublic) {
   }
 }
 
-TEST(PublicAddress, AllOtherAddressesAreNot) {
+TEST(PublicAddress, SpecialPurposeAddressesAreNotPublic) {
   for (const char* text : {"0.0.0.0",
                            "0.255.255.255",
                            "10.0.0.0",
@@ -99,7 +99,7 @@ TEST(PublicAddress, AllOtherAddressesAreNot) {
   }
 }
 
-TEST(PublicAddress, OtherFamiliesAreNot) {
+TEST(PublicAddress, OtherFamiliesAreNotPublic) {
   sockaddr_un local{.sun_family = AF_UNIX, .sun_path = "/run/x"};
   EXPECT_FALSE(is_public_address(reinterpret_cast<const sockaddr&>(local)));
 }

@@ -167,7 +167,7 @@ TEST(ImageRequests, ReadsSglangsImageData) {
   EXPECT_THAT(job.answer->body(), HasSubstr("\"image_tokens\":6"));
 }
 
-TEST(ImageRequests, ABatchHasImagesOfEachPrompt) {
+TEST(ImageRequests, ABatchHasImagesForEachPrompt) {
   const std::string small = "\"" + to_base64(ppm(56, 56)) + "\"";
   const std::string large = "\"" + to_base64(ppm(84, 56)) + "\"";
   const ApiJob job = prepared(

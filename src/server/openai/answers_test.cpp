@@ -295,7 +295,7 @@ TEST(GenerateAnswer, ListHasInputLogprobsAndHiddenStates) {
   EXPECT_EQ(at(info, "finish_reason").dump(), R"({"type": "length", "length": 2})");
 }
 
-TEST(TokenText, PartsOfCharactersAreBytes) {
+TEST(TokenText, PartsOfCharactersAreGivenAsBytes) {
   const std::vector<TokenId> ids = *demo_tokenizer().encode("\U0001F98A", {.add_special_tokens = false});
   std::string bytes;
   for (const TokenId id : ids) bytes += token_bytes(&demo_tokenizer(), id);

@@ -52,7 +52,7 @@ std::string repeated(const std::string& part, int count) {
   return out;
 }
 
-TEST(BadRequest, BodiesThatAreNotAJsonObject) {
+TEST(BadRequest, RefusesBodiesThatAreNoJsonObject) {
   const std::vector<BadRequest> cases = {
       {"", "", "not valid JSON"},
       {"{", "", "not valid JSON"},
@@ -72,7 +72,7 @@ TEST(BadRequest, BodiesThatAreNotAJsonObject) {
   expect_errors(detokenize_body, cases);
 }
 
-TEST(BadRequest, SamplingByFieldAndValue) {
+TEST(BadRequest, NamesTheWrongSamplingFieldAndValue) {
   expect_errors(
       prepare_completion,
       {
@@ -156,7 +156,7 @@ TEST(BadRequest, SamplingByFieldAndValue) {
       });
 }
 
-TEST(BadRequest, ResponseFormat) {
+TEST(BadRequest, RefusesWrongResponseFormats) {
   const auto format = [](const std::string& value, const std::string& param, const std::string& message) {
     return BadRequest{R"({"prompt": "a", "response_format": )" + value + "}", param, message};
   };
@@ -172,7 +172,7 @@ TEST(BadRequest, ResponseFormat) {
                 });
 }
 
-TEST(BadRequest, CompletionPrompts) {
+TEST(BadRequest, RefusesWrongCompletionPrompts) {
   expect_errors(prepare_completion,
                 {
                     {"{}", "prompt", "missing; accepted: a string"},
@@ -204,7 +204,7 @@ TEST(BadRequest, CompletionPrompts) {
                 });
 }
 
-TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
+TEST(BadRequest, PromptsLongerThanTheContextHaveTheirErrorCode) {
   const ServedModel model = test_model();
   const std::string ids = repeated("1,", 255) + "1";
   for (const std::string& body :
@@ -220,7 +220,7 @@ TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
 }
 
 // Checks the words that litellm, LangChain and others look for, and the numbers by which they shorten a request.
-TEST(BadRequest, AnOverflowIsWordedAsClientsKnowIt) {
+TEST(BadRequest, AnOverflowHasTheWordsThatClientsKnow) {
   const ServedModel model = test_model();
   EXPECT_EQ(
       prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 255})").error().message,
@@ -241,7 +241,7 @@ BadRequest chat_field(const std::string& members, const std::string& param, cons
   return {R"({"messages": [{"role": "user", "content": "a"}], )" + members + "}", param, part};
 }
 
-TEST(BadRequest, ChatMessages) {
+TEST(BadRequest, RefusesWrongChatMessages) {
   expect_errors(
       prepare_chat,
       {
@@ -276,7 +276,7 @@ TEST(BadRequest, ChatMessages) {
       });
 }
 
-TEST(BadRequest, ChatFields) {
+TEST(BadRequest, RefusesWrongChatFields) {
   const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}], )";
   expect_errors(
       prepare_chat,
@@ -327,7 +327,7 @@ TEST(BadRequest, ChatFields) {
       });
 }
 
-TEST(BadRequest, GenerateInputs) {
+TEST(BadRequest, RefusesWrongGenerateInputs) {
   const auto with = [](const std::string& members, const std::string& param, const std::string& part) {
     return BadRequest{R"({"text": "a", )" + members + "}", param, part};
   };
@@ -359,7 +359,7 @@ TEST(BadRequest, GenerateInputs) {
       });
 }
 
-TEST(BadRequest, TextRoutes) {
+TEST(BadRequest, TextRoutesRefuseWrongFields) {
   expect_errors(tokenize_body,
                 {{"{}", "prompt", "a string"},
                  {R"({"prompt": 5})", "prompt", "a string"},
@@ -370,7 +370,7 @@ TEST(BadRequest, TextRoutes) {
                                   {R"({"tokens": ["a"]})", "tokens", "[0, 2047]"}});
 }
 
-TEST(BadRequest, WithoutATokenizerTextsAreRefusedAndIdsServed) {
+TEST(BadRequest, WithoutATokenizerOnlyIdsAreServed) {
   ServedModel model = test_model();
   model.tokenizer = nullptr;
   for (const char* body : {R"({"prompt": "a"})", R"({"prompt": [1], "stop": "a"})"}) {

@@ -65,7 +65,7 @@ TEST(OpenAiHabits, MetadataIsLimited) {
     EXPECT_EQ(with(bad), "metadata") << bad;
 }
 
-TEST(OpenAiHabits, AChatTooLongForTheTemplateIsTooLongForTheContext) {
+TEST(OpenAiHabits, ATooLongChatExceedsTheContext) {
   const ServedModel model = test::test_model();
   const std::string text(std::size_t{17} << 20, 'a');
   const ApiResult<ApiJob> job =

@@ -87,7 +87,7 @@ class RequestFeatures : public ::testing::Test {
 
 constexpr const char* kUser = R"({"role": "user", "content": "Tell me a story"})";
 
-TEST_F(RequestFeatures, BadWordsDoNotComeWithOrWithoutASpace) {
+TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {
   const std::string plain = text(R"("n": 1)");
   // The words of the text. Each is banned alone.
   std::set<std::string> words;
@@ -104,7 +104,7 @@ TEST_F(RequestFeatures, BadWordsDoNotComeWithOrWithoutASpace) {
   EXPECT_EQ(text(R"("bad_words": ["zebra crossing"])"), plain);
 }
 
-TEST_F(RequestFeatures, OnlyAllowedTokensCome) {
+TEST_F(RequestFeatures, OnlyAllowedTokensAreGenerated) {
   const Json got = completion(
       R"("prompt": [5, 6], "max_tokens": 20, "return_token_ids": true, "allowed_token_ids": [300, 301, 302])");
   const Json ids = at(got, "choices.0.token_ids");
@@ -112,7 +112,7 @@ TEST_F(RequestFeatures, OnlyAllowedTokensCome) {
   for (const Json& id : ids.as_array()) EXPECT_TRUE(id.as_int() >= 300 && id.as_int() <= 302) << id.dump();
 }
 
-TEST_F(RequestFeatures, PromptLogprobsAreThoseOfEcho) {
+TEST_F(RequestFeatures, PromptLogprobsEqualThoseOfEcho) {
   const std::string prompt = R"("prompt": "Once upon a time there was", "max_tokens": 1, )";
   const Json echoed = completion(prompt + R"("echo": true, "logprobs": 3)");
   const Json got = at(completion(prompt + R"("prompt_logprobs": 3)"), "choices.0.prompt_logprobs");

@@ -121,7 +121,7 @@ TEST(Requests, HasTheDefaultLengthOfEachRoute) {
   EXPECT_EQ(chat.stop.max_new_tokens, 256 - std::ssize(chat.prompt));
 }
 
-TEST(Requests, CompletionPromptsInEveryForm) {
+TEST(Requests, CompletionPromptsMayHaveEveryForm) {
   EXPECT_EQ(prompt_text(prepared(prepare_completion, R"({"prompt": "Once"})").requests[0]), "Once");
   EXPECT_THAT(prepared(prepare_completion, R"({"prompt": [5, 6]})").requests[0].prompt,
               ElementsAre(TokenId(5), TokenId(6)));
@@ -193,7 +193,7 @@ TEST(Requests, SpecialTokensStayIfAParserReadsThem) {
   EXPECT_FALSE(skips(tools + R"("auto")"));
 }
 
-TEST(Requests, RequiredCallsAreASchema) {
+TEST(Requests, RequiredCallsBecomeASchema) {
   const Json body = *Json::parse(R"({"tools": [
       {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "$defs": {"a": {"type": "null"}}}}},
       {"type": "function", "function": {"name": "g"}}], "tool_choice": "required", "parallel_tool_calls": false})",
@@ -328,7 +328,7 @@ TEST(Requests, GenerateTakesEmbeddings) {
   EXPECT_THAT(two.requests[0].input_embeds, SizeIs(4));
 }
 
-TEST(Requests, TokensAndTextsConvert) {
+TEST(Requests, TokenizeAndDetokenizeConvert) {
   const ServedModel model = test_model();
   const Json ids = *Json::parse(*tokenize_body(model, R"({"prompt": "Once upon a time"})"), "ids");
   EXPECT_EQ(ids.find("count")->as_int(), std::ssize(ids.find("tokens")->as_array()));

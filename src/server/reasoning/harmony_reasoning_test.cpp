@@ -122,7 +122,7 @@ TEST(HarmonyReasoning, TextOfACertainKindIsSentAtOnce) {
   EXPECT_EQ(parser.push("<|start|>assistant<|channel|>final<|message|>d ").content, "d ");
 }
 
-TEST(HarmonyReasoning, CutsMakeNoDifference) {
+TEST(HarmonyReasoning, ResultsDoNotDependOnTheCuts) {
   constexpr const char* kWords[] = {"<|start|>assistant",
                                     "<|channel|>analysis",
                                     "<|channel|>final",

@@ -55,7 +55,7 @@ TEST(ReasoningParser, Qwen3NeedsTheTagAtTheTextsBegin) {
   EXPECT_EQ(whole("qwen3", "add</think>2", /*opened=*/true), (Parts{"add", "2"}));
 }
 
-TEST(ReasoningParser, DeepseekBeginsInsideWithOrWithoutTheTag) {
+TEST(ReasoningParser, DeepseekBeginsInsideEvenWithoutTheTag) {
   EXPECT_EQ(whole("deepseek-r1", "add\n</think>\n\n2"), (Parts{"add", "2"}));
   EXPECT_EQ(whole("deepseek-r1", "<think>\nadd</think>2"), (Parts{"add", "2"}));
   EXPECT_EQ(whole("deepseek-r1", "add, never done \n"), (Parts{"add, never done", ""}));
@@ -65,7 +65,7 @@ TEST(ReasoningParser, DeepseekBeginsInsideWithOrWithoutTheTag) {
   EXPECT_EQ(whole("deepseek-r1", "</</think>2"), (Parts{"</", "2"}));
 }
 
-TEST(ReasoningParser, NamesOfFamilies) {
+TEST(ReasoningParser, FamiliesHaveTheirNames) {
   for (const char* name : {"glm45", "glm47", "deepseek-v3", "deepseek_v3"}) {
     EXPECT_EQ(whole(name, "\n<think>add</think>\n2"), (Parts{"add", "2"})) << name;
     EXPECT_EQ(whole(name, "2"), (Parts{"", "2"})) << name;
@@ -98,7 +98,7 @@ TEST(ReasoningParser, WithNoneAllTextIsContent) {
   EXPECT_EQ(whole("none", "<think>a</think> b"), (Parts{"", "<think>a</think> b"}));
 }
 
-TEST(ReasoningParser, CutsMakeNoDifference) {
+TEST(ReasoningParser, ResultsDoNotDependOnTheCuts) {
   constexpr const char* kWords[] = {"<think>", "</think>", "<",   "</",     "think",  ">",       " ",
                                     "\n",      "ab",       "é世", "<think", "</thin", "[THINK]", "[/THINK]"};
   std::mt19937 random(6);
@@ -129,7 +129,7 @@ TEST(ReasoningParser, TextOfACertainKindIsSentAtOnce) {
   EXPECT_EQ(parser.push("\nc").content, "c");
 }
 
-TEST(ReasoningParser, NamesAndGuesses) {
+TEST(ReasoningParser, NamesAreAcceptedAndTemplatesGuessed) {
   EXPECT_THAT(ReasoningParser::create("qwen", false).status().message(),
               testing::HasSubstr("reasoning parser \"qwen\"; accepted: deepseek-r1, deepseek_r1, deepseek-v3, "));
   EXPECT_EQ(guess_reasoning_parser("{{ x.split('</think>')[-1] }}"), "qwen3");

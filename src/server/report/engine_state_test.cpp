@@ -100,7 +100,7 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
 }
 
 // Captured sizes change while the server runs, after the state object was created.
-TEST_F(EngineStateTest, SizesAreCurrent) {
+TEST_F(EngineStateTest, ShowsTheCurrentSizes) {
   ServedModel model;
   const EngineState made(engine(), model);
   EngineStats stats = engine().stats();

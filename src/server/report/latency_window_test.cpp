@@ -15,9 +15,9 @@ using Time = LatencyWindow::Clock::time_point;
 constexpr double kError = 0.05;  // relative error
 const Time kStart{seconds(1'000'003)};
 
-TEST(LatencyWindow, EmptyCountsNothing) { EXPECT_EQ(LatencyWindow().percentiles(kStart).count, 0); }
+TEST(LatencyWindow, AnEmptyWindowCountsNothing) { EXPECT_EQ(LatencyWindow().percentiles(kStart).count, 0); }
 
-TEST(LatencyWindow, PercentilesOfAnEvenSpread) {
+TEST(LatencyWindow, PercentilesOfAnEvenSpreadAreAccurate) {
   LatencyWindow window;
   for (int i = 1; i <= 1000; ++i) window.add(i * 1e-3, kStart);
   const LatencyPercentiles p = window.percentiles(kStart);

@@ -249,7 +249,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
 }
 
-TEST(Metrics, SglangNames) {
+TEST(Metrics, HasSglangsNames) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   observe_known(metrics);
   const auto found = samples(metrics.scrape(std::array{some_stats()}, MemoryBudget(1000)));
@@ -292,7 +292,7 @@ TEST(Metrics, SglangNames) {
   expect_own(found);
 }
 
-TEST(Metrics, VllmNames) {
+TEST(Metrics, HasVllmsNames) {
   ServerMetrics metrics(MetricsStyle::kVllm, "demo");
   observe_known(metrics);
   const auto found = samples(metrics.scrape(std::array{some_stats()}, MemoryBudget(1000)));
@@ -348,20 +348,20 @@ TEST(Metrics, ThroughputIsMeasuredSinceTheLastScrape) {
   EXPECT_EQ(scrape_at(4), 0);
 }
 
-TEST(Metrics, NamesOfModelsAreQuoted) {
+TEST(Metrics, EscapesTheModelsName) {
   ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
   const auto found = samples(metrics.scrape(std::array{idle_stats()}, MemoryBudget(1000)));
   EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
   EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // the demo has no pages
 }
 
-TEST(Metrics, StylesHaveNames) {
+TEST(Metrics, ParsesTheNamesOfStyles) {
   EXPECT_EQ(*metrics_style("sglang"), MetricsStyle::kSglang);
   EXPECT_EQ(*metrics_style("vllm"), MetricsStyle::kVllm);
   EXPECT_THAT(metrics_style("statsd").status().message(), ::testing::HasSubstr("'statsd'"));
 }
 
-TEST(Metrics, ObservingIsCheap) {
+TEST(Metrics, AnObservationIsCheap) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   const auto start = steady_clock::now();
   for (int i = 0; i < 256 * 100; ++i) metrics.next_token(0.01);

@@ -226,7 +226,7 @@ std::string random_text(std::mt19937& random) {
   return text;
 }
 
-TEST(ToolCallParser, CutsMakeNoDifference) {
+TEST(ToolCallParser, ResultsDoNotDependOnTheCuts) {
   std::mt19937 random(8);
   int calls = 0;
   for (int round = 0; round < 40'000; ++round) {
@@ -243,7 +243,7 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
   EXPECT_GT(calls, 1000);
 }
 
-TEST(ToolCallParser, UnknownNamesAreErrors) {
+TEST(ToolCallParser, RefusesUnknownNames) {
   EXPECT_THAT(ToolCallParser::create("pythonic", weather_tools(), [] { return ""; }).status().message(),
               ::testing::HasSubstr("tool call parser \"pythonic\"; accepted: hermes, qwen25, "));
 }

@@ -31,7 +31,7 @@ ServedModel model_of(ModelKind kind) {
 }
 
 // Pairs take the tokenizer's own form for them, or become one text.
-TEST(TextPairs, AreJoinedAsTheTokenizerSays) {
+TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   Json json = *Json::read_file(source_path("models/demo/tokenizer.json"));
   json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",
       "single": [{"Sequence": {"id": "A", "type_id": 0}}],
@@ -60,7 +60,7 @@ TEST(TextPairs, AreJoinedAsTheTokenizerSays) {
 
 using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view body);
 
-TEST(BadPooledRequests, AreRefusedByField) {
+TEST(BadPooledRequests, AreRefusedNamingTheField) {
   struct Case {
     Prepare prepare;
     ModelKind kind;

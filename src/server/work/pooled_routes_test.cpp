@@ -158,7 +158,7 @@ TEST_F(EmbeddingServer, RefusesToGenerateAndTellsWhatItServes) {
   EXPECT_THAT(running.ask(get("/metrics")).body, HasSubstr("/v1/embeddings"));
 }
 
-TEST_F(EmbeddingServer, TellsTheLimitOfALongInput) {
+TEST_F(EmbeddingServer, NamesTheLimitForALongInput) {
   const Running running(*engine_);
   std::string ids = "5";
   for (int i = 1; i < 513; ++i) ids += ",5";
@@ -260,7 +260,7 @@ TEST_F(RerankerServer, RanksDocuments) {
   EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
 }
 
-TEST_F(RerankerServer, AnswersTeisRequestsInTeisForm) {
+TEST_F(RerankerServer, AnswersTeiRequestsInTheirForm) {
   const std::string texts = R"({"query": "The little fox", "texts": [" A cat", " A dog"])";
   const double cat = logit("The little fox A cat");
   const double dog = logit("The little fox A dog");

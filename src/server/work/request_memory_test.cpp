@@ -22,7 +22,7 @@ Request prompt_of(std::size_t tokens) {
   return request;
 }
 
-TEST(RequestMemory, ReadingCountsValuesAndNotTheTextsInside) {
+TEST(RequestMemory, ReadingCountsValuesButNotTextsInside) {
   EXPECT_LT(reading_bytes(R"({"model": "m", "prompt": "hello"})"), 8192);
   std::string zeros = "[0";
   for (int i = 0; i < 1'000'000; ++i) zeros += ",0";
@@ -50,7 +50,7 @@ TEST(RequestMemory, EverythingThatARequestHoldsCounts) {
   EXPECT_GE(held(words), bare + 100 * 200 + 3600);
 }
 
-TEST(RequestMemory, ResultsCountByRowsAndAlternatives) {
+TEST(RequestMemory, ResultsGrowWithRowsAndAlternatives) {
   const std::int64_t bare = held(prompt_of(1000));
   Request hidden = prompt_of(1000);
   hidden.return_hidden_states = true;

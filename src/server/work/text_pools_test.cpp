@@ -142,7 +142,7 @@ std::vector<std::uint64_t> begun_for(const std::string& body, const std::string&
   return pools.begun();
 }
 
-TEST(RequestReader, ABodyIsReadInThePoolOfItsWork) {
+TEST(RequestReader, BodiesAreReadInThePoolForTheirWork) {
   EXPECT_THAT(begun_for("text"), ElementsAre(1, 0, 0, 0, 0));
   EXPECT_THAT(begun_for(std::string(kSmallTextBytes + 1, 'a')), ElementsAre(0, 1, 0, 0, 0));
   EXPECT_THAT(begun_for("many texts"), ElementsAre(1, 1, 0, 0, 0));
@@ -161,7 +161,7 @@ TEST(RequestReader, ACompressedBodyIsInflatedOnceAmongLargeTexts) {
   EXPECT_THAT(begun_for(image, "Content-Encoding: zstd\r\n"), ElementsAre(0, 1, 1, 0, 0));
 }
 
-TEST(TextWork, AThreadWithoutAPoolTakesOnEverything) {
+TEST(TextWork, AThreadWithoutAScopeAcceptsAllWork) {
   for (const TextWork work : {TextWork::kLarge, TextWork::kImages, TextWork::kGrammars})
     EXPECT_TRUE(take_on(work).ok());
   EXPECT_TRUE(take_on_text(10 * kSmallTextBytes).ok());
