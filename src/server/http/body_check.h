@@ -13,7 +13,7 @@ bool is_json_type(std::string_view content_type);
 
 // Returns the 415 for a request whose Content-Type is not JSON or whose Content-Encoding is not known. Returns nothing
 // if the body is accepted or the request has none. A body without Content-Type counts as JSON, because many clients
-// send it so. A web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
+// send none. A web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request);
 
 }  // namespace tessera

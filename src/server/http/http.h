@@ -51,7 +51,7 @@ struct HttpOptions {
   // throw. Empty: not called.
   std::function<void(int status)> on_own_answer{};
   // Called on the I/O thread with each request's head before any of its body is read. Returns the answer to a request
-  // that is refused by its head alone. Not called for OPTIONS. Must not throw. Empty: no request is refused so.
+  // that is refused by its head alone. Not called for OPTIONS. Must not throw. Empty: not called.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
   // Bodies are charged to this budget as they arrive. It outlives the server. Null: nothing is charged.
   MemoryBudget* memory = nullptr;

@@ -28,8 +28,9 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 
 // Returns `messages`, as read_messages() returned them, in a form without tools. The assistant's calls are appended to
 // its text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some
-// templates require the roles to alternate. If `tools` has any, their description goes into the system message, or into
-// the first user message if `shows_system` is false.
+// templates require the roles to alternate. If `tools` has any, their description is appended to the system message.
+// Without one, it becomes a system message, or precedes the first message as the user's text if `shows_system` is
+// false.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Converts values as Python prints them, ['a', {'b': True}], into JSON. Chat templates that print a call's arguments by
-// Jinja's `string` filter show them in this form, and models trained on such text write them so.
+// Jinja's `string` filter show them in this form, and models trained on such text write the same form.
 #pragma once
 
 #include <optional>
