@@ -93,7 +93,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// Returns the engine's options as node 0's command changes its own.
+// Returns the engine's options of this command, changed in the same way as node 0 changes them for its own.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);
