@@ -151,7 +151,7 @@ TEST(CudaFaults, OutOfMemoryAtEveryCallThatTakesMemory) {
 
 class CaptureCall : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(CaptureCall, ThatFailsDropsItsSizeAlone) {
+TEST_P(CaptureCall, AFailureDropsItsOwnSizeOnly) {
   for (int n = 1;; ++n) {
     ASSERT_LT(n, 50);
     FakeDriver driver;
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(CudaFaults, CaptureCall,
                                            "cuGraphUpload"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
-TEST(CudaFaults, ALaunchThatFailsInServiceLeavesTheNextOneRight) {
+TEST(CudaFaults, ALaunchAfterAFailedOneIsRight) {
   FakeDriver driver;
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
@@ -200,7 +200,7 @@ TEST(CudaFaults, ALaunchThatFailsInServiceLeavesTheNextOneRight) {
   }
 }
 
-TEST(CudaFaults, ALostDeviceEndsTheCaptureAndIsNotCalledWantOfMemory) {
+TEST(CudaFaults, ALostDeviceEndsTheCapture) {
   FakeDriver driver;
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());

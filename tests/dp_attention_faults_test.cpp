@@ -56,7 +56,7 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
 }
 
 // The loss shows when the forward is collected; the other ranks have received rows that were never computed.
-TEST(DpAttentionFaults, AForwardThatIsLostOnOneRankEndsAll) {
+TEST(DpAttentionFaults, OneRanksLostForwardEndsAll) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
   devices[1]->set_plan({.replay_lost_at = 1});
@@ -69,7 +69,7 @@ TEST(DpAttentionFaults, AForwardThatIsLostOnOneRankEndsAll) {
 }
 
 // If one rank has not captured a size, the others cannot use it either.
-TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
+TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
   int failed = 0;
   for (std::int64_t FaultPlan::*const fault :
        {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at, &FaultPlan::out_of_memory_at}) {
@@ -92,7 +92,7 @@ TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
 }
 
 // A rank without work sleeps, and would otherwise serve for a group that has ended.
-TEST(DpAttentionFaults, ARankThatFailsOutsideOfAForwardWakesTheOthers) {
+TEST(DpAttentionFaults, AFailureBetweenForwardsWakesOtherRanks) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
   const auto nothing = [](std::span<EngineThread::Event>) {};

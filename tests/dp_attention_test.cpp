@@ -126,7 +126,7 @@ TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
 }
 
 // One half's rows are gathered while the other half's are computed.
-TEST_F(DpAttention, InHalvesToo) {
+TEST_F(DpAttention, EqualsItsIsolatedRunInHalves) {
   const Golden golden = testing::read_golden("qwen3-moe");
   for (const int nodes : {1, 2}) {
     SCOPED_TRACE(nodes);
@@ -147,7 +147,7 @@ TEST_F(DpAttention, InHalvesToo) {
 }
 
 // Eager forwards are padded to the size of the rank with the most tokens.
-TEST_F(DpAttention, WithoutGraphsToo) {
+TEST_F(DpAttention, RunsWithoutGraphs) {
   const Golden golden = testing::read_golden("qwen3-moe");
   EngineOptions options = options_for(golden, 2, 2);
   options.graphs.mode = GraphMode::kOff;
@@ -171,7 +171,7 @@ TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
   EXPECT_FALSE((*engines)[1]->health().ok());
 }
 
-TEST_F(DpAttention, WhatDoesNotFitIsRefused) {
+TEST_F(DpAttention, RefusesWhatDoesNotFit) {
   const Golden golden = testing::read_golden("qwen3-moe");
   const auto refusal = [](const EngineOptions& options) { return start(options).status().message(); };
   EXPECT_THAT(refusal(options_for(golden, 2, 3)), HasSubstr("ep_size: 3 is not accepted"));

@@ -103,7 +103,7 @@ void expect_no_decodes(const Engine& engine, Way way) {
     EXPECT_EQ(key.runner, eager ? RunnerKind::kEager : RunnerKind::kPrefill) << key.size;
 }
 
-TEST(Embeddings, Float32OnEveryWayAndFromThePrefixCache) {
+TEST(Embeddings, Float32OnEveryWayAndWhenCached) {
   const Vectors golden = read_vectors("qwen3-embedding", "embedding");
   for (const Way way : kWays) {
     const std::unique_ptr<Engine> engine = make(options_for("qwen3-embedding", way));
@@ -187,7 +187,7 @@ TEST(Embeddings, MeanAndFirstAreThoseOfTheHiddenStates) {
   }
 }
 
-TEST(Reranker, Float32ScoresOnEveryWayAndFromThePrefixCache) {
+TEST(Reranker, Float32ScoresOnEveryWayAndWhenCached) {
   const Vectors golden = read_vectors("qwen3-reranker", "score");
   for (const Way way : kWays) {
     const std::unique_ptr<Engine> engine = make(options_for("qwen3-reranker", way));

@@ -225,7 +225,7 @@ TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-TEST_P(ImageGoldens, WhatDoesNotFitIsRefused) {
+TEST_P(ImageGoldens, RefusesWhatDoesNotFit) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   const Seeing seeing = make(golden, options_for(golden));
   const auto refused = [&](const std::function<void(Request&)>& change, const char* message) {

@@ -38,7 +38,7 @@ class NodeFaults : public ::testing::Test {
   }
 };
 
-TEST_F(NodeFaults, OutOfMemoryOnTheOtherNodeAtAStart) {
+TEST_F(NodeFaults, TheStartFailsWithoutMemoryOnTheOtherNode) {
   int errors = 0;
   for (int n = 1; n < 60; n += 7) {
     Nodes nodes({.out_of_memory_at = n}, options_for(2));
@@ -51,7 +51,7 @@ TEST_F(NodeFaults, OutOfMemoryOnTheOtherNodeAtAStart) {
   EXPECT_GT(errors, 2);
 }
 
-TEST_F(NodeFaults, ACaptureThatFailsOnOneNodeIsDroppedOnAll) {
+TEST_F(NodeFaults, OneNodesFailedCaptureIsDroppedOnAll) {
   for (std::int64_t FaultPlan::*const fault :
        {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
     for (int n = 1; n < 12; n += 5) {
@@ -71,7 +71,7 @@ TEST_F(NodeFaults, ACaptureThatFailsOnOneNodeIsDroppedOnAll) {
   }
 }
 
-TEST_F(NodeFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
+TEST_F(NodeFaults, AFailedReplayFailsItsOwnRequestOnly) {
   for (const int rank : {0, 1}) {
     Nodes nodes({}, options_for(2));
     ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
@@ -104,7 +104,7 @@ TEST_F(NodeFaults, AFaultWithTwoForwardsInFlight) {
   }
 }
 
-TEST_F(NodeFaults, ALostDeviceIsTheEndOfTheGroup) {
+TEST_F(NodeFaults, ALostDeviceEndsTheGroup) {
   Nodes nodes({}, options_for(2));
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   devices[1]->set_plan({.lost_from = 40});
@@ -113,7 +113,7 @@ TEST_F(NodeFaults, ALostDeviceIsTheEndOfTheGroup) {
   EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
 }
 
-TEST_F(NodeFaults, ANodeThatLeavesIsTheEndOfTheGroup) {
+TEST_F(NodeFaults, ANodeThatLeavesEndsTheGroup) {
   Nodes nodes({}, options_for(2));
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   EXPECT_TRUE(nodes.engine().health().ok());

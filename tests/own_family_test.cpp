@@ -191,7 +191,7 @@ TEST(OwnFamily, RunsFromTheRegistryAndItsStatesAreExact) {
   EXPECT_TRUE(seen.plain);
 }
 
-TEST(OwnFamily, WithoutItsPartsEachIsNamed) {
+TEST(OwnFamily, NamesEachMissingPart) {
   EngineOptions options = small_options();
   options.registry = shared_built_ins();
   Status status = Engine::create(options).status();

@@ -54,7 +54,7 @@ TEST_F(PipelineFaults, OutOfMemoryOfAStageAtTheStart) {
   EXPECT_GT(errors, 2);
 }
 
-TEST_F(PipelineFaults, ACaptureThatFailsInOneStageIsDroppedInAll) {
+TEST_F(PipelineFaults, OneStagesFailedCaptureIsDroppedInAll) {
   for (int n = 1;; n += 2) {
     ASSERT_LT(n, 100);
     const Result<std::unique_ptr<Engine>> engine = start(options_for(), {.end_recording_fails_at = n});
@@ -71,7 +71,7 @@ TEST_F(PipelineFaults, ACaptureThatFailsInOneStageIsDroppedInAll) {
   }
 }
 
-TEST_F(PipelineFaults, AReplayThatFailsFailsWhatIsInFlightAndNoMore) {
+TEST_F(PipelineFaults, AFailedReplayFailsStepsInFlightOnly) {
   for (const int rank : {0, 1}) {
     const std::unique_ptr<Engine> engine = start(options_for()).value();
     for (int n = 1; n <= 7; ++n) {
@@ -129,7 +129,7 @@ TEST_F(PipelineFaults, StepsBehindAFailedOneAreComputedAgain) {
   }
 }
 
-TEST_F(PipelineFaults, ALaunchThatFailsMidRequestInAnyOfThreeStages) {
+TEST_F(PipelineFaults, AnyOfThreeStagesMayFailMidRequest) {
   EngineOptions options = options_for(3);
   options.graphs.mode = GraphMode::kOff;
   const std::unique_ptr<Engine> engine = start(options).value();
@@ -145,7 +145,7 @@ TEST_F(PipelineFaults, ALaunchThatFailsMidRequestInAnyOfThreeStages) {
   }
 }
 
-TEST_F(PipelineFaults, ASizeWhoseReplaysKeepFailingInOneStageIsDroppedInAll) {
+TEST_F(PipelineFaults, DropsASizeWhoseReplaysFailInOneStage) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   for (int i = 0; i < 3; ++i) {
     devices[1]->set_plan({.replay_fails_at = 1});
@@ -158,7 +158,7 @@ TEST_F(PipelineFaults, ASizeWhoseReplaysKeepFailingInOneStageIsDroppedInAll) {
   expect_right(*engine, 0);
 }
 
-TEST_F(PipelineFaults, ALostDeviceOfAStageIsTheEndOfAll) {
+TEST_F(PipelineFaults, AStagesLostDeviceEndsAll) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   devices[1]->set_plan({.lost_from = 12});
   const Status failed = tokens(*engine).status();
@@ -168,7 +168,7 @@ TEST_F(PipelineFaults, ALostDeviceOfAStageIsTheEndOfAll) {
   EXPECT_EQ(engine->step().status().code(), StatusCode::kDeviceLost);
 }
 
-TEST_F(PipelineFaults, IdleWorkThatFailsInAStageLeavesAllServing) {
+TEST_F(PipelineFaults, FailedIdleWorkLeavesAllStagesServing) {
   EngineOptions options = options_for();
   options.graphs.capture = CaptureMode::kCore;
   options.graphs.piecewise_tokens = {8, 10, 12, 32};

@@ -111,7 +111,7 @@ void expect_right(Engine& engine, int n) { testing::expect_right(engine, options
 
 using RankFaults = testing::FaultyRanks;
 
-TEST_F(RankFaults, OutOfMemoryOnOneRankAtAnyAllocationOfTheStart) {
+TEST_F(RankFaults, TheStartFailsWhereOneRankLacksMemory) {
   int errors = 0;
   for (int n = 1;; n += 3) {
     ASSERT_LT(n, 300);
@@ -131,7 +131,7 @@ TEST_F(RankFaults, OutOfMemoryOnOneRankAtAnyAllocationOfTheStart) {
   EXPECT_GT(errors, 5);
 }
 
-TEST_F(RankFaults, ACaptureThatFailsOnOneRankIsDroppedOnAll) {
+TEST_F(RankFaults, OneRanksFailedCaptureIsDroppedOnAll) {
   for (std::int64_t FaultPlan::*const fault :
        {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
     for (int n = 1;; n += 2) {
@@ -153,7 +153,7 @@ TEST_F(RankFaults, ACaptureThatFailsOnOneRankIsDroppedOnAll) {
   }
 }
 
-TEST_F(RankFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
+TEST_F(RankFaults, AFailedReplayFailsItsOwnRequestOnly) {
   for (const int rank : {0, 1}) {
     const std::unique_ptr<Engine> engine = start(options_for()).value();
     for (int n = 1; n <= 12; n += 2) {
@@ -168,7 +168,7 @@ TEST_F(RankFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
   }
 }
 
-TEST_F(RankFaults, ASizeWhoseReplaysKeepFailingOnOneRankIsDroppedOnAll) {
+TEST_F(RankFaults, DropsASizeWhoseReplaysFailOnOneRank) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   for (int i = 0; i < 3; ++i) {
     devices[1]->set_plan({.replay_fails_at = 1});
@@ -183,7 +183,7 @@ TEST_F(RankFaults, ASizeWhoseReplaysKeepFailingOnOneRankIsDroppedOnAll) {
 }
 
 // Rank 0 has met the failing rank in all sums, and learns of the failure when the forward is collected.
-TEST_F(RankFaults, SoIsOneWhoseLastPieceKeepsFailing) {
+TEST_F(RankFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
   const Request asked = request(40, 2);  // a chunk of 32 without logits, which would be gathered behind the last piece
@@ -201,7 +201,7 @@ TEST_F(RankFaults, SoIsOneWhoseLastPieceKeepsFailing) {
   expect_right(*engine, 0);
 }
 
-TEST_F(RankFaults, ALaunchThatFailsMidRequestFailsItsRequestAndNoOther) {
+TEST_F(RankFaults, AFailedLaunchFailsItsOwnRequestOnly) {
   for (const int ranks : {2, 4}) {
     EngineOptions options = options_for(ranks);
     options.graphs.mode = GraphMode::kOff;
@@ -239,7 +239,7 @@ TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
 }
 
 // Keys that a forward left undefined on one rank, while the next forward reads them, reach no later request.
-TEST_F(RankFaults, WhatReadsAFailedForwardsKeysIsComputedAgain) {
+TEST_F(RankFaults, RecomputesReadersOfAFailedForwardsKeys) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
   const std::unique_ptr<Engine> engine = start(options).value();
@@ -255,7 +255,7 @@ TEST_F(RankFaults, WhatReadsAFailedForwardsKeysIsComputedAgain) {
 
 // A rank fails behind its last sum. Another rank has begun the next forward, which ends because the first rank is
 // missing.
-TEST_F(RankFaults, AForwardThatEndsWithTheOneBeforeIsComputedAgain) {
+TEST_F(RankFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
   const std::unique_ptr<Engine> engine = start(options).value();
@@ -264,7 +264,7 @@ TEST_F(RankFaults, AForwardThatEndsWithTheOneBeforeIsComputedAgain) {
     EXPECT_TRUE(testing::first_alone_fails(*engine, options_for(1), 1, &FaultPlan::replay_fails_at, last)) << i;
 }
 
-TEST_F(RankFaults, IdleWorkThatFailsOnOneRankLeavesAllServing) {
+TEST_F(RankFaults, FailedIdleWorkLeavesAllRanksServing) {
   EngineOptions options = options_for();
   options.graphs.capture = CaptureMode::kCore;
   options.graphs.piecewise_tokens = {8, 10, 12, 32};
@@ -280,7 +280,7 @@ TEST_F(RankFaults, IdleWorkThatFailsOnOneRankLeavesAllServing) {
   expect_right(*engine, 0);
 }
 
-TEST_F(RankFaults, ALostDeviceOfOneRankIsTheEndOfTheGroup) {
+TEST_F(RankFaults, OneRanksLostDeviceEndsTheGroup) {
   const std::unique_ptr<Engine> engine = start(options_for()).value();
   devices[1]->set_plan({.lost_from = 40});
   const Status failed = tokens(*engine).status();
@@ -291,7 +291,7 @@ TEST_F(RankFaults, ALostDeviceOfOneRankIsTheEndOfTheGroup) {
   EXPECT_EQ(after.code(), StatusCode::kDeviceLost) << after.to_string();
 }
 
-TEST_F(RankFaults, WhatRanksOfAnEndedGroupComputeIsNoResult) {
+TEST_F(RankFaults, DiscardsResultsOfAnEndedGroup) {
   const std::unique_ptr<Engine> engine = start(testing::faulty_options(registry_of_careless_ranks(), 2)).value();
   expect_right(*engine, 0);
   Careless::loses = true;
@@ -331,7 +331,7 @@ class SlowHost final : public RankHost {
   const std::atomic<bool>& loads_;
 };
 
-TEST_F(RankFaults, ALoadThatFailsOnRank0DoesNotWaitForTheOthers) {
+TEST_F(RankFaults, AFailedLoadOnRankZeroWaitsForNone) {
   std::atomic<bool> loads = true;
   const std::unique_ptr<RankGroup> group = RankGroup::start(
       {.ranks = 2, .limit = std::chrono::seconds(60), .host = [&](int) { return std::make_unique<SlowHost>(loads); }});

@@ -200,7 +200,7 @@ TEST(RankVerify, EveryRankEqualsItsIsolatedRunInHalves) {
   expect_verified(options);
 }
 
-TEST(RankExperts, ThatDoNotDivideAreRefused) {
+TEST(RankExperts, RefusesExpertsThatDoNotDivide) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   if (!testing::golden_exists("qwen3-moe")) GTEST_SKIP() << "needs " << testing::golden_path("qwen3-moe");
   const Golden golden = read_golden("qwen3-moe");

@@ -59,7 +59,7 @@ std::vector<std::vector<TokenId>> alone(const std::vector<Request>& all, bool de
 class RecurrentCache : public ::testing::TestWithParam<bool> {};
 
 // The second request leaves a checkpoint where it diverges from the first; all others continue from there.
-TEST_P(RecurrentCache, ASharedSystemPromptIsFoundFromTheThirdRequestOn) {
+TEST_P(RecurrentCache, FindsASharedPromptFromTheThirdRequest) {
   const std::vector<Request> all = requests(5);
   const std::vector<std::vector<TokenId>> want = alone(all, GetParam());
   const std::unique_ptr<Engine> engine = make(options_of(GetParam()));

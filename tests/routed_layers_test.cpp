@@ -65,7 +65,7 @@ class RoutedLayers : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(RoutedLayers, OfBfloat16AreThoseOfFloat32) {
+TEST_P(RoutedLayers, InBfloat16EqualThoseInFloat32) {
   const Golden golden = testing::read_golden(GetParam());
   const auto exact = TaughtModel::create(golden.folder, ir::DType::kFloat32);
   ASSERT_TRUE(exact.ok()) << exact.status().to_string();

@@ -44,7 +44,7 @@ TEST_F(StageNodeFaults, OutOfMemoryOfAStageAtTheStart) {
   EXPECT_GT(errors, 2);
 }
 
-TEST_F(StageNodeFaults, ACaptureThatFailsInOneStageIsDroppedInAll) {
+TEST_F(StageNodeFaults, OneStagesFailedCaptureIsDroppedInAll) {
   for (int n = 1; n < 8; n += 3) {
     Nodes nodes({.end_recording_fails_at = n}, options_for());
     ASSERT_TRUE(nodes.started.ok()) << n << ": " << nodes.started.to_string();
@@ -58,7 +58,7 @@ TEST_F(StageNodeFaults, ACaptureThatFailsInOneStageIsDroppedInAll) {
   }
 }
 
-TEST_F(StageNodeFaults, AReplayThatFailsFailsWhatIsInFlightAndNoMore) {
+TEST_F(StageNodeFaults, AFailedReplayFailsStepsInFlightOnly) {
   for (const int rank : {0, 1}) {
     Nodes nodes({}, options_for());
     ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
@@ -105,7 +105,7 @@ TEST_F(StageNodeFaults, AFaultWithStepsOfSeveralGroupsInFlight) {
   }
 }
 
-TEST_F(StageNodeFaults, ALostDeviceOfAStageIsTheEndOfAll) {
+TEST_F(StageNodeFaults, AStagesLostDeviceEndsAll) {
   Nodes nodes({}, options_for());
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   devices[1]->set_plan({.lost_from = 12});
@@ -138,7 +138,7 @@ TEST_F(StageNodeFaults, ALaunchThatFailsInAnyOfFourStages) {
   }
 }
 
-TEST_F(StageNodeFaults, ANodeThatLeavesInAStepIsTheEndOfAll) {
+TEST_F(StageNodeFaults, ANodeThatLeavesMidStepEndsAll) {
   Nodes nodes({}, options_for());
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   ASSERT_TRUE(nodes.engine().submit(request(9, 40)).ok());
@@ -151,7 +151,7 @@ TEST_F(StageNodeFaults, ANodeThatLeavesInAStepIsTheEndOfAll) {
   EXPECT_TRUE(nodes.end().ok());
 }
 
-TEST_F(StageNodeFaults, AValueThatIsCutShortIsTheEndOfAll) {
+TEST_F(StageNodeFaults, ATruncatedValueEndsAll) {
   Nodes nodes({}, options_for());
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   ASSERT_TRUE(nodes.engine().submit(request(9, 40)).ok());

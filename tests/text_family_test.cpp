@@ -147,7 +147,7 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
 }
 
 // What a graph says about its layers is found in the graph alone.
-TEST(TextFamily, FieldsOfTheGraphAreNotTheEngines) {
+TEST(TextFamily, KeepsTheGraphsOwnFields) {
   const auto registry = registry_with("plain_llama");
   const auto read = [&](const std::string& architecture) {
     Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
@@ -198,7 +198,7 @@ struct FaultyFamily {
 };
 class FaultyFamilies : public ::testing::TestWithParam<FaultyFamily> {};
 
-TEST_P(FaultyFamilies, AreToldByNameAndLine) {
+TEST_P(FaultyFamilies, ErrorsNameFamilyAndLine) {
   const Renamed renamed(read_golden("llama").folder, "Faulty" + GetParam().name);
   EngineOptions options{.model_path = renamed.path(), .device = "cpu", .dtype = "float32"};
   options.registry = registry_with("faulty_family");

@@ -93,7 +93,7 @@ TEST_F(VisionCapture, EveryBudgetAtTheStart) {
   EXPECT_EQ(captured().size(), 6u);
 }
 
-TEST_F(VisionCapture, AFewAtTheStartAndTheOthersInIdleMoments) {
+TEST_F(VisionCapture, CapturesAFewAtTheStartAndOthersLater) {
   start(options_for(CaptureMode::kCore));
   const std::vector<std::int64_t> core = core_sizes(tower_->options().sizes);
   EXPECT_EQ(core.size(), 4u);
@@ -116,7 +116,7 @@ TEST_F(VisionCapture, AFewAtTheStartAndTheOthersInIdleMoments) {
   for (const VerifyRow& row : *verified) EXPECT_EQ(row.difference, "") << row.size << " with " << row.real;
 }
 
-TEST_F(VisionCapture, LazilyWhatAnImageCameForAndNothingElse) {
+TEST_F(VisionCapture, LazyModeCapturesWantedBudgetsOnly) {
   start(options_for(CaptureMode::kLazy));
   EXPECT_THAT(captured(), IsEmpty());
   EXPECT_FALSE(engine_->captures_when_idle());
@@ -131,7 +131,7 @@ TEST_F(VisionCapture, LazilyWhatAnImageCameForAndNothingElse) {
   EXPECT_THAT(engine_->runner().prefill().report().captured, IsEmpty());
 }
 
-TEST_F(VisionCapture, ALargerBudgetServesWhereItWasMeasuredToBeFaster) {
+TEST_F(VisionCapture, UsesALargerBudgetMeasuredToBeFaster) {
   start(options_for(CaptureMode::kCore));
   ASSERT_FALSE(tower_->runner().captured(320));
   const std::vector<float> eagerly = encode(300);

@@ -44,7 +44,7 @@ class VisionSoak : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(VisionSoak, ImagesComeStayAndAreFoundAgain) {
+TEST_P(VisionSoak, EncodesKeepsAndReusesImages) {
   const std::unique_ptr<ModelRunner> runner = make_runner();
   ASSERT_NE(runner, nullptr);
   const Result<SoakReport> soaked = soak(*runner, {.batches = 100, .seed = 3});
@@ -59,7 +59,7 @@ TEST_P(VisionSoak, ImagesComeStayAndAreFoundAgain) {
   EXPECT_GT(report.finished, 0);
 }
 
-TEST_P(VisionSoak, RowsThatAreWrittenOverAreFound) {
+TEST_P(VisionSoak, FindsOverwrittenRows) {
   const std::unique_ptr<ModelRunner> runner = make_runner();
   ASSERT_NE(runner, nullptr);
   SoakImages images(*runner, /*first_row=*/0, runner->embedding_rows(), /*tolerance=*/1e-5);

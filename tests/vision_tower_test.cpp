@@ -259,7 +259,7 @@ TEST_P(VisionTower, GivesThemInBf16) {
 }
 
 // Padding a gated MLP's inner values with zeros, to a size that suits matmuls, changes no bit.
-TEST(GatedTower, IsTheSameWithInnerValuesThatFillNoTile) {
+TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   const std::string name = "qwen2.5-vl";
   if (!golden_exists(name)) GTEST_SKIP() << "no goldens of " << name << " at " << golden_path(name);
   const Result<std::unique_ptr<Tower>> all = make_tower(name, kSmall, DType::kFloat32, kAllInner);

@@ -67,7 +67,7 @@ TEST(EngineFaults, OutOfMemoryAtAnyAllocationOfTheStart) {
   EXPECT_GT(errors, 5);
 }
 
-TEST(EngineFaults, ACaptureThatFailsAtAnySizeLeavesAWorkingEngine) {
+TEST(EngineFaults, AFailedCaptureLeavesAWorkingEngine) {
   for (std::int64_t FaultPlan::*const fault :
        {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
     for (int n = 1;; ++n) {
@@ -107,7 +107,7 @@ TEST(EngineFaults, AReplayThatFailsCostsNoRequest) {
   EXPECT_GE(faulty.engine->stats().forwards.forwards(Reason::kReplayFailed), 5);
 }
 
-TEST(EngineFaults, ALaunchThatFailsFailsItsRequestsAndNoOther) {
+TEST(EngineFaults, AFailedLaunchFailsItsOwnRequestsOnly) {
   EngineOptions options = few_sizes();
   options.graphs.mode = GraphMode::kOff;
   Faulty faulty = start({}, options).value();

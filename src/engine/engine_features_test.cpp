@@ -224,7 +224,7 @@ TEST_P(EngineFeatures, EveryTokenHasOneHiddenState) {
     EXPECT_NE(key.runner, RunnerKind::kEager) << count.forwards << " forwards went eager";
 }
 
-TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndDelaysNoOther) {
+TEST_P(EngineFeatures, RefusesPromptsThatExceedTheCache) {
   EngineOptions options = small_options();
   options.max_total_tokens = 32;
   const std::unique_ptr<Engine> engine = make(options);
@@ -291,7 +291,7 @@ TEST_P(EngineFeatures, APromptMayBeComputedWithoutGeneration) {
   EXPECT_THAT(done.prompt_logprobs, SizeIs(40));
 }
 
-TEST_P(EngineFeatures, PromptsRunOnTheFormThatWasMeasuredToBeFaster) {
+TEST_P(EngineFeatures, PromptsUseTheFormMeasuredToBeFaster) {
   const std::unique_ptr<Engine> pieces = make();
   EngineOptions options = small_options();
   options.known_costs.emplace().add_full(16, {.ratio = 0.5, .equal = true});

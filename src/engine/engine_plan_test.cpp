@@ -193,7 +193,7 @@ TEST(EnginePlan, WholePromptsFitAForwardOfTheContext) {
   EXPECT_EQ(whole.runner.prefill_sizes, prefill_ladder(300));
 }
 
-TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
+TEST(EnginePlan, DefaultChunkAndRunningRequestsDependOnTheDevice) {
   DeviceProperties gpu = cpu();
   gpu.type = "cuda";
   gpu.on_host = false;
@@ -232,7 +232,7 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
   EXPECT_THAT(asked.notes, IsEmpty());
 }
 
-TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveTheSizesOfAllOthers) {
+TEST(EnginePlan, LatentAttentionHasTheUsualPrefillSizes) {
   const auto latent = [](const Change& change) {
     return plan([&](EngineOptions& o) {
       o.model_path = kGoldens + "glm4-moe-lite";

@@ -67,7 +67,7 @@ TEST(EngineStart, SaysThatItHasNoTokenizer) {
   EXPECT_THAT(test::make_engine(test::demo_options())->notes(), Not(Contains(HasSubstr("tokenizer.json"))));
 }
 
-TEST(EngineStart, NamesTheFileOfAnEndTokenOutOfRange) {
+TEST(EngineStart, NamesTheFileOfAnInvalidEndToken) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(::testing::TempDir()) / "end_token_out_of_range";
   fs::remove_all(folder);
@@ -147,7 +147,7 @@ class KeptProfile : public ::testing::Test {
 };
 
 // The memory was predicted before from the same programs.
-TEST_F(KeptProfile, AStartCountsWhatItCompiledAndWhatWasThere) {
+TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);
   EXPECT_LT(first.general_compiles, first.pieces) << "layers share programs";

@@ -99,7 +99,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
   EXPECT_THAT(run_one(*engine, request(63, 100)).output_ids, SizeIs(1));
 }
 
-TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsNotHandedOut) {
+TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsHidden) {
   // The checkpoint's end token is 2. A text ends only where 2 is drawn, so the test searches for a seed that draws it.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
@@ -201,7 +201,7 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok());
 }
 
-TEST_P(EngineRuns, AFailedForwardFailsItsRequestsAndTheNextOneWorks) {
+TEST_P(EngineRuns, AFailedForwardFailsItsOwnRequestsOnly) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> want = run_one(*engine, request(20, 5)).output_ids;
   engine->flush_prefix_cache();

@@ -38,7 +38,7 @@ TEST_P(EngineTokenLimits, ABadTokenNeverComes) {
   EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + before, plain.begin()));
 }
 
-TEST_P(EngineTokenLimits, OnlyTheLastTokenOfABadSequenceIsForbidden) {
+TEST_P(EngineTokenLimits, ForbidsOnlyTheLastTokenOfABadSequence) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> plain = run_one(*engine, request(6, 20)).output_ids;
   Request without = request(6, 20);

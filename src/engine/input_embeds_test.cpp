@@ -114,7 +114,7 @@ TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
   EXPECT_TRUE(scheduler.idle());
 }
 
-TEST(InputEmbedsScheduling, APreemptedPromptGivesItsRowsBackAndIsWrittenAgain) {
+TEST(InputEmbedsScheduling, PreemptionReturnsRowsAndWritesThemAgain) {
   Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(6);
   scheduler.add(with_embeddings(1, 6, 1));

@@ -62,7 +62,7 @@ TEST(OutputText, EndsBeforeTheStopString) {
   EXPECT_EQ(read_text("one", stopping_at({"one"})).text, "");
 }
 
-TEST(OutputText, TextThatOnlyBeginsLikeAStopStringIsHandedOut) {
+TEST(OutputText, ReturnsTextThatOnlyBeginsLikeAStopString) {
   EXPECT_EQ(read_text("aab aaab", stopping_at({"aaac"})).text, "aab aaab");
   EXPECT_EQ(read_text("ends in tw", stopping_at({"two"})).text, "ends in tw");
   EXPECT_EQ(read_text("aaaab", stopping_at({"aab"})).text, "aa") << "a beginning within a beginning";

@@ -65,7 +65,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
 }
 
 // The head then computes them, at most 256 rows at a time.
-TEST(HiddenStates, AreTheSameWhereTheLastLayerIsOfWantedRows) {
+TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
   for (const MemoryPlanKind plan : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
     RunnerOptions options = small_options();
     options.max_tokens = 320;

@@ -30,7 +30,7 @@ const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 // 3 layers make 4 pieces a prefill size; a decode size is one piece. The order is 40, 16, 4, then 4, 2, 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
-TEST(ModelRunnerFaults, ASizeThatCannotBeCapturedIsDroppedAndServedEagerly) {
+TEST(ModelRunnerFaults, ASizeWithAFailedCaptureRunsEagerly) {
   RunnerBench sound = make_captured("llama", small_options());
   const std::vector<float> want = sound.logits(kPrompt);
   const std::vector<float> want_next = sound.logits(kNext);
@@ -70,7 +70,7 @@ TEST(ModelRunnerFaults, DispatchSkipsDroppedSizes) {
 }
 
 // Forwards of the largest size must be able to run, with graphs or without.
-TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsAnErrorOfTheStart) {
+TEST(ModelRunnerFaults, TheStartFailsWithoutMemoryForTheLargestForward) {
   RunnerBench bench = make_bench("llama", small_options());
   bench.device->set_plan({.out_of_memory_at = 1});
   const Status captured = bench.runner->capture();
@@ -79,7 +79,7 @@ TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsAnErrorOfTheStart) {
   EXPECT_THAT(captured.message(), HasSubstr("lower chunked_prefill_size"));
 }
 
-TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnErrorAndNeverACrash) {
+TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnError) {
   RunnerOptions options = small_options();
   options.prefill_sizes = {4};
   options.decode_sizes = {1};
@@ -133,7 +133,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
 }
 
 // One rank cannot repeat a forward alone after the other ranks have exchanged data with it.
-TEST(ModelRunnerFaults, AReplayThatFailsOnOneOfSeveralRanksFailsTheForwardOnAll) {
+TEST(ModelRunnerFaults, OneRanksFailedReplayFailsTheForward) {
   for (const int ranks : {1, 2}) {
     const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
     RunnerOptions options = small_options();
@@ -167,7 +167,7 @@ TEST(ModelRunnerFaults, ASizeWhoseReplaysKeepFailingIsDropped) {
   EXPECT_NE(decision.size, size);
 }
 
-TEST(ModelRunnerFaults, NoMemoryForAnEagerSizeFailsThatForwardAlone) {
+TEST(ModelRunnerFaults, OutOfMemoryEagerlyFailsThatForwardAlone) {
   RunnerOptions options = small_options();
   options.prefill_sizes = {4};
   for (int n = 1; n <= 3; ++n) {

@@ -122,7 +122,7 @@ TEST(ModelRunner, MoreRowsThanTheHeadTakesKeepTheirOrder) {
   }
 }
 
-TEST(ModelRunner, GreedySamplingTakesTheGreatestLogitAndTheNextStepFindsIt) {
+TEST(ModelRunner, TheNextStepFindsGreedySamples) {
   RunnerBench bench = make_captured("llama", small_options());
   const ForwardBatch prompts = make_batch(kThree, Rows::kLast);
   const std::vector<SampleRow> greedy(3);
@@ -162,7 +162,7 @@ TEST(ModelRunner, SampledIdsOfADecodeGraphAreKeptToo) {
   EXPECT_EQ(first, sampled(RunnerKind::kEager, true));
 }
 
-TEST(ModelRunner, ASecondForwardMayBeSubmittedBeforeTheFirstIsCollected) {
+TEST(ModelRunner, SubmitsASecondForwardBeforeCollectingTheFirst) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<SampleRow> greedy(1);
   const ForwardBatch prompt = make_batch({{ids(5)}}, Rows::kLast);

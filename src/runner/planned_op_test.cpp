@@ -64,7 +64,7 @@ KernelTable planned_kernels(std::string_view op = "silu_mul") {
                              .planner = &kTokenCountPlanner});
 }
 
-TEST(PlannedOp, ItsPlanIsMadeForEveryForwardAndReadByACapturedGraph) {
+TEST(PlannedOp, GraphsReadThePlanOfTheirForward) {
   const KernelTable kernels = planned_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;
@@ -104,7 +104,7 @@ TEST(PlannedOp, AHeadOperatorReadsItsForwardsPlan) {
   EXPECT_THAT(seen({{ids(8), 7}, {ids(10), 9}}, RunnerKind::kDecode), ::testing::ElementsAre(2));
 }
 
-TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
+TEST(PlannedOp, ARefusedPlanFailsThatForwardOnly) {
   const KernelTable kernels = planned_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;

@@ -134,7 +134,7 @@ TEST(WantedRows, TellPaddingByTheirMarks) {
   EXPECT_THAT(head, Not(HasSubstr("slots")));
 }
 
-TEST(WantedRows, TellPaddingOfAllCacheGroupsByTheSameMarks) {
+TEST(WantedRows, UseTheSameMarksForAllCacheGroups) {
   const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
   %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}
   %others: i32[T, 2], %parts: f32[T, 2] = moe_route(%scores, %slots.window) {top_k = 2}

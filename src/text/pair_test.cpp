@@ -56,7 +56,7 @@ TEST(Pairs, AreJoinedAsThePostProcessorSays) {
     EXPECT_FALSE(make(with_pair(other))->joins_pairs()) << other;
 }
 
-TEST(Pairs, ThatNothingJoinsAreRefused) {
+TEST(Pairs, AreRefusedWithoutAJoiningProcessor) {
   const Tokenizer tokenizer = *make(R"({"type": "ByteLevel"})");
   EXPECT_FALSE(tokenizer.joins_pairs());
   EXPECT_EQ(tokenizer.encode_pair("a", "b").status().code(), StatusCode::kFailedPrecondition);

@@ -58,7 +58,7 @@ class CacheManagerTest : public ::testing::Test {
   std::unique_ptr<CacheManager> cache_;
 };
 
-TEST_F(CacheManagerTest, ALongSequenceHoldsItsWindowAndOnePageMore) {
+TEST_F(CacheManagerTest, ASequenceHoldsItsWindowAndOneMorePage) {
   CacheManager& cache = window();
   SequenceCache own;
   compute(own, ids(50));
@@ -101,7 +101,7 @@ TEST_F(CacheManagerTest, AWindowLimitsWhatFitsAForward) {
   EXPECT_EQ(cache.max_tokens(), 99 * kPageSize) << "the paged group's";
 }
 
-TEST_F(CacheManagerTest, AWindowOrAStateThatFitsBoundsNoLength) {
+TEST_F(CacheManagerTest, WindowsAndStatesBoundNoLength) {
   EXPECT_EQ(make({{.kind = kWindow, .window = 8, .num_pages = 4}}).max_tokens(), CacheManager::kUnbounded);
   EXPECT_EQ(make({{.kind = kWindow, .window = 8, .num_pages = 3}}).max_tokens(), 2 * kPageSize) << "less than a window";
   EXPECT_EQ(make({{.kind = kState, .num_pages = 2}}).max_tokens(), CacheManager::kUnbounded);
@@ -120,7 +120,7 @@ TEST_F(CacheManagerTest, APrefixIsReusedWithTheWindowBeforeIt) {
   cache.release(second);
 }
 
-TEST_F(CacheManagerTest, APrefixIsNotReusedWhereItsWindowWasEvicted) {
+TEST_F(CacheManagerTest, AnEvictedWindowPreventsReuse) {
   CacheManager& cache = window(/*pages=*/13);
   SequenceCache first;
   compute(first, ids(41));
@@ -170,7 +170,7 @@ TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
 }
 
 // Sequences with the same beginning continue from the point where they diverge, from the second one's forward on.
-TEST_F(CacheManagerTest, TheBranchPointIsWhereASequenceLeavesOthersWithoutACheckpoint) {
+TEST_F(CacheManagerTest, FindsTheBranchPointWithoutACheckpoint) {
   CacheManager& cache = state(10);
   SequenceCache first;
   compute(first, ids(100), /*chunk=*/100);
@@ -197,7 +197,7 @@ TEST_F(CacheManagerTest, TheBranchPointIsWhereASequenceLeavesOthersWithoutACheck
   for (SequenceCache* own : {&first, &near, &second, &third}) cache.release(*own);
 }
 
-TEST_F(CacheManagerTest, ASlotBecomesTheCheckpointOfASequenceThatEnds) {
+TEST_F(CacheManagerTest, AnEndingSequencesSlotBecomesItsCheckpoint) {
   CacheManager& cache = state(3);
   SequenceCache own;
   compute(own, ids(12), /*chunk=*/16);

@@ -22,7 +22,7 @@ TEST(CacheShares, OnePagedGroupGetsAllBytes) {
   EXPECT_EQ(sized_groups(d, 99)[0].num_pages, 100);
 }
 
-TEST(CacheShares, AWindowGroupGetsTheWindowsOfAllSequencesAndAChunk) {
+TEST(CacheShares, AWindowGroupGetsAllWindowsAndAChunk) {
   const CacheDemand d = demand({{.page_bytes = 100}, {.kind = kWindow, .window = 64, .page_bytes = 500}});
   // A window of 64 tokens is in up to 5 pages; 8 sequences have one more each, and a chunk has 128 pages.
   EXPECT_EQ(pages_of_group(d, 1, 10000), 8 * 6 + 128);
@@ -37,7 +37,7 @@ TEST(CacheShares, AWindowAloneServesAnyContext) {
   EXPECT_EQ(fitting_context_pages(d, 1 << 20, 176 * 500 - 1), 175);
 }
 
-TEST(CacheShares, StatesGrowWithTheContextUpToTwoForEachSequence) {
+TEST(CacheShares, StatesGrowToTwoForEachSequence) {
   const CacheDemand d = demand({{.page_bytes = 100}, {.kind = kState, .page_bytes = 100000}});
   EXPECT_EQ(pages_of_group(d, 1, 1), 2) << "one sequence and its checkpoint";
   EXPECT_EQ(pages_of_group(d, 1, 64), 2);

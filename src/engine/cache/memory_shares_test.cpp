@@ -58,7 +58,7 @@ TEST(MemoryShares, WithoutAFractionTheCacheGetsWhatIsLeft) {
   EXPECT_LT(shares.free(), in.reserve + 2 * in.cache.groups[0].page_bytes);
 }
 
-TEST(MemoryShares, WithoutAFractionWeightsAndCacheAreAtMost95Percent) {
+TEST(MemoryShares, DefaultsLeaveFivePercentFree) {
   const MemoryShares shares = *share_memory(gpu(), 250 * kMiB);
   EXPECT_NEAR(shares.fraction, 0.95, 0.001);
   EXPECT_LE(shares.weights + shares.kv_cache, 0.95 * static_cast<double>(shares.capacity) + 2 * kMiB);
@@ -90,7 +90,7 @@ TEST(MemoryShares, TheCacheTakesNoMoreThanIsUseful) {
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
 }
 
-TEST(MemoryShares, OnACpuTheDefaultCacheIsAtMost2GiB) {
+TEST(MemoryShares, CpuCacheDefaultsToAtMost2GiB) {
   ShareInputs in = gpu();
   in.on_host = true;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 1024 + 1);
@@ -113,7 +113,7 @@ TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
 
 // Qwen3.5-27B with its whole context of 262 144 tokens: one request has one state and one checkpoint. A checkpoint for
 // every 1024 tokens would take 75 GiB.
-TEST(MemoryShares, GraphsLeaveALongRequestOneStateAndACheckpoint) {
+TEST(MemoryShares, GraphsLeaveOneStateForALongRequest) {
   ShareInputs in = gpu();
   in.weights = 51 * kGiB;
   in.request_pages = 16384;
@@ -122,7 +122,7 @@ TEST(MemoryShares, GraphsLeaveALongRequestOneStateAndACheckpoint) {
   EXPECT_EQ(*room_for_graphs(in), 86 * kGiB + kGiB / 2 - 601 * kMiB - 16 * kGiB - 300 * kMiB);
 }
 
-TEST(MemoryShares, ForwardsThatDoNotFitAreAnErrorThatSaysWhatHelps) {
+TEST(MemoryShares, ErrorsOfForwardsThatDoNotFitAdvise) {
   ShareInputs in = gpu();
   in.capacity = 3 * kGiB;
   EXPECT_THAT(room_for_graphs(in).status().message(),

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(, WindowCache, ::testing::Values("mistral-swa", "qwen2-
   return text;
 });
 
-TEST_P(WindowCache, ALongSequenceHoldsTheWindowAndOnePageMore) {
+TEST_P(WindowCache, ASequenceHoldsTheWindowAndOneMorePage) {
   const std::unique_ptr<Engine> engine = make(options());
   ASSERT_TRUE(engine->submit(request()).ok());
   const std::vector<ir::CacheGroup>& groups = engine->runner().prefill().executable().graph().cache_groups;
@@ -66,7 +66,7 @@ TEST_P(WindowCache, ALongSequenceHoldsTheWindowAndOnePageMore) {
   EXPECT_EQ(most_full, groups.size() == 2 ? all_pages : 0);
 }
 
-TEST_P(WindowCache, OutputsAreThoseOfARunnerThatKeepsEveryPage) {
+TEST_P(WindowCache, OutputsEqualThoseWithAllPagesKept) {
   const std::unique_ptr<Engine> engine = make(options());
   Request wanted = request();
   wanted.return_hidden_states = true;
@@ -118,7 +118,7 @@ TEST_P(WindowCache, APrefixIsReusedWithTheSameOutputs) {
   }
 }
 
-TEST_P(WindowCache, SequencesThatPreemptEachOtherHaveTheOutputsOfRunsAlone) {
+TEST_P(WindowCache, PreemptionChangesNoOutput) {
   EngineOptions tight = options();
   tight.deterministic = true;
   const std::unique_ptr<Engine> roomy = make(tight);

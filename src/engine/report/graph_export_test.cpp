@@ -108,7 +108,7 @@ TEST_F(GraphExport, ATowerIsThereWhereTheModelHasOne) {
   EXPECT_FALSE(find_graphs(graphs_of_options(options_of("llama")), "tower").ok());
 }
 
-TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
+TEST_F(GraphExport, ChangingPassesHaveABeforeAndAnAfter) {
   // Nothing reads %dead, and %copied is a copy of %x that nothing writes.
   const ir::Graph graph = *ir::parse_graph(R"(graph @waste {
     input %x: f32[T, 8]

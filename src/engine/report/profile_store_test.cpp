@@ -214,7 +214,7 @@ TEST_F(ProfileStoreTest, KeysDifferInWhatMatters) {
   EXPECT_NE(keys().algorithms, base.algorithms);
 }
 
-TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
+TEST_F(ProfileStoreTest, MeasuresAndReadsNothingWhenSwitchedOff) {
   store().save(costs_of(1));
   options_.graphs.measure_costs = false;
   EXPECT_TRUE(store().load_costs().empty());

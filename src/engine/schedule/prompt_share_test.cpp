@@ -25,7 +25,7 @@ TEST(PromptShare, PromptsJoinUntilTheyFillTheDevice) {
   EXPECT_EQ(taken(share, {1500, 10}), (Tokens{1500, 0})) << "the first one however long it is";
 }
 
-TEST(PromptShare, ALongPromptAloneTakesTheChunkAndAThirdOfItBesideDecodes) {
+TEST(PromptShare, ALongPromptTakesAThirdBesideDecodes) {
   EXPECT_EQ(taken({8192, 512, 9000, false}, {9000}), (Tokens{8192}));
   EXPECT_EQ(taken({8192, 512, 9000, true}, {9000}), (Tokens{2730}));
   EXPECT_EQ(taken({1024, 512, 2000, true}, {2000}), (Tokens{512})) << "no less than fills the device";

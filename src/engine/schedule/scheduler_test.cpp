@@ -58,13 +58,13 @@ TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
 }
 
-TEST_F(SchedulerTest, PromptsThatFillTheDeviceAreComputedOneByOne) {
+TEST_F(SchedulerTest, ComputesDeviceFillingPromptsOneByOne) {
   Scheduler& scheduler = make({.chunk = 24}, 100, {}, [] { return 8; });
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, id == 1 ? 20 : 4, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:20*", "1:1* 2:4* 3:4*", "3:1* 2:1* 4:4*", "4:1*"));
 }
 
-TEST_F(SchedulerTest, BesideDecodesALongPromptTakesAThirdOfTheChunk) {
+TEST_F(SchedulerTest, ALongPromptTakesAThirdBesideDecodes) {
   Scheduler& scheduler = make({.chunk = 12}, 100, {}, [] { return 2; });
   scheduler.add(sequence(1, 2, 5));
   scheduler.add(sequence(2, 12, 1));
@@ -72,7 +72,7 @@ TEST_F(SchedulerTest, BesideDecodesALongPromptTakesAThirdOfTheChunk) {
 }
 
 // In a pipeline, the next step has one group while the tokens of the other group are awaited.
-TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
+TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   Scheduler& scheduler = make({.chunk = 16, .turns = 2});
   for (const std::int64_t id : {1, 2, 3}) scheduler.add(sequence(id, 3, 4));
   finish_step(scheduler, next_step(scheduler));
@@ -91,7 +91,7 @@ TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
 }
 
 // Where each step is read before the next one, turns would leave some sequences without tokens until others end.
-TEST_F(SchedulerTest, DecodesTakeNoTurnsWhereOneStepIsInFlight) {
+TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   Scheduler& scheduler = make({.chunk = 16, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
   finish_step(scheduler, next_step(scheduler));
@@ -110,7 +110,7 @@ TEST_F(SchedulerTest, ComputesEverythingAgain) {
 }
 
 // A prompt's chunks need no sampled tokens, so they follow one another at once.
-TEST_F(SchedulerTest, ChunksOfAPromptAreInSeveralStepsAtOnce) {
+TEST_F(SchedulerTest, APromptsChunksFollowInSeveralSteps) {
   Scheduler& scheduler = make({.chunk = 8, .turns = 2});
   scheduler.add(sequence(1, 20, 3));
   for (const char* const step : {"1:8", "1:8", "1:4*", ""}) {
@@ -133,7 +133,7 @@ TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:1* 4:1* 3:1* 5:3*", "1:1* 4:1* 3:1* 5:1*", "5:1*"));
 }
 
-TEST_F(SchedulerTest, TheLastPromptIsCutToFillACapturedSize) {
+TEST_F(SchedulerTest, CutsTheLastPromptToACapturedSize) {
   Scheduler& scheduler =
       make({.chunk = 16}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });
   scheduler.add(sequence(1, 3, 3));
@@ -145,7 +145,7 @@ TEST_F(SchedulerTest, TheLastPromptIsCutToFillACapturedSize) {
   EXPECT_EQ(stats.split_chunks, 2);
 }
 
-TEST_F(SchedulerTest, DecodesAreNeverCutAndPromptsNotKeptWaitingForThem) {
+TEST_F(SchedulerTest, NeitherCutsDecodesNorDelaysPromptsForThem) {
   std::vector<std::int64_t> asked;
   const auto fit = [&](std::int64_t tokens) {
     asked.push_back(tokens);
@@ -161,7 +161,7 @@ TEST_F(SchedulerTest, DecodesAreNeverCutAndPromptsNotKeptWaitingForThem) {
   EXPECT_THAT(asked, ElementsAre(2, 8));
 }
 
-TEST_F(SchedulerTest, PromptsAreNotCutToTheFewTokensThatDecodesLeave) {
+TEST_F(SchedulerTest, NeverCutsPromptsToAFewTokens) {
   const auto fit = [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 4); };
   Scheduler& scheduler = make({.chunk = 16}, 100, fit);
   for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 1, 3));
@@ -172,7 +172,7 @@ TEST_F(SchedulerTest, PromptsAreNotCutToTheFewTokensThatDecodesLeave) {
   EXPECT_EQ(shown(next_step(scheduler)), "1:1* 2:1* 4:2") << "half of the step is theirs";
 }
 
-TEST_F(SchedulerTest, ScoredSequencesWantTheirRowsBesideThoseThatAreSampled) {
+TEST_F(SchedulerTest, ScoredSequencesWantRowsBesideSampledOnes) {
   Scheduler& scheduler = make({.chunk = 8});
   scheduler.add(sequence(1, 3, 0, true));
   scheduler.add(sequence(2, 2, 2));
@@ -282,7 +282,7 @@ std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64
   return made;
 }
 
-TEST_F(SchedulerTest, APromptThatRepeatsAnEarlierOneIsTakenFromTheCache) {
+TEST_F(SchedulerTest, TakesARepeatedPromptFromTheCache) {
   Scheduler& scheduler = make({.chunk = 64});
   scheduler.add(alike(1, 10, 3));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:10*", "1:1*", "1:1*"));

@@ -78,7 +78,7 @@ TEST_F(StepPaceTest, OneDelayedForwardHardlyChangesTheEstimate) {
   EXPECT_LE(wait_of({.decodes = false, .rows = 1500}), before + 1);
 }
 
-TEST_F(StepPaceTest, AForwardThatIsFoundFinishedCutsTheNextEstimates) {
+TEST_F(StepPaceTest, AFinishedForwardCutsTheNextEstimates) {
   forwards_of_prompts();
   pace_.submitted({.decodes = false, .rows = 1500}, now_ - 100us, now_);
   now_ += 40ms;

@@ -84,7 +84,7 @@ TEST(TokenEdits, ABiasAloneNeedsNoText) {
   EXPECT_THAT(row(edits, 30), ElementsAre(Pair(7, Pair(1, 5))));
 }
 
-TEST(TokenEdits, EndTokensAreForbiddenUntilTheTextIsLongEnough) {
+TEST(TokenEdits, ForbidsEndTokensUntilTheLeastLength) {
   Request request = asked({});
   request.stop.min_new_tokens = 2;
   const std::vector<TokenId> ends = {TokenId(3), TokenId(4)};

@@ -85,7 +85,7 @@ RunnerOptions core_options() {
   return options;
 }
 
-TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
+TEST(CaptureModes, CapturesCoreSizesFirstAndOthersWhenIdle) {
   RunnerBench all = make_captured("llama", with(CaptureMode::kEager));
   RunnerBench bench = make_captured("llama", core_options());
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 40));
@@ -166,7 +166,7 @@ std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = 
 }
 
 // This is the usual case on a GPU: the next step is submitted, and its size is found missing, while the last one runs.
-TEST(CaptureModes, ASizeIsCapturedWhileAForwardIsInFlight) {
+TEST(CaptureModes, CapturesASizeBesideAForwardInFlight) {
   RunnerOptions options = core_options();
   options.capture = CaptureMode::kEager;
   RunnerBench all = make_captured("llama", options);

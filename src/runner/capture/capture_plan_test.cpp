@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(CapturePlan, CoreHasBothEndsAndASizeForEachPowerOfTwo) {
+TEST(CapturePlan, CoreHasBothEndsAndPowersOfTwo) {
   EXPECT_THAT(core_sizes(prefill_ladder(2048)), ElementsAre(4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048));
   EXPECT_THAT(core_sizes(prefill_ladder(3000)), ElementsAre(4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3000));
   EXPECT_THAT(core_sizes(decode_ladder(24)), ElementsAre(1, 2, 4, 8, 16, 24));

@@ -86,7 +86,7 @@ TEST(MedianBound, IsTheThirdLargest) {
   EXPECT_EQ(median_bound(std::vector<double>(kFullPairs, 0.5)), 0.5);
 }
 
-TEST(PageBatch, SharesTokensOutToAlikeRequestsOfSeveralRowsInOnePage) {
+TEST(PageBatch, DividesTokensIntoEqualRequestsOfOnePage) {
   RunnerOptions options = small_options();
   options.max_requests = 6;
   for (std::int64_t size = 2; size <= 48; ++size) {
@@ -212,7 +212,7 @@ TEST(FullGraphs, IdleMomentsMeasureThemAndKeepTheWinners) {
   EXPECT_FALSE(*bench.runner->idle_work()) << "what was measured is not measured again";
 }
 
-TEST(FullGraphs, ASizeThatWasMeasuredBeforeIsNotMeasuredAgain) {
+TEST(FullGraphs, MeasuresNoSizeTwice) {
   CostTable costs = full_at(4, {.ratio = 1.25, .equal = true});
   costs.add_full(16, {.ratio = 1.5, .equal = true});
   RunnerBench bench = captured_with(costs);

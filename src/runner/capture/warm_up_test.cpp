@@ -147,7 +147,7 @@ TEST(WarmUp, RanksMeetInIt) {
 }
 
 // Batches of a ladder's sizes may have more requests than the runner takes.
-TEST(WarmUp, TakesSizesThatNeedMoreRequestsThanThereMayBe) {
+TEST(WarmUp, TakesSizesThatNeedTooManyRequests) {
   RunnerOptions options = lazy_options(CaptureMode::kEager);
   options.max_requests = 2;
   options.context_length = 16;

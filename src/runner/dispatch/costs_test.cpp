@@ -39,7 +39,7 @@ TEST(CostTable, InterpolatesBetweenMeasuredNeighboursOfTheSameRunner) {
   for (const auto& c : cases) EXPECT_DOUBLE_EQ(table.ms(c.runner, c.size).value_or(-1), c.ms) << c.size;
 }
 
-TEST(CostTable, ASmallerSizeCostsNoMoreThanALargerOne) {
+TEST(CostTable, SmallerSizesCostNoMoreThanLargerOnes) {
   CostTable table;
   table.add(kPrefill, 32, 9.0);  // a disturbed measurement
   table.add(kPrefill, 64, 2.0);
@@ -74,7 +74,7 @@ TEST(CostTable, TheSmallestMeasurementStays) {
   EXPECT_EQ(table.size(), 6u);
 }
 
-TEST(CostTable, AFullGraphWinsWhereItIsEqualAndFasterByTheMargin) {
+TEST(CostTable, AFullGraphWinsWhenEqualAndFaster) {
   CostTable table;
   const auto wins = [&](double ratio, bool equal) {
     table.add_full(64, {.ratio = ratio, .equal = equal});

@@ -27,7 +27,7 @@ RunnerOptions two_tokens_each() {
   return options;
 }
 
-TEST(DecodeShapes, TwoTokensOfEachRequestRunOnADecodeGraphOfTwoRowsARequest) {
+TEST(DecodeShapes, TwoTokensEachRunOnTheirDecodeGraph) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
   ASSERT_EQ(bench.runner->decode().bucket(4).to_string(), "T=8 B=4 Q=2 R=8 P=33");
   bench.logits(kPrompts);  // fills the cache
@@ -40,7 +40,7 @@ TEST(DecodeShapes, TwoTokensOfEachRequestRunOnADecodeGraphOfTwoRowsARequest) {
   EXPECT_LE(greatest_difference(graph, eager), 1e-5);
 }
 
-TEST(DecodeShapes, ABatchWithoutTwoTokensEachTakesThePrefillRunner) {
+TEST(DecodeShapes, OtherBatchesTakeThePrefillRunner) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
   bench.logits(kPrompts);
   Decision decision;

@@ -180,7 +180,7 @@ TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
   EXPECT_EQ(fired.size(), static_cast<std::size_t>(kNumReasons)) << "a reason without a case";
 }
 
-TEST(Dispatch, NeverPadsDownAndNeverMoreThanToTheNextSize) {
+TEST(Dispatch, PadsOnlyToTheNextSize) {
   for (std::int64_t tokens = 1; tokens <= 70; ++tokens) {
     const Decision d = dispatch(extend(tokens), kOn);
     EXPECT_EQ(d.size, tokens + d.padding);
@@ -284,7 +284,7 @@ TEST(SplitTokens, TwoReplaysReplaceMuchPadding) {
   EXPECT_EQ(split_tokens(70, table), 64) << "0.328 ms against 0.612";
 }
 
-TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
+TEST(SplitTokens, PendingSizesAreNotReplayed) {
   const CostTable costs = cheap_launches();
   DispatchTable table = with_costs({64, 128, 4096}, costs);
   EXPECT_EQ(split_tokens(128, table), 128);
@@ -296,7 +296,7 @@ TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
   EXPECT_EQ(split_tokens(190, table), 190) << "no size holds them";
 }
 
-TEST(FillingTokens, IsTheFirstSizeWhoseTokensCostLittleMoreThanTheLeast) {
+TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
   const CostTable costs = cheap_launches();  // per token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);

@@ -97,7 +97,7 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
   }
 }
 
-TEST(VerifyBatch, FitsTheSmallestPoolOfEachGroupAndSaysWhichIsTooSmall) {
+TEST(VerifyBatch, FitsSmallestPoolsAndNamesTooSmallOnes) {
   const auto made = [](const RunnerOptions& options) {
     return make_verify_batch({.options = options, .groups = kTwoGroups, .row_values = 4, .poisoned_id = TokenId(100)},
                              40, false);

@@ -150,7 +150,7 @@ TEST_F(InputBuffersTest, StagesPositionsInThreeDimensions) {
   EXPECT_THAT(values, ElementsAre(20, 21, 22, 20, 21, 22, 20, 21, 22)) << "those of text";
 }
 
-TEST_F(InputBuffersTest, RowsOfEmbeddingsAreMinusOneWhereNoneAreGiven) {
+TEST_F(InputBuffersTest, EmbeddingRowsAreMinusOneWithoutEmbeddings) {
   dirty();
   ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(3), .padding_id = TokenId(9)}, 5).ok());
   EXPECT_THAT(ints("embedding_rows", 5), Each(-1));
@@ -160,7 +160,7 @@ TEST_F(InputBuffersTest, RowsOfEmbeddingsAreMinusOneWhereNoneAreGiven) {
   EXPECT_THAT(ints("embedding_rows", 5), ElementsAre(-1, 40, 7, -1, -1));
 }
 
-TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
+TEST_F(InputBuffersTest, RefusesOneMoreThanAFullBuffer) {
   ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(8), .padding_id = TokenId(0)}, 8).ok());
   EXPECT_EQ(ints("input_ids", 8).back(), 107);
   const Status tokens = buffers_.stage_tokens({.batch = batch(9), .padding_id = TokenId(0)}, 9);
@@ -171,7 +171,7 @@ TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
 }
 
 // Checks for every bucket that no input overlaps another, and that those of one forward are in one range without gaps.
-TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
+TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
   const auto is_row = [](std::string_view name) {
     return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||
            name == "top_p" || name == "min_p" || name == "seed" || name == "choice" || name == "sample_position";

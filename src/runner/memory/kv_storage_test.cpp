@@ -39,7 +39,7 @@ ir::Graph pages_and_slots() {
                           nullptr);
 }
 
-TEST(KvStorage, APageIsCountedOverTheLayersOfItsGroup) {
+TEST(KvStorage, CountsAPageOverItsGroupsLayers) {
   EXPECT_THAT(*KvStorage::page_bytes(two_layers()), ElementsAre(2 * (3 * 5 * 2) + 2 * (3 * 2 * 8 * 2)));
   EXPECT_THAT(*KvStorage::page_bytes(pages_and_slots()), ElementsAre(3 * 5 * 2, 2 * 5 * 4 + 4));
 }
@@ -61,7 +61,7 @@ TEST(KvStorage, GroupsHaveAsManyPagesAsTheyAreGiven) {
             StatusCode::kInternal);
 }
 
-TEST(KvStorage, ASlotIsCopiedInEveryStateOfItsGroupAndNoOther) {
+TEST(KvStorage, CopiesASlotInItsGroupsStatesOnly) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
   const KvStorage storage =
@@ -84,7 +84,7 @@ TEST(KvStorage, ASlotIsCopiedInEveryStateOfItsGroupAndNoOther) {
   EXPECT_THAT(content("k_cache.0", 3), Each(std::byte{1})) << "of another group";
 }
 
-TEST(KvStorage, EveryStateHasAnAlignedRangeOfItsOwnAndAZeroedReservedPage) {
+TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
   const KvStorage storage = KvStorage::create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream).value();

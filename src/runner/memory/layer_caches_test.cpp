@@ -61,13 +61,13 @@ TEST(LayerCaches, ALayerThatDeclaresNoneTurnsBothRulesOn) {
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa, kNoLayout));
 }
 
-TEST(LayerCaches, AGroupWhoseStateNoOperatorTakesIsNotDeclared) {
+TEST(LayerCaches, AStateWithoutAnOperatorIsNotDeclared) {
   const LayerCaches caches = layer_caches(
       model("group \"full\" paged layers [0] group \"memory\" state layers [1]", "state %s.1: f32[P1, 8]"), {0, 2});
   EXPECT_THAT(caches.undeclared, ElementsAre(1));
 }
 
-TEST(LayerCaches, ALayerWithAnotherOperatorThanAttentionIsDeclaredAndNotGqa) {
+TEST(LayerCaches, AnotherMixingOperatorIsDeclaredButNotGqa) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]",
                                                 "state %s.1: f32[P1, 8] other_net(%q, mut %s.1) {group = 1}"),
                                           {0, 2});

@@ -237,7 +237,7 @@ TEST(MemoryReport, LogsMemoryAndWarnsWhereLittleIsLeft) {
 }
 
 // Deferred sizes take their memory later, when a warning would be too late.
-TEST(MemoryReport, TheWarningCountsSizesThatAreStillToBeCaptured) {
+TEST(MemoryReport, TheWarningCountsPendingSizes) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kCore;
   options.prefill_sizes = {8, 10, 12, 40};

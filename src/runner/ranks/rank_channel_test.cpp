@@ -104,7 +104,7 @@ TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
 }
 
 // The buffer stays until then, since a rank that has not answered may still read it.
-TEST(RankChannel, ALargeMessagesBufferIsFreedOnceAllHaveAnswered) {
+TEST(RankChannel, FreesALargeBufferOnceAllHaveAnswered) {
   RankChannel channel(3, std::chrono::seconds(60));
   std::vector<std::byte>& large = **channel.begin();
   large.resize(RankChannel::kMostKeptBytes + 1);

@@ -89,7 +89,7 @@ TEST(DebugMode, ComputesUnwantedRowsToo) {
   EXPECT_EQ(logits_of(true, MemoryPlanKind::kIsolated), plain);
 }
 
-TEST(DebugMode, APageTableThatChangedUnderItsNumberIsFound) {
+TEST(DebugMode, FindsAPageTableThatChangedUnderItsNumber) {
   RunnerBench bench = make_captured("llama", debug_options());
   std::vector<float> logits;
   ForwardBatch batch = make_batch(kPrompt, Rows::kLast);
@@ -185,7 +185,7 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
 }
 
 // The other embedding rows need not have memory.
-TEST(DebugMode, ANaNOfGivenEmbeddingsIsTracedToTheirOperator) {
+TEST(DebugMode, TracesNanEmbeddingsToTheirOperator) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());
   ForwardBatch batch = make_batch(kPrompt, Rows::kLast);
@@ -199,7 +199,7 @@ TEST(DebugMode, ANaNOfGivenEmbeddingsIsTracedToTheirOperator) {
                     HasSubstr("input %embeddings was not searched")));
 }
 
-TEST(DebugMode, AnOutputIsStaleOnceAForwardMayHaveOverwrittenIt) {
+TEST(DebugMode, RefusesAnOutputAfterAnOverwritingForward) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(forward_error(bench, kPrompt).ok());
   ModelRunner& runner = *bench.runner;
@@ -228,7 +228,7 @@ Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
   });
 }
 
-TEST(DebugMode, AKernelThatLeavesAValueOfTheLastForwardIsNamed) {
+TEST(DebugMode, NamesAKernelThatLeavesStaleValues) {
   const KernelTable kernels = cpu_kernels().with({.op = "silu_mul", .name = "forgetful", .bind = bind_forgetful});
   const std::vector<TestRequest> full = {{ids(16, 2)}};  // without padding, so that the last row is a real one
   RunnerOptions options = small_options();

@@ -187,7 +187,7 @@ TEST(Verify, CatchesBrokenPlansOfAWholePrefill) {
 }
 
 // The fault is found at its own size: a plan that is broken for one size shows at that size.
-TEST(Verify, ABrokenPlanOfOneSizeIsFoundAtThatSize) {
+TEST(Verify, FindsABrokenPlanAtItsSize) {
   RunnerOptions options = small_options();
   options.graphs.decode = false;
   // 16 tokens with a hidden size of 64 in float32.
@@ -204,7 +204,7 @@ TEST(Verify, ABrokenPlanOfOneSizeIsFoundAtThatSize) {
   EXPECT_THAT(found, Each(HasSubstr("prefill 16")));
 }
 
-TEST(Verify, CatchesAnOperatorThatBakesHostDataIntoItsLaunch) {
+TEST(Verify, CatchesAnOperatorThatBakesInHostData) {
   const KernelTable kernels = testing::baking_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;
@@ -249,7 +249,7 @@ TEST(Verify, CatchesAHeadThatOverwritesItsInput) {
   }
 }
 
-TEST(Verify, AnErrorWhileComparingIsAnErrorAndRestoresTheModel) {
+TEST(Verify, AFailedComparisonRestoresTheModel) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<testing::TestRequest> requests = {{.ids = {7, 511, 3, 511}, .computed = 0}};
   const std::vector<float> before = bench.logits(requests);

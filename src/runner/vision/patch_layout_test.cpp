@@ -21,7 +21,7 @@ std::vector<std::int32_t> every(const std::vector<std::int32_t>& list, std::size
   return taken;
 }
 
-TEST(PatchLayout, WindowsComeByRowsWithSmallOnesAtTheEdges) {
+TEST(PatchLayout, OrdersWindowsByRowsWithSmallEdges) {
   PatchLayout layout;
   append_image({.t = 1, .h = 6, .w = 6}, kWindows, layout);  // 3 × 3 units
   EXPECT_THAT(layout.units, ElementsAre(0, 1, 3, 4, 2, 5, 6, 7, 8));

@@ -59,7 +59,7 @@ TEST(VisionChoice, EveryReasonHasItsOwnNameAndText) {
   }
 }
 
-TEST(VisionChoice, OperatorsThatArePaddedLessAreTakenWhereTheyWereMeasuredToBeFaster) {
+TEST(VisionChoice, TakesLessPaddedOperatorsMeasuredToBeFaster) {
   const std::vector<std::int64_t> apart = {64, 256};
   const auto choose_of = [&](const CostTable& costs) {
     return choose_budget({.sizes = apart, .captured = apart, .costs = costs, .step = 64}, 65);
@@ -77,13 +77,13 @@ TEST(VisionChoice, WithoutMeasurementsNothingIsPaddedFurther) {
   EXPECT_EQ(choose(65, {64, 256}, measured({}, {{64, 1}, {256, 2}})), eager(128, kNotCaptured));
 }
 
-TEST(VisionChoice, ALargerGraphIsTakenWhereItWasMeasuredToBeNoSlower) {
+TEST(VisionChoice, TakesALargerGraphMeasuredToBeNoSlower) {
   // Operators take 2.33 ms for 128 patches, interpolated between 64 and 256.
   EXPECT_EQ(choose(65, {64, 256}, measured({{256, 2.3}}, {{64, 2}, {256, 3}})), graph(256));
   EXPECT_EQ(choose(65, {64, 256}, measured({{256, 2.4}}, {{64, 2}, {256, 3}})), eager(128, kNotCaptured));
 }
 
-TEST(VisionChoice, AGraphThatWasMeasuredToBeSlowerIsNotTaken) {
+TEST(VisionChoice, AvoidsAGraphMeasuredToBeSlower) {
   EXPECT_EQ(choose(128, kSizes, measured({{128, 1.03}}, {{128, 1}})), eager(128, kEagerFaster));
   EXPECT_EQ(choose(128, kSizes, measured({{128, 1.01}}, {{128, 1}})), graph(128)) << "within what measurements differ";
 }
