@@ -1,5 +1,5 @@
-// Catches: crashes, escaped exceptions and endless work on a client's JSON schema, regex or EBNF; masks whose tokens
-// accept() then refuses.
+// Catches: crashes, escaped exceptions and endless work on a client's JSON schema, regex or EBNF, and masks with tokens
+// that accept() then refuses.
 #include "tessera/engine/grammar/grammar.h"
 
 #include <vector>
@@ -22,7 +22,7 @@ GrammarCompiler& compiler() {
   return *made;
 }
 
-// A few steps; which token is taken depends on the input alone.
+// Takes a few steps. The chosen tokens depend only on the input.
 void walk(const std::shared_ptr<const Grammar>& grammar, std::size_t seed) {
   GrammarMatcher matcher(grammar);
   std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(kVocabSize)));

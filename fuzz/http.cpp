@@ -1,5 +1,5 @@
-// Catches: crashes and hangs of the HTTP server on whatever a connection brings: any bytes, in one or two pieces, then
-// the end. Everything that is answered begins with a status line.
+// Catches: crashes and hangs of the HTTP server on any bytes of a connection, sent in one or two pieces and followed by
+// its end. Every answer must begin with a status line.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ using namespace tessera;
 
 namespace {
 
-// Runs until the process ends.
+// Serves until the process ends.
 std::uint16_t serve() {
   HttpOptions options;
   options.port = 0;
@@ -40,7 +40,7 @@ std::uint16_t serve() {
   return server->port();
 }
 
-// False: the server has closed.
+// Returns false where the server has closed the connection.
 bool send_all(int connection, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -69,14 +69,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (;;) {
     pollfd state{.fd = connection, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&state, 1, 20'000);
-    if (ready < 0 && errno == EINTR) continue;  // libFuzzer's clock
+    if (ready < 0 && errno == EINTR) continue;  // interrupted by libFuzzer's timer
     fuzz::require(ready > 0, "a connection whose client has ended is closed soon");
     char buffer[4096];
     const ssize_t received = ::recv(connection, buffer, sizeof buffer, 0);
     if (received <= 0) break;
     answer.append(buffer, static_cast<std::size_t>(received));
   }
-  // A reset, so that no port is left waiting.
+  // Closes with a reset, so that no port remains in TIME_WAIT.
   const linger none{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &none, sizeof none);
   ::close(connection);

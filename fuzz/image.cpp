@@ -1,5 +1,5 @@
-// Catches: crashes, endless work and memory beyond the limits where an image is decoded and cut into patches, pixels
-// that are not there, and results that differ from run to run.
+// Catches: crashes, endless work and memory beyond the limits when an image is decoded and cut into patches, missing
+// pixels, and results that differ from run to run.
 #include <zlib.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr DecodeLimits kLimits{.most_bytes = 1 << 16, .most_pixels = 1 << 16, .most_side = 4096, .most_ratio = 100};
 
-// A mutated PNG with checksums that hold, or libpng would look at little of it.
+// Gives a mutated PNG valid checksums; otherwise libpng would read little of it.
 std::string with_checksums(std::string file) {
   constexpr std::size_t kSignature = 8;
   for (std::size_t at = kSignature; at + 12 <= file.size();) {

@@ -1,5 +1,5 @@
-// Catches: crashes on config.json, generation_config.json and tokenizer_config.json, and configurations that are taken
-// and break their own limits.
+// Catches: crashes on config.json, generation_config.json and tokenizer_config.json, and configurations that are
+// accepted and violate their own limits.
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ using namespace tessera;
 
 namespace {
 
-// For what is only read from a folder.
+// A folder for files that are read only from a folder.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("tessera_fuzz_model_config." + std::to_string(::getpid()));

@@ -1,5 +1,5 @@
-// Catches: crashes of the reasoning and tool call parsers on what a model writes, answers that depend on where the text
-// was cut, and calls whose arguments are no JSON object.
+// Catches: crashes of the reasoning and tool call parsers on a model's output, results that depend on the cuts of the
+// text, and calls with arguments that are not a JSON object.
 #include <map>
 #include <memory>
 
@@ -14,7 +14,7 @@ namespace {
 struct Output {
   std::string reasoning;
   std::string content;
-  std::map<int, std::pair<std::string, std::string>> calls;  // name, arguments
+  std::map<int, std::pair<std::string, std::string>> calls;  // index → name and arguments
   bool operator==(const Output&) const = default;
 };
 
@@ -27,7 +27,7 @@ void add(Output& output, const ToolText& text) {
   }
 }
 
-// With a schema, by which values that are text become JSON.
+// Tools with a schema, by which values in text become JSON.
 const Json& known_tools() {
   static const Json kTools = *Json::parse(
       R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "i": {"type": "integer"},
@@ -40,10 +40,10 @@ struct Case {
   std::string_view reasoning;
   std::string_view tools;
   bool opened = false;
-  bool has_tools = false;  // else any name is a function's
+  bool has_tools = false;  // otherwise any name is a function's name
 };
 
-// `cut`: bytes a piece; 0: the whole at once.
+// `cut` is the number of bytes of a piece; 0: everything at once.
 Output read(const Case& given, std::string_view text, std::size_t cut) {
   static const Json kNoTools;
   auto reasoning_parser = ReasoningParser::create(given.reasoning, given.opened);

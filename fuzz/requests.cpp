@@ -1,5 +1,5 @@
-// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions and /generate, and requests that are taken
-// with prompts, images or parameters the engine must not see.
+// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions and /generate, and accepted requests with
+// prompts, images or parameters that must not reach the engine.
 #include "fuzz.h"
 #include "tessera/engine/request.h"
 #include "tessera/server/images/prompt_images.h"

@@ -1,5 +1,5 @@
-// Catches: crashes on a safetensors file, and tensors whose bytes lie outside of it or are not as many as their shape
-// says.
+// Catches: crashes on a safetensors file, and tensors with bytes outside the file or with a number of bytes that
+// contradicts their shape.
 #include "tessera/model/weights/safetensors.h"
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Catches: crashes and endless work on a SentencePiece file, in reading it and encoding; ids outside the vocabulary.
+// Catches: crashes and endless work on reading a SentencePiece file and encoding with it, and ids outside the
+// vocabulary.
 #include "fuzz.h"
 #include "tessera/text/sentencepiece/sentencepiece_model.h"
 

@@ -1,5 +1,5 @@
-// Catches: crashes and endless work on a tokenizer.json, in reading it, encoding and decoding; ids outside the
-// vocabulary, and decoded text that is not UTF-8.
+// Catches: crashes and endless work on reading a tokenizer.json, encoding and decoding, ids outside the vocabulary, and
+// decoded text that is not UTF-8.
 #include "fuzz.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer.h"

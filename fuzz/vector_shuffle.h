@@ -1,5 +1,5 @@
-// g++'s __builtin_shuffle for clang, which compiles the fuzz targets and has only one with constant lanes. Included in
-// front of every source by the preset; the kernels that use it are no target.
+// Defines g++'s __builtin_shuffle for clang, which compiles the fuzz targets and only has a form with constant lanes.
+// The preset includes it before every source. The kernels that use it are not fuzz targets.
 #pragma once
 
 #define __builtin_shuffle tessera_shuffle

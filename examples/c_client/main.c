@@ -11,7 +11,7 @@ static int failed(const char* what, tessera_error* error) {
   return 1;
 }
 
-/* JSON has its own way to write quotes, backslashes and control characters. The caller frees. */
+/* Returns the text as a JSON string, with quotes, backslashes and control characters escaped. The caller frees it. */
 static char* quoted(const char* text) {
   char* out = malloc(6 * strlen(text) + 3);
   char* to = out;
@@ -29,7 +29,7 @@ static char* quoted(const char* text) {
   return out;
 }
 
-/* On the engine's thread: counts, and leaves the text for the thread that waits. */
+/* Called on the engine's thread: counts, and stores the text for the waiting thread. */
 struct progress {
   int chunks;
   int error;
@@ -55,7 +55,7 @@ static int run(tessera_engine* engine, const char* prompt, long max_new_tokens) 
     goto done;
   }
 
-  /* A stream, to a callback. */
+  /* Streams an answer to a callback. */
   snprintf(body, size,
            "{\"text\": %s, \"stream\": true, \"sampling_params\": {\"max_new_tokens\": %ld, \"temperature\": 0, "
            "\"ignore_eos\": true}}",
@@ -73,7 +73,7 @@ static int run(tessera_engine* engine, const char* prompt, long max_new_tokens) 
   if (progress.error) goto done;
   printf("%d chunks\n", progress.chunks);
 
-  /* A whole answer. */
+  /* Waits for a whole answer. */
   snprintf(body, size, "{\"text\": %s, \"sampling_params\": {\"max_new_tokens\": %ld, \"temperature\": 0}}", text,
            max_new_tokens);
   char* answer = NULL;

@@ -1,4 +1,4 @@
-/* A plugin with a chat format: reasoning and calls stand in double brackets.
+/* A plugin with a chat format that writes reasoning and calls in double brackets.
  *
  *   [[why the user asks for the weather]]I look. [[call get_weather {"city": "Oslo"}]]
  *
@@ -15,9 +15,9 @@ typedef enum { kText, kWhy, kName, kArguments, kEnd } parser_state;
 typedef struct {
   const tessera_plugin_chat* chat;
   parser_state state;
-  char held[kLongestName + 1]; /* what may still become a mark, or a name */
+  char held[kLongestName + 1]; /* the possible beginning of a mark, or a name */
   size_t num_held;
-  int depth, in_string, escaped; /* of the arguments */
+  int depth, in_string, escaped; /* position within the arguments */
 } bracket_parser;
 
 typedef struct {
@@ -34,7 +34,7 @@ static const char* opening_mark(const bracket_parser* parser) {
   return parser->chat->finds == TESSERA_PLUGIN_FINDS_CALLS ? "[[call " : "[[why ";
 }
 
-/* Holds back what may be the beginning of `mark`, and gives the rest as `kind`. *found: the mark is whole. */
+/* Holds back the possible beginning of `mark` and returns the rest as `kind`. Sets *found for a complete mark. */
 static int32_t look_for(const output* out, const char* mark, int32_t kind, char c, int* found) {
   bracket_parser* p = out->parser;
   p->held[p->num_held++] = c;
@@ -50,7 +50,7 @@ static int32_t look_for(const output* out, const char* mark, int32_t kind, char 
 
 static int32_t take(const output* out, char c);
 
-/* This is no call: its mark is content, and what has come behind it is read again. */
+/* Handles a mark that begins no call: the mark becomes content, and the text behind it is read again. */
 static int32_t refuse_name(const output* out) {
   bracket_parser* p = out->parser;
   char again[kLongestName + 1];
@@ -66,7 +66,7 @@ static int32_t refuse_name(const output* out) {
 static int32_t take_name(const output* out, char c) {
   bracket_parser* p = out->parser;
   p->held[p->num_held++] = c;
-  const size_t name = p->num_held - 2; /* bytes of the name, once " {" has come behind it */
+  const size_t name = p->num_held - 2; /* length of the name in bytes, once " {" follows it */
   if (c == '{' && p->num_held > 2 && p->held[name] == ' ' && p->chat->has_function(p->chat, p->held, name)) {
     p->num_held = 0;
     p->state = kArguments;
@@ -77,7 +77,7 @@ static int32_t take_name(const output* out, char c) {
   return ends ? refuse_name(out) : TESSERA_PLUGIN_OK;
 }
 
-/* Ends with the brace that closes the first one. */
+/* The arguments end with the brace that closes the first one. */
 static int32_t take_arguments(const output* out, char c) {
   bracket_parser* p = out->parser;
   if (p->in_string) {
@@ -92,7 +92,7 @@ static int32_t take_arguments(const output* out, char c) {
   return give(out, TESSERA_PLUGIN_ARGUMENTS, &c, 1);
 }
 
-/* "]]", or something else: that is content. */
+/* Expects "]]"; anything else is content. */
 static int32_t take_end(const output* out, char c) {
   bracket_parser* p = out->parser;
   if (c == ']' && p->num_held == 0) {
@@ -149,7 +149,7 @@ static int32_t finish(void* parser, const tessera_plugin_pieces* pieces, tessera
   bracket_parser* p = parser;
   const output out = {p, pieces, error};
   int32_t code = TESSERA_PLUGIN_OK;
-  while (code == TESSERA_PLUGIN_OK && p->state == kName) code = refuse_name(&out); /* its end may be another mark */
+  while (code == TESSERA_PLUGIN_OK && p->state == kName) code = refuse_name(&out); /* its end may begin another mark */
   if (code != TESSERA_PLUGIN_OK || p->state == kArguments) return code;
   return give(&out, p->state == kWhy ? TESSERA_PLUGIN_REASONING : TESSERA_PLUGIN_CONTENT, p->held, p->num_held);
 }

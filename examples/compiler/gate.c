@@ -1,6 +1,6 @@
-/* A plugin with a compiler. It prints the pieces that it gets, computes linear and silu_mul together by a kernel of its
- * own (the gate of a feed-forward layer, whose matmul's result is then never stored), and leaves all other operators to
- * the engine's kernels. Where the groups are stands in its handle, which a later process loads. */
+/* A plugin with a compiler. It prints the pieces that it gets, computes linear and silu_mul together in a kernel of its
+ * own (the gate of a feed-forward layer, where the matmul's result is then never stored), and leaves all other operators
+ * to the engine's kernels. Its handle records where the groups are, and a later process loads the handle. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static int32_t bind(void* self, const tessera_plugin_call* call, void** bound, t
 }
 
 static float dot(const float* a, const float* b, int64_t n) {
-  float sums[8] = {0}; /* so that the compiler may use vectors */
+  float sums[8] = {0}; /* eight sums, so that the compiler can vectorise */
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
     for (int k = 0; k < 8; ++k) sums[k] += a[i + k] * b[i + k];
@@ -88,7 +88,7 @@ static int is_used_once(const tessera_plugin_piece* piece, int32_t value) {
   return uses == 1;
 }
 
-/* Whether nodes n and n + 1 are a linear and the silu_mul of its result, in float32, which nothing else reads. */
+/* Returns whether nodes n and n + 1 are a linear and the silu_mul of its result in float32 that nothing else reads. */
 static int is_group(const tessera_plugin_piece* piece, size_t n) {
   if (n + 1 >= piece->num_nodes || strcmp(piece->device, "cpu") != 0) return 0;
   const tessera_plugin_piece_node* linear = &piece->nodes[n];
@@ -114,7 +114,7 @@ static void write_text(const tessera_plugin_text* out, const char* text) { out->
 
 static void hash(void* self, const tessera_plugin_text* out) {
   (void)self;
-  write_text(out, "gate 1"); /* raised with every change of what compile() makes */
+  write_text(out, "gate 1"); /* raise it with every change to the result of compile() */
 }
 
 static int32_t compile(void* self, const tessera_plugin_piece* piece, const tessera_plugin_program* program,
@@ -141,7 +141,7 @@ static int32_t compile(void* self, const tessera_plugin_piece* piece, const tess
   return TESSERA_PLUGIN_OK;
 }
 
-/* The handle is from disk: each number is checked. */
+/* Checks each number, because the handle comes from disk. */
 static int32_t load(void* self, const tessera_plugin_piece* piece, const char* handle,
                     const tessera_plugin_program* program, tessera_plugin_error* error) {
   (void)self;

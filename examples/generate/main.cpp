@@ -19,7 +19,7 @@ tessera::Status generate(const std::string& model_path, const std::string& promp
   request.prompt = TRY(engine->tokenizer()->encode(prompt));
   request.stop.max_new_tokens = max_new_tokens;
 
-  // Tokens arrive one by one; the decoder hands out text as soon as its characters are complete.
+  // Tokens arrive one by one. The decoder returns text as soon as its characters are complete.
   tessera::StreamDecoder decoder(*engine->tokenizer());
   TRY(engine->run(std::span(&request, 1), [&](std::size_t, const tessera::RequestEvent& event) {
     if (event.token) std::cout << decoder.push(*event.token) << std::flush;

@@ -1,4 +1,4 @@
-/* A plugin with a model family of its own graph: PlainLlamaForCausalLM is Llama, written down as graph text. The config's
+/* A plugin with a model family defined by its own graph: PlainLlamaForCausalLM is Llama as graph text. The config's
  * fields and the tensors have Llama's names. */
 #include <math.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@ static void say(const tessera_plugin_text* out, const char* format, ...) {
   out->append(out, line, (size_t)bytes < sizeof(line) ? (size_t)bytes : sizeof(line) - 1);
 }
 
-/* What stands behind "field": in the object itself, not in one within it; null where it is not there. The text is JSON
- * on one line, with a space behind each colon, as the engine hands it over. */
+/* Returns the value of "field" in the object itself, not in a nested one; null where it is absent. The text is JSON on
+ * one line with a space behind each colon, as the engine passes it. */
 static const char* member(const char* json, const char* field) {
   const size_t bytes = strlen(field);
   int depth = 0;
@@ -37,7 +37,7 @@ static const char* member(const char* json, const char* field) {
   return NULL;
 }
 
-/* What is no number, as null, is absent. */
+/* Treats a value that is not a number, such as null, as absent. */
 static double number(const char* json, const char* field, double absent) {
   const char* const found = member(json, field);
   return found != NULL && strchr("-0123456789", *found) != NULL ? atof(found) : absent;
@@ -55,7 +55,7 @@ typedef struct {
 
 static llama_sizes read_sizes(const char* json) {
   llama_sizes s;
-  s.hidden = (int)number(json, "hidden_size", 0); /* the engine has checked that these are there, and their ranges */
+  s.hidden = (int)number(json, "hidden_size", 0); /* the engine has checked these fields and their ranges */
   s.mlp = (int)number(json, "intermediate_size", 0);
   s.layers = (int)number(json, "num_hidden_layers", 0);
   s.heads = (int)number(json, "num_attention_heads", 0);
@@ -66,7 +66,7 @@ static llama_sizes read_sizes(const char* json) {
   return s;
 }
 
-/* One matrix of the graph, and the tensors that lie in it one below the other. */
+/* One matrix of the graph, made of tensors stacked below one another. */
 typedef struct {
   const char* tensor;
   int rows;
@@ -121,7 +121,7 @@ static int32_t graph(void* self, const tessera_plugin_model* model, const tesser
   }
   say(out, "  weight %%model.norm.weight: %s[%d]\n", x, s.hidden);
 
-  /* Results' types follow from the operands'. */
+  /* The types of results follow from those of the operands. */
   say(out, "  %%ids = resolve_ids(%%input_ids, %%input_rows, %%last_ids)\n");
   say(out, "  %%h = embedding(%%ids, %%model.embed_tokens.weight, %%embedding_rows, %%embeddings)\n");
   say(out, "  %%rope = rotary_table(%%positions, %%rope.inv_freq) {scale = %.17e}\n", model->rope_scale);
@@ -154,7 +154,7 @@ static int32_t graph(void* self, const tessera_plugin_model* model, const tesser
     code = stack(weights, i, "self_attn.qkv_proj", qkv, 3, s.hidden, error);
     if (code == TESSERA_PLUGIN_OK) code = stack(weights, i, "mlp.gate_up_proj", gate_up, 2, s.hidden, error);
   }
-  return code; /* every other weight is the tensor of its name */
+  return code; /* every other weight is the tensor with the weight's name */
 }
 
 static const tessera_plugin_family kFamily = {

@@ -1,4 +1,4 @@
-/* A plugin with a model family: StorytellerForCausalLM has Qwen3's layers, and calls fields and tensors otherwise. */
+/* A plugin with a model family: StorytellerForCausalLM has Qwen3's layers, with other names of fields and tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tessera_plugin.h>
@@ -7,7 +7,7 @@ TESSERA_PLUGIN("storyteller", "1.0")
 
 static void write_text(const tessera_plugin_text* out, const char* text) { out->append(out, text, strlen(text)); }
 
-/* Qwen3's names before the members as they are: "width": 256 is read as "hidden_size" too. */
+/* Adds Qwen3's names in front of the existing members: "width": 256 is also read as "hidden_size". */
 static int32_t config(void* self, const char* json, const tessera_plugin_text* out, tessera_plugin_error* error) {
   (void)self;
   const char* width = strstr(json, "\"width\":");

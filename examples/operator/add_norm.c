@@ -1,6 +1,6 @@
 /* A plugin with one fused operator: its declaration, its native form, and kernels for the CPU and, where the build has
- * nvcc, for CUDA. It takes the place of the engine's add_rms_norm,
- * which is its native form here; a native form may as well be several operators. */
+ * nvcc, for CUDA. It replaces the engine's add_rms_norm, which
+ * is its native form here; a native form may also consist of several operators. */
 #include "add_norm.h"
 
 #include <math.h>
@@ -125,7 +125,7 @@ static void add_norm_rows(void* context, int64_t begin, int64_t end) {
     float squares = 0;
     for (int64_t i = at; i < at + c->cols; ++i) {
       store(c->sum, i, c->is_bf16, load(c->x, i, c->is_bf16) + load(c->residual, i, c->is_bf16));
-      const float sum = load(c->sum, i, c->is_bf16); /* as it is stored */
+      const float sum = load(c->sum, i, c->is_bf16); /* rounded as stored */
       squares += sum * sum;
     }
     const float scale = 1.0f / sqrtf(squares / (float)c->cols + c->eps);
@@ -173,7 +173,7 @@ static const tessera_plugin_kernel kOnCuda = {
 };
 #endif
 
-/* ---- What the engine calls ---- */
+/* ---- The functions that the engine calls ---- */
 
 int32_t tessera_plugin_register(const tessera_plugin_host* host, tessera_plugin_error* error) {
   engine = host;

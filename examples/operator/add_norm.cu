@@ -1,4 +1,4 @@
-// CUDA's kernel of my_add_norm: one block for a row.
+// The CUDA kernel of my_add_norm: one block a row.
 #include <cuda_bf16.h>
 
 #include "add_norm.h"
@@ -13,7 +13,7 @@ __device__ float sum_of_block(float value) {
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   float sum = 0;
-  for (const float part : of_warp) sum += part;  // in one order, so that a row's bits stay the same
+  for (const float part : of_warp) sum += part;  // always in this order, so that a row's bits are reproducible
   return sum;
 }
 

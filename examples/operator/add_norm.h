@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What binding decides: addresses, sizes and numbers. Rows are contiguous. */
+/* The result of binding: addresses, sizes and numbers. Rows are contiguous. */
 typedef struct add_norm_call {
   const void* x;
   const void* residual;
@@ -19,10 +19,10 @@ typedef struct add_norm_call {
   int64_t rows;
   int64_t cols;
   float eps;
-  int32_t is_bf16; /* else float32 */
+  int32_t is_bf16; /* otherwise float32 */
 } add_norm_call;
 
-/* Launches on a cudaStream_t; a cudaError_t, 0 where all is well. */
+/* Launches on a cudaStream_t. Returns a cudaError_t; 0 on success. */
 int add_norm_launch_cuda(const add_norm_call* call, void* stream);
 
 #ifdef __cplusplus

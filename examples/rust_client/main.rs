@@ -1,4 +1,4 @@
-// Streams a text from a model, in Rust without bindings that a tool wrote: rust_client MODEL_FOLDER PROMPT
+// Streams a text from a model, in Rust without generated bindings: rust_client MODEL_FOLDER PROMPT
 //   rustc -O examples/rust_client/main.rs -o rust_client -L <prefix>/lib -l tessera
 use std::env;
 use std::ffi::{c_void, CStr, CString};
@@ -49,7 +49,7 @@ extern "C" {
     fn tessera_error_free(error: *mut c_void);
 }
 
-// The outcome of a call that wrote `error` where it failed.
+// Turns the result of a call, which writes `error` where it fails, into a Result.
 fn check(code: c_int, error: *mut c_void) -> Result<(), String> {
     if code == OK {
         return Ok(());
@@ -97,7 +97,7 @@ impl Drop for Engine {
 struct Request(*mut c_void);
 
 impl Request {
-    // The next chunk of a stream, none at its end.
+    // Returns the next chunk of a stream; None at its end.
     fn next(&self) -> Result<Option<String>, String> {
         let mut event =
             Event { size: std::mem::size_of::<Event>(), kind: 0, code: 0, json: ptr::null(), json_size: 0 };
@@ -118,7 +118,7 @@ impl Drop for Request {
     }
 }
 
-// `text` as a string of JSON.
+// Returns `text` as a JSON string.
 fn quoted(text: &str) -> String {
     let mut json = String::from("\"");
     for c in text.chars() {

@@ -1,5 +1,5 @@
-/* A plugin with an operator that runs on the host in every forward and so cannot be in a graph: it says in the log how
- * large the hidden states of the batch's tokens became. A pass puts it at the end of the model's body; the forward is
+/* A plugin with an operator that runs on the host in every forward and so cannot be in a graph: it logs how large
+ * the hidden states of the batch's tokens became. A pass puts it at the end of the model's body; the forward is
  * cut there, and everything before it is captured as usual. */
 #include <math.h>
 #include <stdio.h>
@@ -32,12 +32,12 @@ static const tessera_plugin_operator kWatch = {
     .operands = kOperands,
     .num_operands = 1,
     .infer = infer,
-    .row_independent = 0, /* padding rows must not be looked at, so the kernel has a planner */
+    .row_independent = 0, /* the kernel must not read padding rows, so it has a planner */
     .capturable = 0,
     .split_by_default = 1,
 };
 
-/* ---- The planner: how many rows are tokens, the others being padding ---- */
+/* ---- The planner: computes how many rows are tokens; the others are padding ---- */
 
 static int32_t plan_bytes(void* self, const tessera_plugin_node* node, const tessera_plugin_limits* limits,
                           size_t* bytes, tessera_plugin_error* error) {
@@ -62,10 +62,10 @@ static const tessera_plugin_planner kPlanner = {
 typedef struct watch_call {
   const void* x;
   void* y;
-  const int64_t* num_tokens; /* of the batch at hand; written before each forward */
+  const int64_t* num_tokens; /* of the current batch; written before each forward */
   int64_t rows;
   int64_t cols;
-  int32_t is_bf16; /* else float32 */
+  int32_t is_bf16; /* otherwise float32 */
 } watch_call;
 
 static void* place(tessera_plugin_address address) { return (char*)address.handle + address.offset; }

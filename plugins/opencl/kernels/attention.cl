@@ -1,10 +1,10 @@
-// Attention over the paged cache: a group for each query head of each row, with the running maximum of online softmax.
+// Attention over the paged cache: a work-group for each query head of each row, with the running max of online softmax.
 //
 //   s_j = factor * q . k_j, or softcap * tanh(s_j / softcap);  out = sum softmax(s)_j * v_j
 //
-// `plan` (i32, written before every forward): [0] rows; then for each row t, at 2 + 2t, the number of keys that it may
-// see, and the index in `plan` of its request's first page. Blocks of keys start at multiples of LANES, so a row's bits
-// depend on nothing but its query and what it sees.
+// `plan` (i32, written before every forward): [0] is the number of rows. For each row t, element 2 + 2t is the number
+// of keys that it attends to, and the next one is the index in `plan` of its request's first page. Blocks of keys start
+// at multiples of LANES, so a row's bits depend only on its query and its keys and values.
 
 #define MAX_HEAD_DIM 256
 
@@ -21,7 +21,7 @@ kernel GROUP(LANES) void attention(BUF(q), BUF(k_cache), BUF(v_cache), BUF(out),
   local float query[MAX_HEAD_DIM];
   local float shared[LANES];
   local float weight[LANES];
-  local size_t place[LANES];  // of each key of the block, in elements
+  local size_t place[LANES];  // offset of each key of the block, in elements
   local float4 parts[LANES];
   const uint lane = get_local_id(0);
   const uint h = get_group_id(0);
@@ -35,7 +35,7 @@ kernel GROUP(LANES) void attention(BUF(q), BUF(k_cache), BUF(v_cache), BUF(out),
   const size_t row = ((size_t)t * heads + h) * head_dim;
   for (uint i = lane; i < head_dim; i += LANES) query[i] = LOAD_X(AT(const x_t, q), row + i);
 
-  // An item adds up four columns of the values, of every span-th key.
+  // A work-item sums four columns of the values, over every span-th key.
   const uint columns = head_dim / 4;
   const uint span = LANES / columns;
   const uint first_key = lane / columns;
@@ -66,7 +66,7 @@ kernel GROUP(LANES) void attention(BUF(q), BUF(k_cache), BUF(v_cache), BUF(out),
     if (first_key < span)
       for (uint j = from + first_key; j < to; j += span)
         acc = fma((float4)(weight[j]), LOAD4_Y(AT(const y_t, v_cache) + place[j], column), acc);
-    barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites weight and place
+    barrier(CLK_LOCAL_MEM_FENCE);  // before the next block overwrites weight and place
   }
   parts[lane] = acc;
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,5 +1,6 @@
-// y[m, n] = x[m, :] . w[n, :] + bias[n] + residual[m, n]. Sums are float and rounded once; y may be residual's memory.
-// Each kernel gives a row the same bits whatever the other rows are. Those for few rows add in one order, the one for
+// y[m, n] = x[m, :] . w[n, :] + bias[n] + residual[m, n]. Sums are in float and rounded once; y may be residual's
+// memory. Each kernel gives a row the same bits for any other rows. The kernels for few rows share one order of sums,
+// and the one for many rows has another.
 // many in another.
 
 #define HAS_BIAS 1
@@ -11,14 +12,13 @@ float finished(float sum, global const x_t *bias, global const x_t *residual, ui
   return sum;
 }
 
-// For a few rows, where reading w is the work: eight items share a column, and read 64 neighbouring weights at once.
+// For a few rows, where reading w dominates: eight work-items share a column and read 64 neighbouring weights at once.
 #define FEW_ROWS 4
 #define FEW_COLS 8
 #define FEW_LANES 8
 #define FEW_GROUP __attribute__((reqd_work_group_size(FEW_LANES, FEW_COLS, 1)))
 
-// `num_rows`, at most FEW_ROWS and a constant where it is called, is what a group computes. sums: [num_rows][FEW_COLS]
-// [FEW_LANES].
+// A group computes `num_rows` rows, at most FEW_ROWS; callers pass a constant. sums: [num_rows][FEW_COLS] [FEW_LANES].
 void few_rows(const uint num_rows, global const x_t *x, global const x_t *w, global const x_t *bias,
                      global const x_t *residual, global x_t *y, uint m, uint n, uint k, uint flags, local float *sums) {
   const uint lane = get_local_id(0);
@@ -26,7 +26,7 @@ void few_rows(const uint num_rows, global const x_t *x, global const x_t *w, glo
   const uint col = get_group_id(0) * FEW_COLS + col_in_group;
   const uint first = get_group_id(1) * num_rows;
   global const x_t *const wr = w + (size_t)min(col, n - 1) * k;
-  size_t at[FEW_ROWS];  // of the rows; past the last one that one again, which is not stored
+  size_t at[FEW_ROWS];  // offset of each row; past the last row, the last one's again, which is not stored
   float8 acc[FEW_ROWS];
   float rest[FEW_ROWS];
   for (uint r = 0; r < num_rows; ++r) {
@@ -69,7 +69,8 @@ kernel FEW_GROUP void linear_few(BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y
            k, flags, sums);
 }
 
-// For many rows: a group computes a tile of y from blocks of x and w in local memory; an item 4 rows of 8 columns.
+// For many rows: a group computes a tile of y from blocks of x and w in local memory, and a work-item computes 4 rows
+// of 8 columns.
 #define TILE_M 32
 #define TILE_N 64
 #define TILE_K 16
@@ -81,7 +82,7 @@ kernel __attribute__((reqd_work_group_size(8, 8, 1))) void linear_tiled(BUF(x), 
   const uint item = get_local_id(1) * 8 + get_local_id(0);
   const uint first_col = get_group_id(0) * TILE_N;
   const uint first_row = get_group_id(1) * TILE_M;
-  // What the item brings to local memory: a column's 16 weights, and half a row of x.
+  // The item's part of a block in local memory: a column's 16 weights, and half a row of x.
   global const x_t *const from_w = AT(const x_t, w) + (size_t)min(first_col + item, n - 1) * k;
   const uint x_row = item / 2;
   const uint x_k = item % 2 * 8;
@@ -109,7 +110,7 @@ kernel __attribute__((reqd_work_group_size(8, 8, 1))) void linear_tiled(BUF(x), 
       ws[14][item] = high.s6;
       ws[15][item] = high.s7;
       vstore8(LOAD8_X(from_x, block + x_k), 0, &xs[x_row][x_k]);
-    } else {  // the last block: zeros behind its end
+    } else {  // the last block has zeros behind its end
       for (uint i = 0; i < TILE_K; ++i) ws[i][item] = block + i < k ? LOAD_X(from_w, block + i) : 0.0f;
       for (uint i = x_k; i < x_k + 8; ++i) xs[x_row][i] = block + i < k ? LOAD_X(from_x, block + i) : 0.0f;
     }

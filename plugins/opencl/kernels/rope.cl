@@ -1,6 +1,6 @@
-// Rotary position embedding, and the stores of keys and values.
+// Rotary position embedding, and the stores of keys and values to the cache.
 
-// Cosine and sine of an angle, right to float for |angle| < 2^24 where the device computes in double.
+// Returns cosine and sine of an angle, accurate to float for |angle| < 2^24 where the device computes in double.
 float2 cos_sin(float angle) {
 #ifdef cl_khr_fp64
   return (float2)((float)cos((double)angle), (float)sin((double)angle));
@@ -9,9 +9,9 @@ float2 cos_sin(float angle) {
 #endif
 }
 
-// Columns [0, half): cosines of position * inv_freq, times factor; [half, 2 half): sines. Where `sections` are given,
-// positions are [3, rows], and a pair turns by the axis of its section; all zero: positions are [rows].
-// Items: pairs, rows.
+// Columns [0, half) are cosines of position * inv_freq, times factor; columns [half, 2 half) are sines. With
+// `sections`, positions are [3, rows], and a pair uses the axis of its section; with all sections zero, positions are
+// [rows]. Items: pairs, rows.
 kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, uint half_dim, float factor,
                          uint4 sections, uint interleaved) {
   const uint i = get_global_id(0);
@@ -32,7 +32,7 @@ kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, u
   row[half_dim + i] = turn.y * factor;
 }
 
-// Rotates the first 2 * half_dim of each head's values, copies the others. Items: values of a row, rows.
+// Rotates the first 2 * half_dim of each head's values and copies the others. Items: values of a row, rows.
 kernel void rotary(BUF(x), BUF(table), BUF(y), uint cols, uint head_dim, uint half_dim, uint interleaved) {
   const uint i = get_global_id(0);
   const size_t t = get_global_id(1);
@@ -52,8 +52,8 @@ kernel void rotary(BUF(x), BUF(table), BUF(y), uint cols, uint head_dim, uint ha
   STORE_X(v, AT(x_t, y), t * cols + i);
 }
 
-// k_cache[slots[t]] = k[t], v_cache[slots[t]] = v[t]; a row whose slot is outside the cache is skipped.
-// Items: values of a row, rows.
+// k_cache[slots[t]] = k[t], v_cache[slots[t]] = v[t]. A row with a slot outside the cache is skipped. Items: values of
+// a row, rows.
 kernel void kv_store(BUF(k), BUF(v), BUF(slots), BUF(k_cache), BUF(v_cache), uint cols, ulong num_slots) {
   const uint i = get_global_id(0);
   const size_t t = get_global_id(1);
@@ -64,8 +64,8 @@ kernel void kv_store(BUF(k), BUF(v), BUF(slots), BUF(k_cache), BUF(v_cache), uin
   STORE_Y(LOAD_X(AT(const x_t, v), t * cols + i), AT(y_t, v_cache), (size_t)slot * cols + i);
 }
 
-// Between a layer's projection and its attention: queries and keys are normalised where `norm` says so, rotated, and
-// stored, queries to q, keys and values to their slots. Groups: heads of a row (queries, keys, values), rows.
+// Runs between a layer's projection and its attention: normalises queries and keys where `norm` says so, rotates them,
+// and stores queries to q, keys and values to their slots. Groups: heads of a row (queries, keys, values), rows.
 kernel GROUP(LANES) void qkv_rope_store(BUF(qkv), BUF(table), BUF(slots), BUF(k_cache), BUF(v_cache), BUF(q_weight),
                                         BUF(k_weight), BUF(q), uint heads, uint kv_heads, uint head_dim, uint half_dim,
                                         ulong num_slots, uint norm, float eps, uint form) {

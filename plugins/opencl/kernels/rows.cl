@@ -1,6 +1,6 @@
-// Row-wise work of a layer: norms, activations, arithmetic, rows by number.
+// Row-wise operators of a layer: norms, activations, arithmetic, gathered rows.
 
-// y[r] = x[r] / sqrt(mean(x[r]^2) + eps) * w. A group for each row of n.
+// y[r] = x[r] / sqrt(mean(x[r]^2) + eps) * w. One group for each row of n values.
 kernel GROUP(LANES) void rms_norm(BUF(x), BUF(w), BUF(y), uint n, float eps, uint form) {
   local float shared[LANES];
   const size_t row = get_group_id(0) * (size_t)n;
@@ -16,7 +16,7 @@ kernel GROUP(LANES) void rms_norm(BUF(x), BUF(w), BUF(y), uint n, float eps, uin
     STORE_X(normalised(LOAD_X(from, i), LOAD_X(AT(const x_t, w), i), scale, form), to, i);
 }
 
-// sum = x + residual, y = rms_norm(sum, w). A group for each row of n.
+// sum = x + residual, y = rms_norm(sum, w). One group for each row of n values.
 kernel GROUP(LANES) void add_rms_norm(BUF(x), BUF(residual), BUF(w), BUF(y), BUF(sum), uint n, float eps, uint form) {
   local float shared[LANES];
   const size_t row = get_group_id(0) * (size_t)n;
@@ -32,7 +32,7 @@ kernel GROUP(LANES) void add_rms_norm(BUF(x), BUF(residual), BUF(w), BUF(y), BUF
     STORE_X(normalised(LOAD_X(added, i), LOAD_X(AT(const x_t, w), i), scale, form), AT(x_t, y), row + i);
 }
 
-// Kinds of activation; SOFTCAP is cap * tanh(x / cap).
+// Kinds of activation. SOFTCAP is cap * tanh(x / cap).
 #define SILU 0
 #define GELU_TANH 1
 #define GELU_ERF 2
@@ -98,8 +98,8 @@ kernel void copy_columns(BUF(x), BUF(y), uint row_words, uint from, uint words) 
   if (i < words) AT(ushort, y)[r * words + i] = AT(const ushort, x)[r * row_words + from + i];
 }
 
-// y[t] = given[given_rows[t], : n] where that row is not negative, table[ids[t]] * scale otherwise; zeros for a row
-// outside its table. Without given rows num_given is negative. Items: columns, rows.
+// y[t] = given[given_rows[t], : n] where that row is not negative, otherwise table[ids[t]] * scale; zeros for a row
+// outside its table. num_given is negative where there are no given rows. Items: columns, rows.
 kernel void embedding(BUF(ids), BUF(table), BUF(given_rows), BUF(given), BUF(y), uint n, int num_ids, int num_given,
                       uint given_stride, float factor) {
   const size_t i = get_global_id(0);

@@ -1,8 +1,8 @@
-// From logits to tokens: the greatest, or an exact draw. All of float and int: X and Y play no part.
+// From logits to tokens: the greatest logit, or an exact draw. All values are float or int; X and Y are not used.
 
 #define NONE 0xffffffffu
 
-// e^x for the integer weights of tokens: the steps of the engine's own, so that draws agree with other devices'.
+// Returns e^x for the integer weights of tokens, with the engine's own steps, so that draws agree with other devices'.
 float weight_exp(float x) {
   x = clamp(x, -104.0f, 89.0f);
   const float magic = 12582912.0f;
@@ -23,7 +23,7 @@ float weight_exp(float x) {
   return p * as_float((uint)(half_exponent + 127) << 23) * as_float((uint)(exponent - half_exponent + 127) << 23);
 }
 
-// The lowest index of the greatest value of x[0, n); NONE where all are NaN or -inf. All items get it.
+// Returns the lowest index of the greatest value of x[0, n) to all items; NONE where all values are NaN or -inf.
 uint group_argmax(global const float *x, uint n, local float *values, local uint *indices) {
   const uint lane = get_local_id(0);
   float best = -INFINITY;
@@ -58,7 +58,7 @@ kernel GROUP(LANES) void argmax(BUF(x), BUF(out), uint n) {
   const size_t r = get_group_id(0);
   const uint best = group_argmax(AT(const float, x) + r * n, n, values, indices);
   if (get_local_id(0) != 0) return;
-  // Where nothing is above -inf: the first -inf, or 0 where all are NaN.
+  // Where no value is above -inf, returns the first -inf, or 0 where all are NaN.
   uint found = best;
   if (best == NONE) {
     found = 0;
@@ -68,10 +68,10 @@ kernel GROUP(LANES) void argmax(BUF(x), BUF(out), uint n) {
   AT(int, out)[r] = (int)found;
 }
 
-// A row as a distribution in the order of the draw: descending logit, equal logits by id. Weights are integers,
-// round(2^42 * e^((logit - greatest) / temperature)), so that sums depend on no order.
+// A row as a distribution in the order of the draw: by descending logit, ties by id. Weights are integers, round(2^42 *
+// e^((logit - greatest) / temperature)), so that sums do not depend on their order.
 #define REACH 30.0f
-#define KEY_BITS 56  // 32 of the logit, 24 of the id
+#define KEY_BITS 56  // 32 bits of the logit, 24 of the id
 #define DIGIT_BITS 4
 #define DIGITS 16
 
@@ -84,7 +84,7 @@ typedef struct {
 
 bool weigh(const row_t *row, uint id, float *nats) {
   *nats = (row->logits[id] - row->greatest) / row->temperature;
-  return *nats > -REACH;  // not NaN
+  return *nats > -REACH;  // false for NaN
 }
 
 ulong units(float nats) { return convert_ulong_rte(weight_exp(nats) * 4398046511104.0f); }
@@ -102,13 +102,13 @@ ulong group_total(ulong v, local ulong *shared) {
   return total;
 }
 
-// The fewest first tokens that number (by_count) or weigh at least `need`: their weight, and the last one's id. Digit
-// by digit of the keys. Precondition: all together reach it.
+// Returns the weight of the fewest first tokens that number (by_count) or weigh at least `need`, and the last one's id,
+// found digit by digit of the keys. Precondition: all tokens together reach `need`.
 ulong first_tokens(const row_t *row, ulong need, bool by_count, uint *last, local ulong *weights, local uint *counts,
                    local ulong *digit_weights, local uint *digit_counts) {
   const uint lane = get_local_id(0);
-  ulong prefix = 0;  // of the key, so far
-  ulong before = 0;  // weight of the tokens whose keys are below the prefix
+  ulong prefix = 0;  // of the key, as found so far
+  ulong before = 0;  // weight of the tokens with keys below the prefix
   for (int shift = KEY_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
     for (uint d = 0; d < DIGITS; ++d) {
       weights[d * LANES + lane] = 0;
@@ -162,7 +162,7 @@ ulong sampling_bits(ulong seed, uint choice, uint position) {
   return (ulong)c.x << 32 | c.y;
 }
 
-// One token of each row. A group for each row; n is at most 2^21.
+// Samples one token of each row. One group for each row; n is at most 2^21.
 kernel GROUP(LANES) void sample(BUF(logits), BUF(temperature), BUF(top_k), BUF(top_p), BUF(min_p), BUF(seed),
                                 BUF(choice), BUF(position), BUF(out), uint n) {
   local float values[LANES];
@@ -204,7 +204,7 @@ kernel GROUP(LANES) void sample(BUF(logits), BUF(temperature), BUF(top_k), BUF(t
     weight = first_tokens(&row, (ulong)k, true, &last, weights, counts, digit_weights, digit_counts);
   const float p = AT(const float, top_p)[r];
   if (p < 1.0f) {
-    // ceil(p * weight): p's 24 bits times the weight, in integers, so that no double is needed.
+    // ceil(p * weight) in integers: the 24 bits of p times the weight, so that no double is needed.
     ulong need = 1;
     if (p > 0.0f) {
       int exponent;

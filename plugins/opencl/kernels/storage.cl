@@ -1,7 +1,7 @@
-// What all kernels share: addresses, storage types, sums over a work-group.
+// Shared by all kernels: addresses, storage types, sums over a work-group.
 //
-// An address is a buffer and an offset in bytes, because memory is one buffer for each allocation. A program is built
-// for two storage types: X of activations and weights, Y of the cache: -DX=f32 -DY=f16. Arithmetic is in float.
+// An address is a buffer and an offset in bytes, because each allocation is a buffer of its own. A program is built for
+// two storage types, X of activations and weights and Y of the cache: -DX=f32 -DY=f16. Arithmetic is in float.
 
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
@@ -29,7 +29,7 @@ float round_f16(float v) {
   return vload_half(0, (half *)&bits);
 }
 
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 ushort to_bf16(float v) {
   const uint bits = as_uint(v);
   if (isnan(v)) return (ushort)(bits >> 16 | 0x40u);
@@ -53,7 +53,7 @@ typedef CAT(Y, _t) y_t;
 #define LOAD4_Y CAT(load4_, Y)
 #define STORE_Y CAT(store_, Y)
 
-// How the weight of a norm multiplies (NORM_ROUND_FIRST: the normalised value is rounded to X before).
+// How the weight of a norm multiplies (NORM_ROUND_FIRST: the normalised value is rounded to X first).
 #define NORM_ROUND_FIRST 0
 #define NORM_ROUND_ONCE 1
 #define NORM_UNIT_OFFSET 2
@@ -64,11 +64,11 @@ float normalised(float x, float w, float scale, uint form) {
   return value * (form == NORM_UNIT_OFFSET ? 1.0f + w : w);
 }
 
-// Work-items of a group that shares one row. GROUP(n) fixes the size, which compilers need to know.
+// Number of work-items of a group that shares one row. GROUP(n) fixes the size, which compilers need to know.
 #define LANES 64
 #define GROUP(n) __attribute__((reqd_work_group_size(n, 1, 1)))
 
-// Over the LANES items of a group; all of them call it and get the result. The order of additions is fixed.
+// Sums over the LANES items of a group. All items call it and get the result. The order of additions is fixed.
 float group_sum(float v, local float *shared) {
   const uint lane = get_local_id(0);
   shared[lane] = v;
@@ -82,7 +82,7 @@ float group_sum(float v, local float *shared) {
   return sum;
 }
 
-// NaN is never greater.
+// Ignores NaN, which is never greater.
 float group_max(float v, local float *shared) {
   const uint lane = get_local_id(0);
   shared[lane] = v;

@@ -1,6 +1,7 @@
-// Log-probabilities, edits of logits, and ids. All of float and int: X and Y play no part.
+// Log-probabilities, edits of logits, and ids. All values are float or int; X and Y are not used.
 
-// The log of the sum of e^(x - greatest) over the numbers of a row; each item's part is summed with its rounding error.
+// Returns the log of the sum of e^(x - greatest) over a row without its NaNs. Each item's part is summed with its
+// rounding error.
 float group_log_sum(global const float *x, uint n, float greatest, local float *shared) {
   float sum = 0.0f;
   float lost = 0.0f;
@@ -15,7 +16,7 @@ float group_log_sum(global const float *x, uint n, float greatest, local float *
 
 #define TOP 20
 
-// Log-probabilities of a target and of the first TOP tokens of each row. A group for each row.
+// Log-probabilities of a target and of the first TOP tokens of each row. One group for each row.
 kernel GROUP(LANES) void top_logprobs(BUF(logits), BUF(targets), BUF(logprobs), BUF(top_ids), BUF(top_values), uint n) {
   local float shared[LANES];
   local ulong keys[LANES];
@@ -25,9 +26,9 @@ kernel GROUP(LANES) void top_logprobs(BUF(logits), BUF(targets), BUF(logprobs), 
   float greatest = -INFINITY;
   bool distribution = false;
   float normaliser = 0.0f;
-  ulong previous = 0;  // key of the token found last, and one more
+  ulong previous = 0;  // key of the last token found, plus one
   for (uint place = 0; place < TOP; ++place) {
-    // The token with the least key that is not below `previous`.
+    // Finds the token with the least key that is not below `previous`.
     ulong key = ULONG_MAX;
     for (uint i = lane; i < n; i += LANES) {
       if (isnan(x[i])) continue;
@@ -61,7 +62,7 @@ kernel GROUP(LANES) void top_logprobs(BUF(logits), BUF(targets), BUF(logprobs), 
   AT(float, logprobs)[r] = known ? (x[target] - greatest) - normaliser : -INFINITY;
 }
 
-// x - max - log sum e^(x - max) over each row; NaN where that is no number. A group for each row.
+// x - max - log sum e^(x - max) over each row; NaN where that is not a number. One group for each row.
 kernel GROUP(LANES) void log_softmax(BUF(x), BUF(y), uint n) {
   local float shared[LANES];
   const size_t r = get_group_id(0);
@@ -79,8 +80,8 @@ kernel GROUP(LANES) void log_softmax(BUF(x), BUF(y), uint n) {
     AT(float, y)[r * n + i] = bad > 0.0f || isinf(greatest) ? NAN : (row[i] - greatest) - normaliser;
 }
 
-// Of row r the edits first[r] ... first[r] + count[r] - 1: x > 0 ? x / penalty : x * penalty, plus offset; then -inf for
-// every token whose bit masks[mask[r]] lacks. A group for each row.
+// Row r has the edits first[r] ... first[r] + count[r] - 1: x > 0 ? x / penalty : x * penalty, plus offset. Then every
+// token whose bit is missing in masks[mask[r]] becomes -inf. One group for each row.
 kernel GROUP(LANES) void logit_edits(BUF(logits), BUF(first), BUF(count), BUF(ids), BUF(penalties), BUF(offsets),
                                      BUF(mask), BUF(masks), uint n, uint edits, uint num_masks, uint words) {
   const uint lane = get_local_id(0);
@@ -103,7 +104,8 @@ kernel GROUP(LANES) void logit_edits(BUF(logits), BUF(first), BUF(count), BUF(id
     if ((allowed[i / 32] >> (i % 32) & 1u) == 0) row[i] = -INFINITY;
 }
 
-// rows[t] < 0: ids[t]; otherwise last_ids[rows[t]], -2 for a row past its end. An id among `replaced` becomes `by`.
+// rows[t] < 0 gives ids[t]; otherwise last_ids[rows[t]], or -2 for a row past its end. An id among `replaced` becomes
+// `by`.
 kernel void resolve_ids(BUF(ids), BUF(rows), BUF(last_ids), BUF(out), uint n, uint last_rows, int8 replaced, int by) {
   const uint t = get_global_id(0);
   if (t >= n) return;

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::int64_t kMaxHeadDim = 256;  // MAX_HEAD_DIM of the kernel
 
-// In i32: the number of rows, nothing, for each row [keys it sees, index of its request's first page], all page tables.
+// Length in i32 of the plan's header: the number of rows, and an unused element. For each row [number of keys, index of
+// its request's first page] follow, then all page tables.
 constexpr std::size_t kHeader = 2;
 constexpr std::size_t kRowEntries = 2;
 

@@ -1,4 +1,4 @@
-// From a call of the engine to launches: attributes by name, arguments of kernels, sizes of grids.
+// Turns an engine's call into launches: attributes by name, kernel arguments, grid sizes.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace opencl {
 
-// A bound operator: its launches in order, and a copy for those that are one.
+// A bound operator: its launches in order, or a copy for an operator that is one.
 struct Bound {
   struct Copy {
     tessera_plugin_address to;
@@ -25,18 +25,18 @@ struct Bound {
 std::int64_t attribute_int(const tessera_plugin_node& node, const char* name, std::int64_t otherwise);
 double attribute_double(const tessera_plugin_node& node, const char* name, double otherwise);
 bool attribute_bool(const tessera_plugin_node& node, const char* name, bool otherwise);
-// Empty where the node has none of that name.
+// Returns an empty list where the node has no attribute of that name.
 std::vector<std::int64_t> attribute_ints(const tessera_plugin_node& node, const char* name);
 
-// How the weight of the node's norms multiplies: NORM_… of storage.cl.
+// Returns how the weight of the node's norms multiplies: NORM_… of storage.cl.
 cl_uint norm_form(const tessera_plugin_node& node);
 
 std::int64_t elements(const tessera_plugin_tensor& tensor);
-std::int64_t cols(const tessera_plugin_tensor& tensor);  // of the last dimension
-std::int64_t rows(const tessera_plugin_tensor& tensor);  // of all others
+std::int64_t cols(const tessera_plugin_tensor& tensor);  // the last dimension
+std::int64_t rows(const tessera_plugin_tensor& tensor);  // the product of all other dimensions
 std::size_t element_bytes(std::int32_t dtype);
 
-// One operator being bound.
+// An operator while it is bound.
 class Binding {
  public:
   Binding(const tessera_plugin_call& call, Bound& bound, tessera_plugin_error* error)
@@ -51,18 +51,18 @@ class Binding {
   Bound& bound() { return bound_; }
   std::int32_t refuse(const std::string& why) const { return fail(error_, TESSERA_PLUGIN_UNIMPLEMENTED, why); }
 
-  // What a kernel runs on. `local` divides no grid: the last groups reach past it. Of x and y items.
+  // The number of work-items x and y of a launch. `local` need not divide it: the last groups extend past the end.
   struct Grid {
     std::int64_t x;
     std::int64_t y = 1;
     std::int64_t local_x = kItems;
     std::int64_t local_y = 1;
   };
-  // A group of kLanes items for each of x and y.
+  // Returns a grid with a group of kLanes items for each of x and y.
   static Grid groups(std::int64_t x, std::int64_t y = 1) { return {x * kLanes, y, kLanes, 1}; }
 
-  // Adds a launch of `kernel` with these arguments: an address is a buffer and an offset, a number is as wide as its
-  // type. A grid without items adds nothing.
+  // Adds a launch of `kernel` with these arguments. An address becomes a buffer and an offset; a number is as wide as
+  // its type. A grid without items adds nothing.
   template <class... Arguments>
   std::int32_t launch(Source source, const char* kernel, StorageTypes types, Grid grid, const Arguments&... arguments) {
     if (grid.x == 0 || grid.y == 0) return TESSERA_PLUGIN_OK;
@@ -77,8 +77,8 @@ class Binding {
     return TESSERA_PLUGIN_OK;
   }
 
-  static constexpr std::int64_t kItems = 64;  // of a group of independent items
-  static constexpr std::int64_t kLanes = 64;  // of a group that shares a row: LANES of storage.cl
+  static constexpr std::int64_t kItems = 64;  // items in a group of independent items
+  static constexpr std::int64_t kLanes = 64;  // items in a group that shares a row: LANES of storage.cl
   static constexpr tessera_plugin_address kNowhere = {nullptr, 0};
 
  private:

@@ -59,7 +59,7 @@ std::string device_text(cl_device_id device, cl_device_info name) {
   if (clGetDeviceInfo(device, name, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return {};
   std::string text(bytes, '\0');
   if (clGetDeviceInfo(device, name, bytes, text.data(), nullptr) != CL_SUCCESS) return {};
-  text.resize(bytes - 1);  // its final 0
+  text.resize(bytes - 1);  // removes the terminating 0
   return text;
 }
 

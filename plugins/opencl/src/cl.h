@@ -1,4 +1,4 @@
-// OpenCL behind RAII and this plugin's errors: a call's result becomes a code and a sentence.
+// OpenCL with RAII and this plugin's errors: the result of a call becomes a code and a sentence.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
@@ -13,7 +13,7 @@
 
 namespace opencl {
 
-// Returns from the function that stands around it where `code` is an error.
+// Returns from the enclosing function where `code` is an error.
 #define OPENCL_TRY(code) \
   if (const std::int32_t try_code = (code); try_code != TESSERA_PLUGIN_OK) return try_code
 
@@ -21,11 +21,11 @@ inline std::int32_t fail(tessera_plugin_error* error, std::int32_t code, const s
   return tessera_plugin_fail(error, code, message.c_str());
 }
 
-// "CL_OUT_OF_RESOURCES (-5)"
+// Returns text such as "CL_OUT_OF_RESOURCES (-5)".
 std::string result_name(cl_int result);
 
-// TESSERA_PLUGIN_OK for CL_SUCCESS. Otherwise `what`, which names the call and its object, with the result: memory that
-// ran out and a lost device have codes of their own, everything else is a defect.
+// Returns TESSERA_PLUGIN_OK for CL_SUCCESS. Otherwise reports `what`, which names the call and its object, together
+// with the result. Out of memory and a lost device have codes of their own; everything else is an internal error.
 std::int32_t check(tessera_plugin_error* error, cl_int result, const std::string& what);
 
 // A handle of OpenCL, released on destruction.
@@ -57,7 +57,7 @@ using Program = Owned<cl_program, clReleaseProgram>;
 using Kernel = Owned<cl_kernel, clReleaseKernel>;
 using ClEvent = Owned<cl_event, clReleaseEvent>;
 
-// A property of a device, as text or as a number; empty, or `otherwise`, where the driver does not tell it.
+// Returns a device property as text or number; empty, or `otherwise`, where the driver does not report it.
 std::string device_text(cl_device_id device, cl_device_info name);
 template <class T>
 T device_value(cl_device_id device, cl_device_info name, T otherwise = {}) {

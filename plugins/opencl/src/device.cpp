@@ -10,7 +10,7 @@ struct Found {
   cl_device_id device;
 };
 
-// Devices that build programs, in the order of their platforms.
+// Returns the devices that build programs, in the order of their platforms.
 std::vector<Found> find_devices() {
   cl_uint num_platforms = 0;
   if (clGetPlatformIDs(0, nullptr, &num_platforms) != CL_SUCCESS) return {};
@@ -32,8 +32,8 @@ bool has_word(const std::string& text, const std::string& word) {
   return (" " + text + " ").find(" " + word + " ") != std::string::npos;
 }
 
-// A processor's memory is the host's: half of it stays there, and no more is used than one buffer may have, because the
-// engine fills what it is told of with a KV cache that is one buffer.
+// A processor shares the host's memory, so half of it is left to the host. Usable memory is also limited to the largest
+// buffer, because the engine fills it with a KV cache that is one buffer.
 std::int64_t usable_bytes(cl_device_id device) {
   const auto all = device_value<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE);
   const auto buffer = device_value<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
@@ -107,7 +107,7 @@ Memory::Memory(Device& device, std::size_t bytes, cl_mem buffer) : device_(devic
 
 std::int32_t Memory::create(Device& device, std::size_t bytes, const char* name, std::unique_ptr<Memory>& made,
                             tessera_plugin_error* error) {
-  // Drivers take memory when it is first used, and fail then: the sum is kept here.
+  // Drivers allocate memory when it is first used and fail only then, so the sum of allocations is tracked here.
   const auto most = static_cast<std::size_t>(device_value<cl_ulong>(device.id(), CL_DEVICE_MAX_MEM_ALLOC_SIZE));
   const auto left = static_cast<std::size_t>(std::max<std::int64_t>(device.available_bytes(), 0));
   const std::string what = std::to_string(bytes) + " bytes for \"" + name + "\"";

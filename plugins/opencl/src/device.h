@@ -1,7 +1,7 @@
-// A device of OpenCL: one context, memory as buffers, in-order queues, command buffers (cl_khr_command_buffer) as
-// recorded graphs. Addresses are {Memory*, bytes from its start}: kernels get the buffer and the offset.
+// An OpenCL device: one context, memory as buffers, in-order queues, and command buffers (cl_khr_command_buffer) as
+// recorded graphs. An address is {Memory*, bytes from its start}; kernels get the buffer and the offset.
 //
-// Threads: as tessera_plugin.h asks of devices and of what they make.
+// Threads: as tessera_plugin.h requires of devices and their objects.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace opencl {
 
-// The functions of cl_khr_command_buffer, which the loader does not export. All null where a device lacks it.
+// The functions of cl_khr_command_buffer, which the loader does not export. All are null where a device lacks it.
 struct CommandBuffers {
   clCreateCommandBufferKHR_fn create = nullptr;
   clFinalizeCommandBufferKHR_fn finalize = nullptr;
@@ -23,29 +23,30 @@ struct CommandBuffers {
   clCommandNDRangeKernelKHR_fn kernel = nullptr;
   clCommandCopyBufferKHR_fn copy = nullptr;
   clCommandFillBufferKHR_fn fill = nullptr;
-  bool overlapping = false;  // a buffer may be launched before its last launch has ended
+  bool overlapping = false;  // a command buffer may be launched before its last launch has ended
 
-  // Empty where `device` has all of it; otherwise why not.
+  // Returns "" where `device` has everything needed; otherwise what is missing.
   std::string load(cl_platform_id platform, cl_device_id device);
 };
 
-// Of all devices that Device::open() counts, for what depends on them.
+// Returns the versions of all devices that Device::open() counts.
 std::string driver_versions();
 
 class Device {
  public:
-  // The ordinal-th device of all platforms that builds programs. NOT_FOUND: there is none, with what there is.
+  // Opens the ordinal-th device of all platforms that builds programs. Returns NOT_FOUND with the existing devices
+  // where there is none.
   static std::int32_t open(std::int32_t ordinal, std::unique_ptr<Device>& opened, tessera_plugin_error* error);
 
   cl_context context() const { return context_.get(); }
   cl_device_id id() const { return id_; }
   const std::string& name() const { return name_; }
   const CommandBuffers& command_buffers() const { return command_buffers_; }
-  // Empty: streams record.
+  // Empty: streams can record.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   Programs& programs() { return *programs_; }
 
-  // What this process may use in all. A processor leaves half of its memory, which is the host's, to the host.
+  // Total memory that this process may use. A processor leaves half of the host's memory to the host.
   std::int64_t memory_bytes() const { return memory_bytes_; }
   std::int64_t available_bytes() const { return memory_bytes_ - allocated_bytes_; }
   int compute_units() const { return compute_units_; }
@@ -66,10 +67,10 @@ class Device {
   std::unique_ptr<Programs> programs_;
 };
 
-// One buffer: what a tessera_plugin_address has as its handle.
+// One buffer; the handle of a tessera_plugin_address.
 class Memory {
  public:
-  // RESOURCE_EXHAUSTED where the device has not enough left, or no buffer may be so large.
+  // Returns RESOURCE_EXHAUSTED where the device has too little memory left, or no buffer may be so large.
   static std::int32_t create(Device& device, std::size_t bytes, const char* name, std::unique_ptr<Memory>& made,
                              tessera_plugin_error* error);
   ~Memory() { device_.allocated_bytes_ -= static_cast<std::int64_t>(bytes_); }

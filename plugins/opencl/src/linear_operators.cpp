@@ -4,14 +4,14 @@
 namespace opencl {
 namespace {
 
-// Of the kernels.
+// Tile sizes of the kernels.
 constexpr std::int64_t kFewCols = 8;
 constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kFewLanes = 8;
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileCols = 64;
 constexpr std::int64_t kTileItems = 8;  // in each of two dimensions
-// From here on reading the weights once for 32 rows is worth the copies to local memory.
+// Above this number of rows, reading the weights once for 32 rows is worth the copies to local memory.
 constexpr std::int64_t kMostFewRows = 16;
 
 constexpr cl_uint kHasBias = 1;
@@ -20,7 +20,7 @@ constexpr cl_uint kHasResidual = 2;
 enum Kernel : std::uint64_t { kOne, kFew, kTiled };
 constexpr const char* kNames[] = {"linear_one", "linear_few", "linear_tiled"};
 
-// The tiled one adds in an order of its own, so that a deterministic forward takes it for all numbers of rows.
+// The tiled kernel has its own order of sums, so a deterministic forward uses it for any number of rows.
 Kernel choose_kernel(const tessera_plugin_call& call) {
   const std::int64_t m = rows(call.operands[0]);
   if (m > kMostFewRows || call.limits->deterministic != 0) return kTiled;

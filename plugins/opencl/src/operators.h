@@ -1,4 +1,5 @@
-// The engine's operators on this device: for each its name, what binds it, and its planner where it has one.
+// The engine's operators on this device: the name of each, the function that binds it, and its planner where it has
+// one.
 #pragma once
 
 #include <span>
@@ -11,7 +12,7 @@ struct Operator {
   const char* name;
   std::int32_t (*bind)(Binding& binding);
   const tessera_plugin_planner* planner = nullptr;
-  // Which of several kernels or programs was bound; null: always the same ones.
+  // Tells which of several kernels or programs was bound; null: always the same ones.
   std::uint64_t (*variant)(const tessera_plugin_call& call) = nullptr;
 };
 

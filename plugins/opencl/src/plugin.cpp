@@ -1,4 +1,4 @@
-// What the engine calls: the table of the device, a kernel for each operator, and their registration.
+// The functions that the engine calls: the device table, a kernel for each operator, and their registration.
 #include <array>
 #include <string>
 
@@ -188,7 +188,7 @@ std::int32_t enqueue(const void* bound, void* stream, tessera_plugin_error* erro
 void release(void* bound) { delete static_cast<BoundOperator*>(bound); }
 std::uint64_t variant(const void* bound) { return static_cast<const BoundOperator*>(bound)->variant; }
 
-// The library's, as tables must stay.
+// Static, because the tables must live as long as the library.
 std::vector<tessera_plugin_kernel> make_kernels() {
   std::vector<tessera_plugin_kernel> kernels;
   for (const std::span<const Operator> list :

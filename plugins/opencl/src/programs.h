@@ -1,5 +1,4 @@
-// The programs of a device: the kernels' sources, built when they are first asked for, once for each pair of storage
-// types.
+// The programs of a device: the kernels' sources, built on first use, once for each pair of storage types.
 #pragma once
 
 #include <array>
@@ -12,10 +11,10 @@
 
 namespace opencl {
 
-// One file of kernels/; each is built together with storage.cl, and the last two with order.cl.
+// A file of kernels/. Each is built together with storage.cl, and the last two with order.cl too.
 enum class Source { kRows, kRope, kLinear, kAttention, kSample, kTokens };
 
-// TESSERA_PLUGIN_F32, _F16 or _BF16, of activations and of the KV cache.
+// Types of activations and of the KV cache: TESSERA_PLUGIN_F32, _F16 or _BF16.
 struct StorageTypes {
   std::int32_t x = TESSERA_PLUGIN_F32;
   std::int32_t y = TESSERA_PLUGIN_F32;
@@ -25,8 +24,8 @@ class Programs {
  public:
   Programs(cl_context context, cl_device_id device) : context_(context), device_(device) {}
 
-  // A kernel object of its own for the caller. UNIMPLEMENTED for a type that is none of the three. Thread-safe; the
-  // first call for a source and types compiles.
+  // Creates a kernel object that belongs to the caller. Returns UNIMPLEMENTED for another type. Thread-safe; the first
+  // call for a source and types compiles.
   std::int32_t create_kernel(Source source, const char* name, StorageTypes types, Kernel& kernel,
                              tessera_plugin_error* error);
 

@@ -1,4 +1,4 @@
-// Norms, activations, arithmetic, and rows by number (kernels/rows.cl).
+// Norms, activations, arithmetic, and gathered rows (kernels/rows.cl).
 #include "operators.h"
 
 #include <cstring>
@@ -8,13 +8,13 @@ namespace opencl {
 namespace {
 
 enum Activation : cl_uint { kSilu, kGeluTanh, kGeluErf, kSoftcap };
-constexpr std::size_t kWord = 2;  // bytes of what rows are copied in
+constexpr std::size_t kWord = 2;  // bytes of the words in which rows are copied
 
 StorageTypes types_of(const tessera_plugin_tensor& x) { return {x.dtype, TESSERA_PLUGIN_F32}; }
 
 cl_float eps_of(const tessera_plugin_node& node) { return static_cast<cl_float>(attribute_double(node, "eps", 0)); }
 
-// rms_norm and head_norm: runs of as many values as the weight has.
+// rms_norm and head_norm: a norm over as many values as the weight has.
 std::int32_t bind_norm(Binding& b) {
   const std::int64_t n = elements(b.operand(1));
   return b.launch(Source::kRows, "rms_norm", types_of(b.operand(0)), Binding::groups(elements(b.operand(0)) / n),
@@ -47,7 +47,7 @@ std::int32_t bind_gated(Binding& b, cl_uint kind) {
 std::int32_t bind_silu_mul(Binding& b) { return bind_gated(b, kSilu); }
 std::int32_t bind_gelu_mul(Binding& b) { return bind_gated(b, gelu_of(b.node())); }
 
-// The second operand has the first one's shape, or is repeated.
+// The second operand has the first one's shape or is repeated.
 std::int32_t bind_binary(Binding& b, cl_uint multiply) {
   const std::int64_t n = elements(b.operand(0));
   return b.launch(Source::kRows, "binary", types_of(b.operand(0)), {n}, b.operand(0).data, b.operand(1).data,
@@ -74,7 +74,7 @@ std::int32_t bind_copy(Binding& b) {
   return TESSERA_PLUGIN_OK;
 }
 
-// Words of one row of `cols` elements.
+// Returns the words of one row of `cols` elements.
 std::int32_t words_of(const Binding& b, std::int64_t cols, std::int32_t dtype, cl_uint& words) {
   if (element_bytes(dtype) % kWord != 0) return b.refuse("rows of u8; accepted are types of 2 bytes and more");
   words = static_cast<cl_uint>(static_cast<std::size_t>(cols) * element_bytes(dtype) / kWord);
@@ -102,7 +102,7 @@ std::int32_t bind_split(Binding& b) {
   return TESSERA_PLUGIN_OK;
 }
 
-// The scale is rounded to the table's type first, as the engine's own kernels do.
+// Rounds the scale to the table's type first, as the engine's own kernels do.
 cl_float rounded(double value, std::int32_t dtype) {
   const auto v = static_cast<float>(value);
   if (dtype == TESSERA_PLUGIN_F16) return static_cast<float>(static_cast<_Float16>(v));

@@ -11,7 +11,7 @@ Staging::Block* Staging::take(std::size_t bytes) {
     cl_int status = CL_COMPLETE;
     if (block.written.get() != nullptr)
       clGetEventInfo(block.written.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
-    if (status <= CL_COMPLETE) return &block;  // below: the write failed, and is over too
+    if (status <= CL_COMPLETE) return &block;  // a negative status is a failed write, which has ended too
   }
   const std::size_t size = std::bit_ceil(bytes);
   if (total_ + size > kMostBytes) return nullptr;

@@ -1,5 +1,5 @@
-// Copies of what a stream uploads, so that an upload need not wait for the work before it: the caller's memory may
-// change at once. Used by the stream's thread.
+// Copies of data that a stream uploads, so that an upload need not wait for earlier work: the caller may change its
+// memory at once. Used by the stream's thread.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace opencl {
 
 class Staging {
  public:
-  // Enqueues a write of `data` to `bytes` of `buffer` from `offset` on. Waits for the queue where so much is on its way
-  // that copies would take more than kMostBytes.
+  // Enqueues a write of `data` to `bytes` bytes of `buffer` from `offset` on. Waits for the queue where pending copies
+  // would exceed kMostBytes.
   std::int32_t write(cl_command_queue queue, cl_mem buffer, std::size_t offset, const void* data, std::size_t bytes,
                      tessera_plugin_error* error);
 
@@ -21,9 +21,9 @@ class Staging {
   struct Block {
     std::unique_ptr<std::byte[]> data;
     std::size_t bytes = 0;
-    ClEvent written;  // null: never used
+    ClEvent written;  // null: the block was never used
   };
-  // A block of at least `bytes` that no write reads any more; null where kMostBytes do not allow one.
+  // Returns a block of at least `bytes` bytes that no write reads any more; null where kMostBytes does not allow one.
   Block* take(std::size_t bytes);
 
   std::vector<Block> blocks_;

@@ -51,7 +51,7 @@ std::int32_t Event::milliseconds_since(const Event& earlier, double& millisecond
 
 std::int32_t Stream::create(Device& device, const char* name, std::unique_ptr<Stream>& made,
                             tessera_plugin_error* error) {
-  // Profiling, for events that take the time.
+  // Enables profiling, for events that measure time.
   const cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
   cl_int result = CL_SUCCESS;
   cl_command_queue queue = clCreateCommandQueueWithProperties(device.context(), device.id(), properties, &result);
@@ -62,7 +62,7 @@ std::int32_t Stream::create(Device& device, const char* name, std::unique_ptr<St
 
 Stream::~Stream() {
   abandon_recording();
-  clFinish(queue_.get());  // it reads staged memory
+  clFinish(queue_.get());  // the queue reads staged memory
 }
 
 std::int32_t Stream::upload(tessera_plugin_address to, const void* data, std::size_t bytes,
@@ -127,7 +127,7 @@ std::int32_t Stream::record(Event& event, tessera_plugin_error* error) {
   OPENCL_TRY(
       check(error, clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &passed), "clEnqueueMarkerWithWaitList"));
   event.passed = ClEvent(passed);
-  // Another queue may wait for it, which a queue that was not flushed does not promise to reach.
+  // Another queue may wait for the event, and an unflushed queue need not ever reach it.
   return check(error, clFlush(queue_.get()), "clFlush");
 }
 

@@ -1,4 +1,4 @@
-// Streams and what they record. A stream is an in-order queue; while it records, its work goes to a command buffer.
+// Streams and their recordings. A stream is an in-order queue; while it records, its work goes to a command buffer.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace opencl {
 
-// One kernel with its arguments set and its sizes fixed. The kernel object is this launch's own: some drivers read its
+// A kernel with fixed arguments and sizes. Each launch has a kernel object of its own, because some drivers read its
 // arguments when a command buffer runs, not when it is recorded.
 struct Launch {
   Kernel kernel;
@@ -32,16 +32,16 @@ class Graph {
 
  private:
   Device& device_;
-  cl_command_buffer_khr commands_;  // null: no nodes
+  cl_command_buffer_khr commands_;  // null: the graph has no nodes
   std::int64_t nodes_;
-  ClEvent last_;  // of the last launch, where the driver must not overlap them
+  ClEvent last_;  // event of the last launch, where the driver must not overlap launches
 };
 
 struct Event {
-  ClEvent passed;  // of the last recording; null: never recorded
+  ClEvent passed;  // event of the last record(); null: never recorded
 
   std::int32_t synchronize(tessera_plugin_error* error) const;
-  // FAILED_PRECONDITION unless both were recorded and are passed.
+  // Returns FAILED_PRECONDITION unless both events were recorded and have passed.
   std::int32_t milliseconds_since(const Event& earlier, double& milliseconds, tessera_plugin_error* error) const;
 };
 
@@ -72,14 +72,14 @@ class Stream {
  private:
   Stream(Device& device, std::string name, cl_command_queue queue)
       : device_(device), name_(std::move(name)), queue_(queue) {}
-  // Counts a command that was recorded.
+  // Counts a recorded command.
   std::int32_t recorded(cl_int result, const char* what, tessera_plugin_error* error);
 
   Device& device_;
   std::string name_;
   Staging staging_;
   Queue queue_;
-  cl_command_buffer_khr commands_ = nullptr;  // not null: the stream records
+  cl_command_buffer_khr commands_ = nullptr;  // not null while the stream records
   std::int64_t nodes_ = 0;
 };
 

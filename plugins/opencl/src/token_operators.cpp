@@ -1,4 +1,4 @@
-// From logits to tokens and log-probabilities, and back to ids (kernels/sample.cl and tokens.cl).
+// Logits to tokens and log-probabilities, and sampled tokens to ids (kernels/sample.cl and tokens.cl).
 #include <algorithm>
 
 #include "operators.h"

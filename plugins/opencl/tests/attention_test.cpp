@@ -1,5 +1,5 @@
-// Paged attention with its plan, against a reference in double. Bugs caught: a page table read past what the plan
-// wrote, a row that sees a key too many, a window or softcap left out, a replay that keeps the plan of its recording.
+// Compares paged attention and its plan with a reference in double. Catches: a page table read past the plan's end, a
+// row that attends to a key too many, a missing window or softcap, and a replay that uses the plan of its recording.
 #include "plugin_under_test.h"
 #include "tessera/ops/attention/attention_test_util.h"
 
@@ -11,7 +11,7 @@ using tessera::ForwardBatch;
 using tessera::testing::Config;
 using tessera::testing::Request;
 
-// The plan of a batch in device memory, at one place for all batches.
+// Keeps the plan of a batch in device memory, at one address for all batches.
 class PlanOnDevice {
  public:
   explicit PlanOnDevice(const Config& c) {
@@ -49,7 +49,7 @@ class PlanOnDevice {
     std::size_t written = 0;
     const std::int32_t code =
         planner_->plan(planner_->self, nullptr, &limits_, &c, host_.bytes.data(), &written, message.get());
-    // Only what it says: the rest stays poisoned.
+    // Writes only the plan's own bytes; the rest stays poisoned.
     HostTensor sent = tessera::testing::poisoned_tensor(DType::kUInt8, host_.dims);
     std::copy_n(host_.bytes.begin(), written, sent.bytes.begin());
     if (code == TESSERA_PLUGIN_OK) device_->load(sent);
@@ -82,7 +82,7 @@ TEST_P(OpenClAttention, EagerAndReplayed) {
   ASSERT_TRUE(op.bound());
   EXPECT_EQ(op.record(), 1);
   op.load(tessera::testing::make_operands(c, first, rows, 2));
-  op.replay();  // with the first plan
+  op.replay();  // uses the first plan
   ASSERT_EQ(plan.plan(tessera::testing::with_unseen_pages_freed(c, batch), message), TESSERA_PLUGIN_OK)
       << message.text();
   op.load(operands);
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Config{.dtype = DType::kFloat16, .cache_dtype = DType::kFloat16, .head_dim = 64},
                       Config{.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16, .window = 64}));
 
-// Bug caught: a batch that would write past the plan, or a page outside of the cache, handed to the kernel.
+// Catches: a batch that would write past the plan, or a page outside the cache, passed to the kernel.
 TEST_F(OpenClAttention, RefusesWhatExceedsThePlan) {
   const Config c;
   PlanOnDevice plan(c);

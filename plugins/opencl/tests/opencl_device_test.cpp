@@ -1,6 +1,5 @@
-// The device behind the engine's contract: the suite that every backend passes, and what is special to it. Bugs caught:
-// an eager fallback that passes for command buffers, a command buffer that keeps contents or arguments of its
-// recording.
+// Runs the contract tests that every backend must pass on the device, and tests of its own features. Catches: an eager
+// fallback in place of command buffers, and a command buffer that keeps contents or arguments of its recording.
 #include "opened.h"
 #include "tessera/device/testing/conformance.h"
 #include "tessera/ops/contract/op_test_util.h"
@@ -41,7 +40,7 @@ TEST_F(OpenClDevice, IsNoHostAndHasNoPointers) {
   EXPECT_GT(properties.memory_bytes, 0);
 }
 
-// One command buffer, launched with three contents; two operators recorded into others beside it.
+// Launches one command buffer with three contents; two operators are recorded into other command buffers beside it.
 TEST_F(OpenClDevice, OneCommandBufferComputesOnWhatIsThere) {
   using testing_tools::OpCase;
   const tessera::KernelTable* kernels = (*registry())->devices.kernels("opencl").value();
@@ -87,7 +86,7 @@ TEST_F(OpenClDevice, NamesWhatIsNotThere) {
   EXPECT_THAT(opened.status().message(), ::testing::HasSubstr("99"));
 }
 
-// Bug caught: an operator for which a kernel is missing or, for types that it lacks, silently wrong.
+// Catches: an operator without a kernel, or one that silently gives wrong results for unsupported types.
 TEST_F(OpenClDevice, RefusesByName) {
   const tessera::KernelTable* kernels = (*registry())->devices.kernels("opencl").value();
   EXPECT_THAT(kernels->get("moe_experts").status().message(), ::testing::HasSubstr("moe_experts"));

@@ -1,5 +1,5 @@
-// Whole models on the device, against Hugging Face's logits and tokens, through command buffers and eagerly; and the
-// engine's oracle over every captured size. Bugs caught: everything that no operator's test shows.
+// Compares whole models on the device with Hugging Face's logits and tokens, through command buffers and eagerly, and
+// runs the engine's oracle over every captured size. Catches: faults that no operator's test shows.
 #include <cstdio>
 
 #include "golden.h"
@@ -18,7 +18,7 @@ using tessera::EngineOptions;
 using tessera::Request;
 using tessera::testing::Golden;
 
-// Of each dense family, and what differs among them: head sizes, biases, windows, softcaps, rotations, norms elsewhere.
+// Covers each dense family and their differences: head sizes, biases, windows, softcaps, rotations, places of norms.
 constexpr const char* kModels[] = {"llama",      "llama-bias", "llama-d128", "llama-yarn", "mistral-swa",
                                    "olmo2",      "phi3",       "qwen2",      "qwen2-swa",  "qwen3",
                                    "qwen3-d128", "gemma2",     "gemma4",     "gemma4-e"};

@@ -1,4 +1,4 @@
-// The plugin inside an engine: its device through the registry that plugins add to.
+// Opens the plugin's device inside an engine, through the registry that plugins add to.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace opencl_test {
 
-// One for the process.
+// There is one registry for the process.
 inline const tessera::Result<std::shared_ptr<const tessera::Registry>>& registry() {
   static const auto loaded = tessera::plugin::load_plugins(std::vector<std::string>{TESSERA_OPENCL_LIBRARY});
   return loaded;
@@ -24,7 +24,7 @@ inline tessera::Result<std::unique_ptr<tessera::Device>> open_device() {
   return (*registry())->devices.open("opencl");
 }
 
-// Why a test that needs the device is left out; null: it is there. Where CI is set it has to be there.
+// Returns why a test that needs the device is skipped; null: the device exists. Where CI is set, it must exist.
 inline const char* why_no_device() {
   static const std::string why = [] {
     const auto device = open_device();

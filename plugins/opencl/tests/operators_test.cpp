@@ -1,5 +1,6 @@
-// The plugin's kernels against the engine's for the CPU, on random shapes. Bugs caught: a wrong formula, index or
-// offset, a tail left out, a command buffer that keeps contents instead of addresses, and a padded row that matters.
+// Compares the plugin's kernels with the engine's CPU kernels on random shapes. Catches: a wrong formula, index or
+// offset, a missing tail, a command buffer that keeps contents instead of addresses, and a padded row that changes
+// others.
 #include "plugin_under_test.h"
 #include "tessera/ops/cache/kv_store.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
@@ -35,8 +36,8 @@ class OpenClOperators : public ::testing::Test {
  protected:
   void SetUp() override { OPENCL_REQUIRE_PLUGIN(); }
 
-  // Runs the operator eagerly and as a command buffer that was recorded on other contents; both give the same bits, and
-  // what the CPU's kernel gives, up to `allowed`.
+  // Runs the operator eagerly and as a command buffer that was recorded with other contents. Both must give the same
+  // bits, and the results of the CPU's kernel up to `allowed`.
   OpOutcome expect_same(const ir::OpDecl& decl, const KernelDef& cpu, const std::vector<HostTensor>& operands,
                         const ir::Attributes& attributes, Tolerance allowed, const std::string& what) {
     const OpOutcome expected = tessera::testing::run_op(decl, cpu, operands, attributes);
@@ -49,7 +50,7 @@ class OpenClOperators : public ::testing::Test {
     op.load(zeros);
     const std::int64_t nodes = op.record();
     EXPECT_GE(nodes, 1) << what;
-    op.replay();  // once on other contents, so that this replay is not its first
+    op.replay();  // once with other contents, so that the next replay is not the first
     op.load(operands);
     op.replay();
     const OpOutcome replayed{op.results(), op.operands()};
@@ -145,7 +146,8 @@ TEST_F(OpenClOperators, RowsByNumber) {
               {{"replaced", std::vector<std::int64_t>{8, 100}}, {"by", std::int64_t{1}}}, {}, "resolve_ids");
 }
 
-// Of a table that ranks share the kernel would give other rows, and what is given once for each rank.
+// With a slice of a table that ranks share, the kernel would return other rows, and count given rows once for each
+// rank.
 TEST_F(OpenClOperators, ASliceOfATableIsRefused) {
   const std::vector<HostTensor> operands{int_tensor({2}, {0, 4}), random_tensor(DType::kFloat32, {5, 8}, 7)};
   for (const std::int64_t first : {0, 5})
@@ -175,7 +177,7 @@ TEST_F(OpenClOperators, Linear) {
       }
 }
 
-// Bug caught: a row whose bits depend on how many others there are, which a deterministic forward must not have.
+// Catches: a row with bits that depend on the number of other rows, which a deterministic forward must not have.
 TEST_F(OpenClOperators, DeterministicLinearGivesARowTheSameBits) {
   const HostTensor x = random_tensor(DType::kFloat32, {40, 100}, 1);
   const HostTensor w = random_tensor(DType::kFloat32, {70, 100}, 2);
@@ -215,7 +217,7 @@ TEST_F(OpenClOperators, Rotation) {
 }
 
 TEST_F(OpenClOperators, StoresToTheCache) {
-  const HostTensor slots = int_tensor({5}, {0, 17, 40, -1, 48});  // two of them outside of the cache
+  const HostTensor slots = int_tensor({5}, {0, 17, 40, -1, 48});  // two slots are outside the cache
   const HostTensor table = random_tensor(DType::kFloat32, {5, 24}, 12);
   const std::pair<DType, DType> pairs[] = {{DType::kFloat32, DType::kFloat32},
                                            {DType::kFloat32, DType::kBFloat16},

@@ -1,5 +1,5 @@
-// The plugin as an engine sees it, without an engine: its library is loaded, its tables are kept, and one operator runs
-// on its device. What comes out is compared with the engine's own kernels for the CPU (the tests link the engine; the
+// Runs the plugin as an engine does, but without an engine: loads its library, keeps its tables, and runs single
+// operators on its device. Results are compared with the engine's own CPU kernels (the tests link the engine; the
 // plugin does not).
 #pragma once
 
@@ -20,7 +20,7 @@ namespace opencl_test {
 using tessera::testing::HostTensor;
 namespace ir = tessera::ir;
 
-// A call's message, for a test's output.
+// Holds a call's message for a test's output.
 class Message {
  public:
   Message() : error_{sizeof(error_), text_, sizeof text_} { text_[0] = 0; }
@@ -32,13 +32,13 @@ class Message {
   tessera_plugin_error error_;
 };
 
-// Fails the test where a call did.
+// Fails the test where the call failed.
 #define EXPECT_CALL_OK(message, call) EXPECT_EQ((call), TESSERA_PLUGIN_OK) << #call << ": " << (message).text()
 
-// The plugin, and its device 0 with one stream. One for the process.
+// The plugin with its device 0 and one stream; one for the process.
 class Plugin {
  public:
-  // Null where the library or the device cannot be opened: see OPENCL_REQUIRE_PLUGIN.
+  // Returns null where the library or the device cannot be opened; see OPENCL_REQUIRE_PLUGIN.
   static Plugin* get() {
     static const std::unique_ptr<Plugin> plugin = open();
     return plugin.get();
@@ -96,13 +96,13 @@ class Plugin {
   void* stream_ = nullptr;
 };
 
-// At the start of a test: leaves it out where the machine has no driver. Where CI is set it has to have one.
+// At the start of a test: skips it where the machine has no driver. Where CI is set, a driver is required.
 #define OPENCL_REQUIRE_PLUGIN()                                                       \
   if (opencl_test::Plugin::get() == nullptr && std::getenv("CI") == nullptr)          \
     GTEST_SKIP() << "no device of OpenCL (pocl-opencl-icd); standard error says why"; \
   ASSERT_NE(opencl_test::Plugin::get(), nullptr)
 
-// Device memory with a tensor's content; it lies at an offset, so that kernels that forget offsets are found.
+// Device memory with a tensor's content, at an offset, so that kernels that ignore offsets are found.
 class DeviceTensor {
  public:
   static constexpr std::size_t kOffset = 256;
@@ -159,10 +159,10 @@ inline tessera_plugin_tensor c_tensor(const HostTensor& tensor, tessera_plugin_a
   return made;
 }
 
-// An operator on the device: bound once, run eagerly and as a command buffer.
+// An operator on the device, bound once and run eagerly and as a command buffer.
 class DeviceOp {
  public:
-  // `plan` is where the operator's plan lies, if it has one.
+  // `plan` is the address of the operator's plan, where it has one.
   DeviceOp(const ir::OpDecl& decl, const std::vector<HostTensor>& operands, const ir::Attributes& attributes,
            const tessera_plugin_limits& limits, tessera_plugin_address plan = {}, bool refused = false)
       : node_(tessera::testing::make_node(decl, operands.size(), attributes)) {
@@ -183,7 +183,7 @@ class DeviceOp {
   DeviceOp(const DeviceOp&) = delete;
   DeviceOp& operator=(const DeviceOp&) = delete;
 
-  // The message of a kernel that does not take the operator; fails the test where it does.
+  // Returns the message of a kernel that refuses the operator; fails the test where it accepts it.
   static std::string refusal(const ir::OpDecl& decl, const std::vector<HostTensor>& operands,
                              const ir::Attributes& attributes) {
     tessera_plugin_limits limits = {};
@@ -196,7 +196,7 @@ class DeviceOp {
     Message message;
     EXPECT_CALL_OK(message, kernel_->enqueue(bound_, Plugin::get()->stream(), message.get()));
   }
-  // The number of commands recorded.
+  // Returns the number of recorded commands.
   std::int64_t record() {
     const Plugin& plugin = *Plugin::get();
     Message message;
@@ -212,7 +212,7 @@ class DeviceOp {
     Message message;
     EXPECT_CALL_OK(message, plugin.table().launch_graph(graph_, plugin.stream(), message.get()));
   }
-  // Writes operands, poisons results.
+  // Writes operands and poisons results.
   void load(const std::vector<HostTensor>& operands) {
     for (std::size_t i = 0; i < operands.size(); ++i) memory_[i]->load(operands[i]);
     for (std::size_t i = 0; i < results_.size(); ++i) memory_[operands_.size() + i]->load(results_[i]);
@@ -278,9 +278,9 @@ class DeviceOp {
   ir::Node node_;
   std::vector<HostTensor> operands_;
   std::vector<HostTensor> results_;
-  std::vector<std::unique_ptr<DeviceTensor>> memory_;  // operands, results
+  std::vector<std::unique_ptr<DeviceTensor>> memory_;  // operands, then results
   const tessera_plugin_kernel* kernel_ = nullptr;
-  Message message_;  // of bind()
+  Message message_;  // message of bind()
   void* bound_ = nullptr;
   void* graph_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Tokens and log-probabilities against the engine's kernels for the CPU, which choose exactly: the ids must agree.
+// Compares tokens and log-probabilities with the engine's CPU kernels, which choose exactly: the ids must agree.
 #include <cmath>
 #include <random>
 
@@ -39,7 +39,7 @@ class OpenClTokens : public ::testing::Test {
   std::vector<HostTensor> mutated_;
 };
 
-// Rows of every kind: plain, ties, NaN, infinities, nothing but NaN.
+// Returns rows of every kind: plain values, ties, NaN, infinities, only NaN.
 HostTensor strange_logits(std::int64_t rows, std::int64_t n) {
   HostTensor logits = random_tensor(DType::kFloat32, {rows, n}, 3, -6, 6);
   for (std::int64_t i = 0; i < n; i += 3) logits.set(n + i, 1.5);
@@ -59,8 +59,8 @@ TEST_F(OpenClTokens, Argmax) {
   }
 }
 
-// The same ids as on the CPU, but for the few draws that fall on the border of two tokens, which differ by
-// the last bit of a weight.
+// The ids are those of the CPU, except for the few draws on the border of two tokens, which may differ by the last bit
+// of a weight.
 TEST_F(OpenClTokens, DrawsAreTheCpus) {
   constexpr std::int64_t kRows = 150;
   std::mt19937 generator(5);
@@ -114,7 +114,7 @@ TEST_F(OpenClTokens, LogProbabilities) {
 }
 
 TEST_F(OpenClTokens, LogitEdits) {
-  constexpr std::int64_t kVocab = 70;  // the last word of a mask is not full
+  constexpr std::int64_t kVocab = 70;  // the last word of a mask is partly used
   const HostTensor logits = random_tensor(DType::kFloat32, {4, kVocab}, 21, -3, 3);
   HostTensor masks = tessera::testing::poisoned_tensor(DType::kInt32, {2, 3});
   masks.set_raw<std::uint32_t>(3, 0x0f0f1234u);

@@ -21,7 +21,7 @@ struct Counts {
   std::mutex mutex;
   long kernels = 0;
   long copies = 0;
-  std::map<cl_command_buffer_khr, long> launches;  // of those alive
+  std::map<cl_command_buffer_khr, long> launches;  // of live command buffers
   long finalized = 0;
   long launched = 0;
   long most = 0;
@@ -32,7 +32,7 @@ Counts& counts() {
 }
 
 cl_icd_dispatch below;  // the loader's own table
-cl_icd_dispatch table;  // the same with what is watched
+cl_icd_dispatch table;  // the same table with the watched functions replaced
 clEnqueueCommandBufferKHR_fn enqueue_below = nullptr;
 clFinalizeCommandBufferKHR_fn finalize_below = nullptr;
 
@@ -52,7 +52,7 @@ cl_int CL_API_CALL finalize_command_buffer(cl_command_buffer_khr buffer) {
     Counts& c = counts();
     std::lock_guard lock(c.mutex);
     ++c.finalized;
-    c.launches[buffer] = 0;  // a new one may lie where an old one lay
+    c.launches[buffer] = 0;  // a new command buffer may reuse an old one's address
   }
   return finalize_below(buffer);
 }
@@ -90,7 +90,7 @@ void* CL_API_CALL function_address(cl_platform_id platform, const char* name) {
   return found;
 }
 
-// The list of extensions without command buffers, its length unchanged.
+// Returns the list of extensions without command buffers, with its length unchanged.
 cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info name, size_t bytes, void* value, size_t* needed) {
   const cl_int result = below.clGetDeviceInfo(device, name, bytes, value, needed);
   if (result != CL_SUCCESS || name != CL_DEVICE_EXTENSIONS || value == nullptr) return result;
