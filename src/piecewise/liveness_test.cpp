@@ -147,7 +147,7 @@ TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
   EXPECT_EQ(fixed[1].last, live.ranges[1].last);
 }
 
-// A kernel that runs %a and %b at once still reads %x and %y when it writes %b, which must not share their memory.
+// A kernel that runs %a and %b at once still reads %y when it writes %b, so %b must not share %y's memory.
 TEST(LiveRanges, ValuesOfAJoinedKernelLastUntilItsEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]

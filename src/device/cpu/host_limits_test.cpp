@@ -106,7 +106,7 @@ TEST_F(HostLimits, Version1) {
   EXPECT_EQ(read_usable_cores(root()), 1);
 }
 
-// Bug caught: a division by a period of zero, or garbage taken for a limit of zero.
+// Bug caught: a division by a period of zero, or garbage that is read as a limit of zero.
 TEST_F(HostLimits, GarbageSetsNoLimit) {
   write("proc/self/cgroup", "nonsense\n0:\n::::\n0::/\n1:cpu:/\n");
   write("sys/fs/cgroup/memory.max", "");

@@ -21,7 +21,7 @@ struct BlobRequest {
   std::function<void(std::int64_t)> on_progress;  // bytes downloaded so far
 };
 
-// Whether the complete blob exists.
+// Returns whether the complete blob exists.
 bool has_blob(const HubFolder& folder, const HubFile& file);
 
 // Returns at once if the blob exists. Bytes that were downloaded stay on disk after an error or a signal, unless they

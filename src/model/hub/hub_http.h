@@ -27,7 +27,7 @@ struct HttpReply {
   // Returns null if there is no such header.
   const std::string* header(const std::string& name) const;
   bool succeeded() const { return broken.empty() && status >= 200 && status < 300; }
-  // Whether the same request may succeed later.
+  // Returns whether the same request may succeed later.
   bool is_temporary() const;
 };
 

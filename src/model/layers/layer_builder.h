@@ -35,7 +35,9 @@ struct LinearBlock {
   // tensor.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
-  Storage storage = {};          // storage of the matrix; biases are plain
+  // Rows of the block including zero rows behind it, and so columns of the result, for blocks that ranks do not divide.
+  // 0: no zero rows.
+  Storage storage = {};
   // Zero rows behind the block, for blocks that ranks do not divide: the result has more columns, and x has more
   // columns than the matrix. 0: none.
   std::int64_t padded_rows = 0;

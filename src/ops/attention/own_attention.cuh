@@ -11,8 +11,7 @@ using cuda::from_float;
 using cuda::Pack;
 using cuda::to_float;
 
-inline constexpr int kThreads = 256;  // 16 × 16 threads: rows ty, ty + 16, …; keys tx, tx + 16, …; elements 4·tx, 4·tx
-                                      // + 64, …
+inline constexpr int kThreads = 256;  // 16 × 16: rows ty, ty + 16, …; keys tx, tx + 16, …; elements 4·tx, 4·tx + 64, …
 
 struct Problem {
   const void* q;        // X[num_rows, heads, head_dim]

@@ -79,8 +79,7 @@ class NodeExchange {
   // The members below are guarded by the mutex.
   std::uint64_t epoch_ = 0;
   Status ended_;
-  std::vector<Inbox> inboxes_;  // [nodes], what each node sent; the bytes of a full inbox belong to the thread that
-                                // waits
+  std::vector<Inbox> inboxes_;  // [nodes]; the bytes of a full inbox belong to the thread that waits
 };
 
 }  // namespace tessera

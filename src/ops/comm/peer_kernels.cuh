@@ -102,8 +102,8 @@ __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
   turns->blocks_done = 0;
   turns->used[turn.number % kBuffers] = static_cast<std::uint32_t>(used);
-  turns->turn = (turn.number + 1) % kBuffers;  // the turn modulo kBuffers is all that is needed; a free-running count
-                                               // would not wrap around in step
+  turns->turn = (turn.number + 1) % kBuffers;  // modulo kBuffers, because a free-running count would wrap around out of
+                                               // step
 }
 
 // Returns where rank `from` writes in the mailbox of rank `to`: slots of `units` units, one for each other rank.

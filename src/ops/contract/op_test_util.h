@@ -279,8 +279,7 @@ class OpCase {
 
 struct OpOutcome {
   std::vector<HostTensor> results;
-  std::vector<HostTensor> operands;  // their contents after the run, which shows what the kernel wrote to mutated
-                                     // operands
+  std::vector<HostTensor> operands;  // after the run, with what the kernel wrote to mutated operands
 };
 
 inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& kernel,

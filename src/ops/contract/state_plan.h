@@ -57,7 +57,7 @@ class StatePlan final : public OpPlan {
   std::size_t slots_offset_;  // offset in the step buffer of i32[max_requests]
 };
 
-// Makes StatePlans, for the KernelDefs of such operators.
+// Makes StatePlans, for the KernelDefs of operators with a state.
 extern const OpPlanner kStatePlanner;
 
 // Finds the plan of the node's operator and cache group, for bind() of kernels. kFailedPrecondition if the context has

@@ -14,8 +14,8 @@ namespace tessera::experts_cpu {
 
 inline constexpr std::int64_t kBlockRows = 240;       // rows of a block: a multiple of the dot kernel's 8 rows
 inline constexpr std::int64_t kBlockColumns = 48;     // columns of a block: a multiple of the dot kernel's 24 columns
-inline constexpr std::int64_t kOneDnnColumns = 64;    // columns of a oneDNN block: as fast as 256, and leaves more
-                                                      // blocks to share among workers
+inline constexpr std::int64_t kOneDnnColumns = 64;    // of a oneDNN block: as fast as 256, and leaves more blocks to
+                                                      // share
 inline constexpr std::int64_t kLeastOneDnnRows = 64;  // rows an expert: with fewer the dot kernel is as fast
 static_assert(kBlockRows <= OneDnnBlocks::kMostRows);
 inline constexpr std::int64_t kMostTokens = 2048;  // tokens computed at a time: bounds the scratch

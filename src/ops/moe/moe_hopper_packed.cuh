@@ -81,8 +81,7 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
     SharedBarrier& scales = r.scales.full[r.scales.slot];
     scales.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * blocks));
     for (int half = 0; half < kHopperWeightRows / 8; ++half) {
-      const int of = min(group + half / 2, groups - 1);  // past the last group: any group, as its results are not
-                                                         // stored
+      const int of = min(group + half / 2, groups - 1);  // past the last group: any group; not stored
       const int row = kGateUp ? of * 8 + half % 2 * p.n : of * 16 + half % 2 * 8;
       bulk_copy(r.scales.data() + half * 8 * blocks,
                 packed.scales + (static_cast<std::int64_t>(tile.expert) * p.w_rows + row) * blocks,

@@ -24,8 +24,7 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kTokenColumns = 8;              // columns of y whose rows a warp multiplies
-inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns that a warp takes at a time: one block per thread of a
-                                                     // quad
+inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of a warp at a time: a block per thread of a quad
 inline constexpr float kTokenScaleOfX = 0x1p60F;
 inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 
