@@ -35,13 +35,11 @@ struct LinearBlock {
   // tensor.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
-  // Rows of the block including zero rows behind it, and so columns of the result, for blocks that ranks do not divide.
-  // 0: no zero rows.
-  Storage storage = {};
-  // Zero rows behind the block, for blocks that ranks do not divide: the result has more columns, and x has more
-  // columns than the matrix. 0: none.
+  Storage storage = {};          // of the matrix; biases are plain
+  // Rows of the block including zero rows behind it, which are columns of the result. Only for blocks that ranks do not
+  // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
-  std::int64_t cols = 0;  // columns of the tensor, if x has more
+  std::int64_t cols = 0;  // columns of the tensor if x has more, which meet zeros; 0: as many as x
 };
 
 // Returns the rows of the block that a rank of column parallelism holds. invalid_argument if they do not divide.
