@@ -39,7 +39,7 @@ struct LinearBlock {
   // Rows of the block including zero rows behind it, which are columns of the result. Only for blocks that ranks do not
   // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
-  std::int64_t cols = 0;  // columns of the tensor if x has more, which meet zeros; 0: as many as x
+  std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: those of x
 };
 
 // Returns the rows of the block that a rank of column parallelism holds. invalid_argument if they do not divide.
