@@ -13,6 +13,7 @@
 #include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/latent/room.h"
 #include "tessera/ops/layers/room.h"
+#include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_tuning.h"
 #include "tessera/ops/linear/room.h"
 #include "tessera/ops/moe/room.h"

@@ -93,7 +93,7 @@ class Rank {
 
 // Runs body(rank number, rank) → Status on a thread for each rank. No rank is destroyed before all have run.
 template <class Body>
-void run_ranks(int ranks, const Body& body) {
+void run_group(int ranks, const Body& body) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
   std::latch all_done(ranks);
   std::vector<std::thread> threads;
@@ -154,7 +154,7 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
   if (on_cuda()) sizes.insert(sizes.end(), {{64, 4096}, {2048, 6144}, {1, 8}});
-  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+  run_group(ranks, [&](int r, Rank& rank) -> Status {
     std::vector<TensorView> summed;
     std::vector<TensorView> mine;
     std::vector<TensorView> gathered;
@@ -191,7 +191,7 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
 TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<std::int64_t> dims = {2, 256};
-  run_ranks(ranks, [&](int, Rank& rank) -> Status {
+  run_group(ranks, [&](int, Rank& rank) -> Status {
     const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
     TRY(rank.bind(kAllReduce, {x}, {}));
     TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
@@ -216,7 +216,7 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);  // the last id has no row
   std::vector<std::int32_t> from(ids.size(), -1);
   from[2] = 1;
-  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+  run_group(ranks, [&](int r, Rank& rank) -> Status {
     const auto placed = [&](const HostTensor& t) -> Result<TensorView> {
       const TensorView view = TRY(rank.place(t));
       TRY(rank.upload(view, t));
@@ -247,7 +247,7 @@ TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
   const auto joined = std::ranges::find(kernels.joined(), "all_reduce", [](const auto& j) { return j.ops[0]; });
   if (joined == kernels.joined().end()) GTEST_SKIP() << "this device has no such kernel";
   if (dtype == DType::kFloat32) GTEST_SKIP() << "16-bit types alone";
-  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+  run_group(ranks, [&](int r, Rank& rank) -> Status {
     for (const std::vector<std::int64_t>& dims : {std::vector<std::int64_t>{1, 64}, {3, 4096}, {33, 5120}}) {
       const ir::Attributes attributes{{"eps", 1e-6}};
       const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));

@@ -22,7 +22,7 @@ using ir::DType;
 using ::testing::HasSubstr;
 using Way = Pipeline::Way;
 
-constexpr RankLayout kTwoStages{.tp_size = 1, .pp_size = 2};
+constexpr RankLayout kTwoRanks{.tp_size = 1, .pp_size = 2};
 
 TEST(RankLayout, Rank0IsInTheLastStage) {
   const RankLayout layout{.tp_size = 2, .pp_size = 3};
@@ -53,7 +53,7 @@ TEST(Pipeline, ValuesArriveInTheOrderOfSending) {
 }
 
 TEST(Pipeline, AValueOfAnotherSizeIsRefused) {
-  Pipeline pipeline(kTwoStages, std::chrono::seconds(20));
+  Pipeline pipeline(kTwoRanks, std::chrono::seconds(20));
   const std::array<std::byte, 3> sent{};
   std::array<std::byte, 4> received{};
   ASSERT_TRUE(pipeline.send(1, Way::kToNext, sent).ok());
@@ -62,7 +62,7 @@ TEST(Pipeline, AValueOfAnotherSizeIsRefused) {
 }
 
 TEST(Pipeline, AWaitEndsWithThePipelineOrAfterTheLimit) {
-  Pipeline pipeline(kTwoStages, std::chrono::milliseconds(50));
+  Pipeline pipeline(kTwoRanks, std::chrono::milliseconds(50));
   std::array<std::byte, 4> received{};
   const Status late = pipeline.receive(0, Way::kToNext, received);
   EXPECT_EQ(late.code(), StatusCode::kCancelled);
@@ -165,7 +165,7 @@ Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::v
 
 TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
   if (!has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
-  const auto group = Communicator::create_stages(kTwoStages, std::chrono::seconds(30));
+  const auto group = Communicator::create_stages(kTwoRanks, std::chrono::seconds(30));
   // Sizes: a multiple of sixteen bytes and of four; fewer bytes than one thread for each block; more than a slot takes
   // on a GPU.
   const std::vector<std::int64_t> columns =

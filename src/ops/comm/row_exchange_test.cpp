@@ -30,7 +30,7 @@ std::vector<double> unsigned_zeros(std::vector<double> values) {
   return values;
 }
 
-struct Sizes {
+struct RowSizes {
   std::int64_t rows;  // rows of a rank
   std::int64_t cols;
 };
@@ -44,7 +44,7 @@ struct RowGroup {
 class Exchange {
  public:
   static Result<std::unique_ptr<Exchange>> create(Communicator& communicator, DType dtype,
-                                                  const std::vector<Sizes>& sizes) {
+                                                  const std::vector<RowSizes>& sizes) {
     std::unique_ptr<Exchange> made(new Exchange);
     made->rank_ = communicator.rank();
     made->ranks_ = communicator.ranks();
@@ -176,11 +176,11 @@ void exchange_on_ranks(int ranks, const Body& body) {
 
 class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
-// Sizes: rows of a multiple of 4 bytes and of 16 bytes, for one block and for many, and more than a mailbox holds.
+// RowSizes: rows of a multiple of 4 bytes and of 16 bytes, for one block and for many, and more than a mailbox holds.
 TEST_P(RowExchange, EverySizeInTurnAndAgain) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";
-  std::vector<Sizes> sizes = {{1, 2}, {3, 64}, {7, 130}, {1, 4096}};
+  std::vector<RowSizes> sizes = {{1, 2}, {3, 64}, {7, 130}, {1, 4096}};
   if (on_cuda()) sizes.insert(sizes.end(), {{64, 4096}, {2048, 6144}, {1, 8}});
   exchange_on_ranks(ranks, [&](Communicator& own, std::latch& all_done) -> Status {
     Result<std::unique_ptr<Exchange>> exchange = Exchange::create(own, dtype, sizes);

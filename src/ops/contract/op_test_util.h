@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <span>
@@ -33,6 +34,8 @@
 #include "tessera/ops/cpu/cpu_math.h"
 
 namespace tessera::testing {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // A tensor in host memory. Its elements are read and written as double.
 struct HostTensor {

@@ -16,7 +16,7 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-void check(const LatentConfig& c, const std::vector<Request>& requests, const std::string& what) {
+void check_latent(const LatentConfig& c, const std::vector<Request>& requests, const std::string& what) {
   LatentBench bench(c);
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);
   bench.plan(batch);
@@ -35,43 +35,44 @@ TEST_P(LatentAttention, MatchesTheReferenceForAnySize) {
                                                     {33, 8, 20, 24},
                                                     {64, 2, 8, 40}})
     for (const bool interleaved : {false, true})
-      check({.dtype = GetParam(),
-             .cache_dtype = GetParam(),
-             .latent = latent,
-             .rotated = rotated,
-             .key = key,
-             .value = value,
-             .scale = 0.05,
-             .interleaved = interleaved,
-             .more_q = latent % 7},
-            kMixed, "latent " + std::to_string(latent) + " rotated " + std::to_string(rotated));
+      check_latent({.dtype = GetParam(),
+                    .cache_dtype = GetParam(),
+                    .latent = latent,
+                    .rotated = rotated,
+                    .key = key,
+                    .value = value,
+                    .scale = 0.05,
+                    .interleaved = interleaved,
+                    .more_q = latent % 7},
+                   kMixed, "latent " + std::to_string(latent) + " rotated " + std::to_string(rotated));
 }
 
 TEST_P(LatentAttention, MatchesTheReferenceForAnyNumberOfHeads) {
   for (const std::int64_t heads : {1, 2, 7, 16, 20, 40, 128})
-    check({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads}, kMixed, "heads " + std::to_string(heads));
+    check_latent({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads}, kMixed,
+                 "heads " + std::to_string(heads));
 }
 
 TEST_P(LatentAttention, MatchesTheReferenceForAnyPageSize) {
   for (const std::int64_t page_size : {1, 3, 64})
-    check({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
-          "page size " + std::to_string(page_size));
+    check_latent({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
+                 "page size " + std::to_string(page_size));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LatentAttention, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
 TEST(LatentAttentionBatches, MatchTheReferenceForZeroOneAndManyRequests) {
-  check({}, {}, "no request");
-  check({}, {{1, 1}}, "one token");
-  check({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
-  check({.heads = 16}, {{1, 4000}}, "one long decode");
-  check({}, std::vector<Request>(40, {1, 37}), "decode of 40");
+  check_latent({}, {}, "no request");
+  check_latent({}, {{1, 1}}, "one token");
+  check_latent({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
+  check_latent({.heads = 16}, {{1, 4000}}, "one long decode");
+  check_latent({}, std::vector<Request>(40, {1, 37}), "decode of 40");
 }
 
 TEST(LatentAttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
-  check({.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16}, kMixed, "f32 over a bf16 cache");
-  check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
+  check_latent({.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16}, kMixed, "f32 over a bf16 cache");
+  check_latent({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
 // At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests beside others of
@@ -87,7 +88,7 @@ TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
                                          {{1, 77}, {200, 500}, {5, 9}, {130, 131}, {2, 2}},
                                          {{150, 1000}},
                                          {{160, 600}, {140, 700}, {1, 3}}})
-    check(
+    check_latent(
         c, requests,
         std::to_string(requests.size()) + " requests, the first of " + std::to_string(requests[0].query_len) + " rows");
 }
@@ -103,7 +104,7 @@ TEST_P(LatentAttention, MatchesTheReferenceForDecodesOfPublishedSizes) {
     c.padded_rows = 1;
     std::vector<Request> requests;
     for (int r = 0; r < rows; ++r) requests.push_back({1, 1 + 41 * r});
-    check(c, requests, "heads " + std::to_string(heads) + ", rows " + std::to_string(rows));
+    check_latent(c, requests, "heads " + std::to_string(heads) + ", rows " + std::to_string(rows));
   }
 }
 

@@ -16,8 +16,8 @@ using ir::DType;
 constexpr std::int64_t kExperts = 12;
 constexpr std::int64_t kTopK = 3;
 
-// Sizes of an expert.
-struct Sizes {
+// PartSizes of an expert.
+struct PartSizes {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   bool mxfp4 = false;
@@ -34,7 +34,7 @@ HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t cou
 }
 
 // The stacks of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
-std::vector<HostTensor> stacks_of(DType dtype, const Sizes& s) {
+std::vector<HostTensor> stacks_of(DType dtype, const PartSizes& s) {
   const std::int64_t rows = 2 * s.intermediate;
   const HostTensor bias = random_tensor(dtype, {kExperts, s.hidden}, 5);
   if (!s.mxfp4)
@@ -52,7 +52,7 @@ class MoeParts : public ::testing::TestWithParam<DType> {
  protected:
   // Returns what the experts [first, first + count) add to `tokens` rows. Every third row is padding. No token chooses
   // the last `shunned` experts.
-  std::vector<double> run(const Sizes& s, std::int64_t tokens, std::int64_t first, std::int64_t count,
+  std::vector<double> run(const PartSizes& s, std::int64_t tokens, std::int64_t first, std::int64_t count,
                           std::int64_t shunned = 0) {
     const DType dtype = GetParam();
     std::vector<std::int32_t> slots;
@@ -79,12 +79,12 @@ class MoeParts : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Sizes that reach every kernel: whole steps of them and others, 4-bit weights, one row, a decode step's rows, and
+// PartSizes that reach every kernel: whole steps of them and others, 4-bit weights, one row, a decode step's rows, and
 // prefills whose experts have enough rows for oneDNN.
-constexpr Sizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
+constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {
-  for (const Sizes& s : kSizes)
+  for (const PartSizes& s : kSizes)
     for (const std::int64_t tokens : {1, 9, 60, 600}) {
       const std::vector<double> whole = run(s, tokens, 0, kExperts);
       const std::vector<double> first = run(s, tokens, 0, 5);
@@ -102,7 +102,7 @@ TEST_P(MoeParts, AddUpToTheWhole) {
 // If nobody chose one part, the other part is the whole.
 TEST_P(MoeParts, AnUnchosenPartAddsNothing) {
   constexpr std::int64_t kShunned = 4;
-  for (const Sizes& s : kSizes)
+  for (const PartSizes& s : kSizes)
     for (const std::int64_t tokens : {1, 9, 600}) {
       const std::vector<double> whole = run(s, tokens, 0, kExperts, kShunned);
       const std::vector<double> chosen = run(s, tokens, 0, kExperts - kShunned, kShunned);

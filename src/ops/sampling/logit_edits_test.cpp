@@ -20,7 +20,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using testing::kInf;
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 
 struct Edit {

@@ -22,7 +22,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using testing::kInf;
 
 // The test vectors published with Random123, file kat_vectors.
 TEST(Philox, KnownAnswers) {

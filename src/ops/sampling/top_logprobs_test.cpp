@@ -21,7 +21,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using testing::kInf;
 
 struct Outcome {
   HostTensor logprobs;
