@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What llama.cpp takes on this CPU, in turn with Tessera, beside which docs/benchmarks.md puts Tessera's times.
+"""Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/benchmarks.md.
 
 Both run a model of the configuration's shapes with random bfloat16 weights on all cores: prompts, and one request that
-decodes behind a context. Prints tokens a second, medians over the turns, and the least and greatest ratio of a turn.
+decodes after a context. Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
 
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench qwen3-0.6b/config.json
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench --turns 3 --num-tokens 512 --context 16 config.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch takes for a forward, beside which docs/benchmarks.md puts Tessera's times.
+"""Measures PyTorch's time for a forward, for the comparison in docs/benchmarks.md.
 
 The same decoder with random bfloat16 weights runs on one GPU eagerly, compiled, as piecewise graphs (attention between
 them), and as one graph, with and without torch.compile; and its matmuls and its attention run alone, as a floor. Times
@@ -8,7 +8,7 @@ are medians of the wall clock in milliseconds, from the first launch to the devi
   tools/anchor_torch.py qwen3-0.6b --output anchor.json
   tools/anchor_torch.py llama3-8b --num-tokens 64,256,1024,4096 --batch-size 1,8,32
 
-Needs a GPU and torch (measured with 2.11). A variant that fails has its error in the place of a time."""
+Needs a GPU and torch (measured with 2.11). A variant that fails reports its error in place of a time."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""The licences of what an archive of tools/pack.py contains."""
+"""Collects the licences of the contents of an archive made by tools/pack.py."""
 
 import pathlib
 import re

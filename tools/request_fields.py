@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The fields of requests: src/server/fields/request_fields.json against the sources that they come from, and its table in the
-documents.
+"""Checks the fields of requests: compares src/server/fields/request_fields.json with the sources that they come from, and
+writes its table in the documents.
 
   tools/request_fields.py docs            writes the table into docs/serving.md
   tools/request_fields.py docs --check    status 1 where it is not current; the last line is "N passed, N failed"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a deployment would do, on paper, from a model's config.json and what one machine was measured to do (scaling/h200.json).
+"""Estimates a deployment from a model's config.json and the measurements of one machine (scaling/h200.json).
 
     tools/scaling_model.py size CONFIG [--requests N] [--context N] [--hosts N]   layouts side by side, on one host and on more
     tools/scaling_model.py step CONFIG [--tp N] [--ep N] [--pp N] [--spread] [--batch N] [--context N] [--prefill T]
                                                                                one forward by its parts
     tools/scaling_model.py check                                               the model against all measured points
 
-CONFIG is a config.json, its folder, or one of the models that were measured (Llama-3-8B, say). The formulas are in scaling/cost.py,
-what is assumed in docs/scaling.md."""
+CONFIG is a config.json, its folder, or one of the measured models (such as Llama-3-8B). The formulas are in
+scaling/cost.py, and the assumptions in docs/scaling.md."""
 
 import argparse
 import math

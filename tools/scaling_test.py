@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of scaling_model.py: tools/scaling_test.py. Catches: a model that no longer agrees with what was measured, points that are called
-incomparable and are not, shapes counted wrong, a layout that is said to fit and does not, costs that fall where they have to grow, models
-that are not counted and not refused, and tables in docs/scaling.md that the script no longer prints."""
+"""Tests of scaling_model.py: tools/scaling_test.py. Catches: a model that no longer agrees with the measurements,
+points that are wrongly called incomparable, wrong shapes, a layout that is said to fit and does not, costs that fall
+where they must grow, unsupported models that are not refused, and tables in docs/scaling.md that the script no longer
+prints."""
 
 import contextlib
 import io

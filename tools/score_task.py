@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A fixed task in every graph mode: tools/score_task.py TESSERA [FLAG …]
+"""Runs a fixed task in every graph mode: tools/score_task.py TESSERA [FLAG …]
 
-Sums that the bundled model has learnt, as questions with four answers each: the one to which the model gives the highest
-probability is its choice. The task's score, how many are right, has to be the same with graphs and without them. Flags
-go to each call of `tessera score`, like --device cuda. Exit code 1: the scores differ."""
+The task is sums that the bundled model has learnt, as questions with four answers each; its choice is the answer with
+the highest probability. The score, which is the number of right choices, must be the same with and without graphs.
+Flags, such as --device cuda, go to each call of `tessera score`. Exit code 1: the scores differ."""
 
 import json
 import pathlib

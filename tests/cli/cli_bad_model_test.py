@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tessera command: models that are wrong. tests/cli/cli_bad_model_test.py PROGRAM [TEST …]
+"""The tessera command with invalid models. tests/cli/cli_bad_model_test.py PROGRAM [TEST …]
 
 Catches: input that crashes the program or is accepted, and an error that does not name file and field.
 Prints a line for each test; the last line is "N passed, N failed"."""

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """The tessera command: bench. tests/cli/cli_bench_test.py PROGRAM [TEST …]
 
-Catches: figures without their form, a load that is not the one asked for, and a server's refusal that counts as an
-answer.
+Catches: results in another form, a load other than requested, and a server's refusal that counts as an answer.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

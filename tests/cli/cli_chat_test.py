@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tessera command: chat, and generate with a file of requests. tests/cli/cli_chat_test.py PROGRAM [TEST …]
 
-Catches: requests that get another's answer or none, a conversation that is forgotten, and a signal that is not heeded.
+Catches: requests that get another request's answer or none, a forgotten conversation, and an ignored signal.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

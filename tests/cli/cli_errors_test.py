@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The tessera command: help, and wrong command lines. tests/cli/cli_errors_test.py PROGRAM [TEST …]
+"""The tessera command: help, and invalid command lines. tests/cli/cli_errors_test.py PROGRAM [TEST …]
 
-Catches: a wrong exit code, and an error that is more than one line or names neither what is wrong nor what is accepted.
+Catches: a wrong exit code, an error of more than one line, and an error that does not name the fault and what is
+accepted.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: explain and verify. tests/cli/cli_explain_test.py PROGRAM [TEST …]
 
-Catches: an explanation that is not what an engine does, a picture or graph that is not written, and a comparison
-that finds nothing wrong where something is.
+Catches: an explanation that differs from what an engine does, a picture or graph that is not written, and a comparison
+that misses a difference.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: generate and score. tests/cli/cli_generate_test.py PROGRAM [TEST …]
 
-Catches: an answer that breaks its documented form (a key that is missing, words beside the JSON object), and scores
-that are not what was computed.
+Catches: an answer that breaks its documented form (a missing key, text beside the JSON object), and scores that differ
+from the computed ones.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

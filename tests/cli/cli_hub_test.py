@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The tessera command: models of the hub. tests/cli/cli_hub_test.py PROGRAM [TEST …]
+"""The tessera command: models from the hub. tests/cli/cli_hub_test.py PROGRAM [TEST …]
 
-Catches: a pull that takes broken files for whole ones or begins again, and a name that a command does not find.
+Catches: a pull that accepts broken files or starts over, and a model name that a command does not find.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import hashlib

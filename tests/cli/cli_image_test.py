@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The tessera command: images of generate and score. tests/cli/cli_image_test.py PROGRAM [TEST …]
+"""The tessera command: images in generate and score. tests/cli/cli_image_test.py PROGRAM [TEST …]
 
-Catches: embeddings of images, positions, logits or texts that are not those of Hugging Face transformers, whole and in chunks, with
-graphs and without; files and placeholders that do not fit and are not named.
+Catches: image embeddings, positions, logits or texts that differ from those of Hugging Face transformers, whole and in
+chunks, with and without graphs; and invalid files and placeholders that the error does not name.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import array

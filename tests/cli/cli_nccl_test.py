@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The tessera command as two processes with a GPU each, joined by NCCL. tests/cli/cli_nccl_test.py PROGRAM [TEST …]
 
-Catches: ranks of two processes that compute something else than two of one, graphs with NCCL's kernels that replay other values
-than they should, a process that waits for ever on its GPU for one that was killed, and a start that goes wrong without a name.
-Needs two GPUs that this process sees, and libnccl.so.2 where the loader finds it (LD_LIBRARY_PATH); is skipped without.
+Catches: ranks of two processes that compute other results than two ranks of one, graphs with NCCL kernels that replay
+wrong values, a process that waits forever on its GPU for a killed one, and a failed start without a named cause.
+Needs two GPUs that this process sees, and libnccl.so.2 where the loader finds it (LD_LIBRARY_PATH); skipped otherwise.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import ctypes

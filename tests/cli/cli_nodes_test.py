@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command as two processes of one model, over TCP. tests/cli/cli_nodes_test.py PROGRAM [TEST …]
 
-Catches: ranks of two processes that compute other bits than two threads, a process that is left behind, a start with
-processes that differ, one that is missing or comes twice and is waited for without an end, and a launcher's variables that are
+Catches: ranks of two processes that compute other bits than two threads, a process that is left running, a start of
+processes that differ, endless waiting for a process that is missing or joins twice, and a launcher's variables that are
 not understood.
 Prints a line for each test; the last line is "N passed, N failed"."""
 

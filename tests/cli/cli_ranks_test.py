@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command on several ranks. tests/cli/cli_ranks_test.py PROGRAM [TEST …]
 
-Catches: a command that takes --tp-size and runs one rank, ranks that answer otherwise than one, a model that does not
-divide and is refused without its name, and a comparison that leaves ranks out.
+Catches: a command that accepts --tp-size and runs one rank, ranks that give other answers than one rank, a model that
+does not divide and is refused without its name, and a comparison that leaves ranks out.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The stages of one pipeline as two processes, over TCP. tests/cli/cli_stage_nodes_test.py PROGRAM [TEST …]
 
-Catches: stages of two processes that compute other bits than those of one, steps in flight on two nodes that get mixed up, a
-process that is left behind or waits without an end where the other one dies, at the start or in a step, and combinations that
-are taken and then fail.
+Catches: stages of two processes that compute other bits than those of one, mixed-up steps in flight on two nodes, a
+process that is left running or waits forever where the other one dies at the start or in a step, and combinations that
+are accepted and then fail.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: failed starts, configuration files, the cache folder. tests/cli/cli_start_test.py PROGRAM [TEST …]
 
-Catches: a failed start without advice or report, a file that wins over the command line, and a cache that changes
-an answer or is not cleared.
+Catches: a failed start without advice or report, a configuration file that overrides the command line, and a cache that
+changes an answer or is not cleared.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

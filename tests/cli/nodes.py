@@ -1,4 +1,4 @@
-"""The tessera command as processes of one model, over TCP: what the scripts that test it share."""
+"""Helpers of the scripts that test the tessera command as processes of one model, over TCP."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: the program under test, its models, and how a test asks it."""
+"""Helpers of this folder's scripts: the program under test, its models, and ways to run it."""
 
 import array
 import json

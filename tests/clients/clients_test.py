@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Real clients against the server: tests/clients/clients_test.py TESSERA FOLDER [--record] [--only NAME …]
+"""Runs real clients against the server: tests/clients/clients_test.py TESSERA FOLDER [--record] [--only NAME …]
 
-Each client comes from PyPI at the versions of its requirements file, into a virtual environment in FOLDER that later runs
-use again, and does its jobs (NAME_jobs.py) against a server of the bundled model. One that cannot be installed is
-skipped, with the reason. --record keeps what the clients sent, and the shape of the answers, in
-tests/data/server/client_exchanges.json, which tests/server/client_replay_test.py sends again. The last line is
-"N passed, N failed", the one before it how many were skipped."""
+Each client is installed from PyPI at the versions of its requirements file, into a virtual environment in FOLDER that
+later runs reuse. It does its jobs (NAME_jobs.py) against a server of the bundled model. A client that cannot be
+installed is skipped, with the reason. --record stores the clients' requests and the shape of the answers in
+tests/data/server/client_exchanges.json, which tests/server/client_replay_test.py sends again. The last line is "N
+passed, N failed"; the line before it says how many were skipped."""
 
 import argparse
 import json

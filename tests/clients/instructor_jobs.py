@@ -1,4 +1,4 @@
-"""instructor: structured outputs by tools and by schema."""
+"""instructor: structured outputs through tools and schemas."""
 
 from typing import Literal
 

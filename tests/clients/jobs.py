@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: the server that they are told, and how their jobs are run and counted."""
+"""Helpers of this folder's scripts: the server's address, and running and counting their jobs."""
 
 import os
 import sys

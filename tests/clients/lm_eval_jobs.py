@@ -1,4 +1,4 @@
-"""lm-eval's client of completions: texts that are generated."""
+"""lm-eval's completions client: generated texts."""
 
 from jobs import API, KEY, NAME, check, main
 from lm_eval.api.instance import Instance

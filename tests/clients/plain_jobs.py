@@ -1,4 +1,4 @@
-"""What needs no client from PyPI: a raw socket, wrk, a browser."""
+"""Jobs that need no client from PyPI: a raw socket, wrk, a browser."""
 
 import shutil
 import socket

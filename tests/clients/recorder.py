@@ -1,4 +1,4 @@
-"""A proxy in front of a server that keeps the requests which clients send, and the shape of their answers."""
+"""A proxy in front of a server that records the clients' requests and the shape of their answers."""
 
 import http.client
 import json

@@ -1,9 +1,9 @@
-"""A Containerfile's steps in chroots of Debian 12, where no container runtime is.
+"""Runs a Containerfile's steps in chroots of Debian 12, for machines without a container runtime.
 
     stages = Containerfile("Containerfile").build(folder, base, {})
 
-Knows the instructions that ours has, and refuses others. What a runtime would do beside them is not done: RUN shares this
-machine's network and processes. Needs root."""
+Supports the instructions that our Containerfile has and refuses others. It does not isolate as a runtime does: RUN
+shares this machine's network and processes. Needs root."""
 
 import fnmatch
 import os

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The Containerfile, step by step in a chroot of Debian 12, and the server of its image:
+"""Builds the Containerfile step by step in a chroot of Debian 12, and tests the server of its image:
 
   tests/deploy/containerfile_test.py BUILD_FOLDER                 the build stage's package is made of a build that is there
   tests/deploy/containerfile_test.py --whole [--bind HERE:THERE] [--env NAME=VALUE]
                                                                   the build stage too, which compiles everything
 
---base FOLDER is a Debian 12 to begin with (`debootstrap --variant=minbase bookworm FOLDER`); else one is made. --bind and --env
-are for RUN alone, as those of `podman build`.
-Catches: a package or a tool that the steps miss, a file that the image lacks, certificates without which no model can be
-downloaded, a server that wants to be root or writes where it may not, and a build stage that leaves constrained output out.
+--base FOLDER is a Debian 12 to begin with (`debootstrap --variant=minbase bookworm FOLDER`); without it one is made.
+--bind and --env apply to RUN alone, as those of `podman build`. Catches: a package or tool that the steps lack, a file
+that the image lacks, missing certificates, so that no model can be downloaded, a server that needs root or writes where
+it may not, and a build stage that leaves out constrained output.
 
 Prints the layers and their sizes. The last line is "N passed, N failed"."""
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What deploy/ has for several machines: tests/deploy/deploy_test.py TESSERA
+"""Tests deploy/ for several machines: tests/deploy/deploy_test.py TESSERA
 
-Catches: a manifest that Kubernetes would refuse or whose two pods differ, flags in it that the program does not know, and a
-Slurm script that does not start, does not say where the first machine is, does not start anew what has failed, or does not end.
+Catches: a manifest that Kubernetes would refuse or with two pods that differ, flags in it that the program does not
+know, and a Slurm script that does not start, does not pass the first machine's address, does not restart what has
+failed, or does not end.
 
-The manifest's form is checked by the schemas below, which have the fields that it uses, as their definitions name and type them, and
-no others. Slurm is a stand-in of a few lines, which starts what the script gives to srun on this machine.
+The schemas below check the manifest's form. They have exactly the fields that it uses, with the names and types of
+their definitions. Slurm is replaced by a few lines that start srun's command on this machine.
 The last line is "N passed, N failed"."""
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The documents against the program: tests/docs/commands_test.py TESSERA [DOCUMENT …]
+"""Tests the documents against the program: tests/docs/commands_test.py TESSERA [DOCUMENT …]
 
-Catches: a command that a guide tells and the program refuses, an output or exit code that is not what is stated, a link
-that leads nowhere, a requirement without a line in docs/conformance.md, and a test named there that does not exist.
+Catches: a documented command that the program refuses, another output or exit code than stated, a dead link, a
+requirement without a line in docs/conformance.md, and a test named there that does not exist.
 
-How a block of a document is marked says what is done with it, in order, in one empty folder for each document that has
-models/demo, if the document does not bring it itself, and with the program on the PATH:
+The mark of a block says what is done with it. Blocks are processed in order, in one empty folder for each document,
+with the program on the PATH. The folder has models/demo, unless the document brings it itself:
 
   ```bash        run by bash -euo pipefail. A comment "# exit code 2" in it is what it ends with; else 0, and a line
                  `tessera serve …` stays up to the next one, on a free port, which takes the place of 30000 after it.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/image: what Pillow reads from small files, and what Hugging Face's processor makes of random images.
+"""Makes tests/data/image: Pillow's results for small files, and those of Hugging Face's processor for random images.
 
   python3 tests/image/make_vectors.py tests/data/image
 

@@ -1,4 +1,4 @@
-"""A headless Chromium, told what to do by its DevTools protocol over a pipe; the standard library is all it takes.
+"""Controls a headless Chromium by its DevTools protocol over a pipe, with the standard library alone.
 
     with Browser(chromium) as browser:
         page = browser.open("http://127.0.0.1:30000/", width=1280, height=800)

@@ -1,5 +1,6 @@
-"""The chat of the page. Catches: answers that do not stream in or cannot be stopped; token counts, times and rates that are wrong,
-above all when bytes come together; errors before and within a stream that are not shown; settings that are not sent."""
+"""The page's chat. Catches: answers that do not stream in or cannot be stopped; wrong token counts, times and rates,
+above all when bytes arrive together; errors before and within a stream that are not shown; settings that are not
+sent."""
 
 import re
 

@@ -1,5 +1,6 @@
-"""The engine's view. Catches: forwards, sizes, latencies or memory that are not drawn; one tall bar or peak that flattens all others;
-charts without unit or span of time; values that a pointer or a keyboard cannot reach; a page that goes on asking unseen."""
+"""The page's engine view. Catches: forwards, sizes, latencies or memory that are not drawn; one tall bar or peak that
+flattens all others; charts without a unit or time span; values that pointer or keyboard cannot reach; a hidden page
+that keeps polling."""
 
 import pathlib
 import re

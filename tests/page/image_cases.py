@@ -1,5 +1,6 @@
-"""Images of a question. Catches: a way to add one (drop, paste, choose) that does not work, or leaves the page for the file; images that
-are not shown, not sent, sent in another order, lost by editing, keeping or exporting; files that are taken and are no image."""
+"""Images in a question. Catches: a way to add one (drop, paste, choose) that does not work, or that leaves the page for
+the file; images that are not shown, not sent, sent in another order, or lost by editing, keeping or exporting; files
+that are accepted and are not images."""
 
 import json
 

@@ -1,5 +1,6 @@
-"""Kept chats. Catches: chats that are lost, or kept when they should not be; limits and full storage that are not told; files that do not
-come back as they went; files and entries of any content that harm what is there; two tabs that overwrite each other."""
+"""Kept chats. Catches: chats that are lost, or kept when they should not be; limits and full storage that are not
+reported; files that change on export and import; files and entries of any content that damage existing data; two tabs
+that overwrite each other."""
 
 import json
 import pathlib

@@ -1,6 +1,6 @@
-"""How the page looks and is reached. Catches: views that stay blank, sideways scrolling, a dark mode that is none, text or lines of too little
-contrast, lines that colour-blind people cannot tell apart, controls without a name or out of the keyboard's reach, motion for
-those who asked for none."""
+"""The page's look and accessibility. Catches: views that stay blank, sideways scrolling, a dark mode that is not dark,
+text or lines of too little contrast, lines that colour-blind people cannot tell apart, controls without a name or out
+of the keyboard's reach, and motion for users who asked for none."""
 
 import re
 

@@ -1,5 +1,6 @@
-"""Markdown of answers. Catches: model text that becomes part of the page, links to unsafe places, tables, lists, code or maths that are
-drawn wrong, text that takes the page seconds to read, blocks that are made anew while an answer grows."""
+"""Markdown in answers. Catches: model text that becomes part of the page, links to unsafe places, tables, lists, code
+or maths that are drawn wrongly, text that takes the page seconds to parse, and blocks that are rebuilt while an answer
+grows."""
 
 import json
 

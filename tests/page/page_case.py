@@ -1,4 +1,5 @@
-"""What the cases of the page share: opening it, asking, looking at what it shows. A case waits for conditions, never for time."""
+"""Helpers of the page's cases: opening it, asking, reading what it shows. A case waits for conditions, never for
+time."""
 
 import json
 import pathlib

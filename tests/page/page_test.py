@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page of `tessera serve` in headless Chromium: tests/page/page_test.py PROGRAM [CLASS …]
+"""Tests the page of `tessera serve` in headless Chromium: tests/page/page_test.py PROGRAM [CLASS …]
 
 The cases are in the files *_cases.py beside it, each of which says what it catches. Needs Chromium; without it, it is skipped. The
 last line is "N passed, N failed"."""

@@ -1,4 +1,4 @@
-"""Colours: of screenshots, and as people with and without colour blindness tell them apart."""
+"""Colours of screenshots, and how well people with and without colour blindness tell them apart."""
 
 import struct
 import zlib

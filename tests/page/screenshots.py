@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pictures of docs/serving.md: tests/page/screenshots.py PROGRAM [FOLDER]
+"""Makes the pictures of docs/serving.md: tests/page/screenshots.py PROGRAM [FOLDER]
 
 Draws the page of a server of the demo model in headless Chromium, at 390 × 844 and 1440 × 900, light and dark. The demo model
 writes simple stories, so the answer in the chat is a scripted one that shows what the page can draw; the engine's view is of real

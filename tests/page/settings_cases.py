@@ -1,5 +1,5 @@
-"""The settings of the page. Catches: a sheet that closes over values which are not accepted, messages without field, value or range,
-settings that are kept or sent although they are wrong, or not sent although they are right."""
+"""The page's settings. Catches: a sheet that closes over invalid values, messages without field, value or range,
+invalid settings that are kept or sent, and valid ones that are not sent."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""What can be done to questions and answers. Catches: editing, answering again and deleting that send the wrong messages or lose what
-should stay; probabilities that are wrong, or told by colour alone."""
+"""Actions on questions and answers. Catches: editing, answering again and deleting that send the wrong messages or lose
+others; wrong probabilities, and probabilities shown by colour alone."""
 
 from page_case import PHONE, PageCase
 

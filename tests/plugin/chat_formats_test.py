@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Chat formats of plugins through the server: tests/plugin/chat_formats_test.py TESSERA PLUGINS
+"""Tests chat formats of plugins through the server: tests/plugin/chat_formats_test.py TESSERA PLUGINS
 
-PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them. scripted_sampler makes the
-model say a given text, a token for each byte, so that every fragment of a stream is cut there.
-Catches: a format that is not asked, or is asked for what it does not find; a call, an argument or a reasoning that is lost,
-doubled or given to the wrong member where the text is cut; a broken format that ends the server, or whose error does not
-reach its client.
+PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them. scripted_sampler makes
+the model say a given text, one token a byte, so that every fragment of a stream is cut there. Catches: a format that is
+not called, or is called for parts that it does not find; a call, argument or reasoning that is lost, doubled or given
+to the wrong field where the text is cut; a broken format that ends the server, or with an error that does not reach its
+client.
 
 The last line is "N passed, N failed"."""
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""What plugins' faults leave behind, by LeakSanitizer: tests/plugin/leaks_test.py TESSERA PLUGIN_TEST PLUGINS
+"""Checks with LeakSanitizer what plugins' faults leave behind: tests/plugin/leaks_test.py TESSERA PLUGIN_TEST PLUGINS
 
-The library of the compiler's LeakSanitizer is loaded first into programs as they are; at their end it looks for memory that nothing
-points to and ends them with another exit status.
-Catches: a table, a bound kernel, a handle or a half-made registry that stays where a plugin is refused, and what a request whose
-kernel fails leaves in the server.
+The compiler's LeakSanitizer library is loaded first into unchanged programs. When they end, it searches for unreachable
+memory and ends them with another exit status. Catches: a table, bound kernel, handle or partly made registry that leaks
+where a plugin is refused, and memory that a request with a failing kernel leaves in the server.
 
 The last line is "N passed, N failed"."""
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Plugins in the program: tests/plugin/plugins_test.py TESSERA PLUGINS
 
-PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them.
-Catches: an operator of a plugin that is not served through graphs or computes something else, a split op that is not cut
-at or sees padding, a compiler whose handle a second process does not load, a family whose fields or tensors are not
-renamed, a plugin whose error ends the server, and a server that starts half-loaded.
+PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them. Catches: a plugin's
+operator that is not served through graphs or computes something else, a split op that is not cut out or sees padding, a
+compiler with a handle that a second process does not load, a family with fields or tensors that are not renamed, a
+plugin with an error that ends the server, and a server that starts partly loaded.
 
 The last line is "N passed, N failed"."""
 

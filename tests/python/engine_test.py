@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The Python package as it is installed, with the bundled model: tests/python/engine_test.py MODEL_FOLDER [TEST …]
+"""Tests the installed Python package with the bundled model: tests/python/engine_test.py MODEL_FOLDER [TEST …]
 
-Catches: texts, ids and log-probabilities that are not those of the program, streams and asynchronous requests that lose or
-keep requests, errors that are not told, an engine that outlives its end."""
+Catches: texts, ids and log-probabilities that differ from the program's, streams and asynchronous requests that lose or
+leak requests, unreported errors, and an engine that lives on after its end."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lm-evaluation-harness itself with TesseraLM, and the same figures by hand: tests/python/harness_test.py TESSERA MODEL_FOLDER
+"""Compares lm-evaluation-harness with TesseraLM to the same figures by hand: tests/python/harness_test.py TESSERA MODEL_FOLDER
 
 Runs in a Python that has tessera_engine and lm-eval. Three tasks of the harness's three kinds are written as its task files, with
 data of this machine: sums and sentences with four answers each (loglikelihood), sums that are answered (generate_until), and texts

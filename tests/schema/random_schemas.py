@@ -1,4 +1,4 @@
-"""Random JSON schemas over every keyword that is served: schemas(seed) yields them without end."""
+"""Random JSON schemas over every served keyword: schemas(seed) yields them endlessly."""
 
 import random
 

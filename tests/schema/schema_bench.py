@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a folder of JSON schemas costs to compile: tests/schema/schema_bench.py PROGRAM FOLDER [--tokenizer FILE] [--end TOKEN]
+"""Measures the compilation of a folder of JSON schemas: tests/schema/schema_bench.py PROGRAM FOLDER [--tokenizer FILE] [--end TOKEN]
 
 PROGRAM is schema_samples; every *.json file below FOLDER is one schema. Prints the share that is accepted, the 50th, 90th
 and 99th percentile of the time (of the processor; refusals count), the slowest files, and the reasons of refusal by count."""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""JSON schemas against Python's jsonschema: tests/schema/schema_test.py PROGRAM [--schemas N] [--seed N] [--samples N]
+"""Compares JSON schemas with Python's jsonschema: tests/schema/schema_test.py PROGRAM [--schemas N] [--seed N] [--samples N]
 
-PROGRAM is schema_samples. Catches: a text that a schema's grammar lets through and that is no JSON, or that jsonschema
-(with its checks of formats) refuses; a grammar without a way on; a stored schema of a tool that is refused; too few of the
-random ones served. Needs jsonschema; without it the test is skipped. The last line is "N passed, N failed"."""
+PROGRAM is schema_samples. Catches: a text of a schema's grammar that is not JSON or that jsonschema (with its format
+checks) refuses; a grammar without a continuation; a stored tool schema that is refused; too few served random schemas.
+Needs jsonschema; without it the test is skipped. The last line is "N passed, N failed"."""
 
 import argparse
 import collections

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What real clients sent, sent again without them: tests/server/client_replay_test.py TESSERA
+"""Replays recorded requests of real clients: tests/server/client_replay_test.py TESSERA
 
 Catches: requests of langchain, openai-agents and others that are refused, and answers without the fields and types that
 they read. The exchanges were recorded by tools/clients_test.sh --record. The last line is "N passed, N failed"."""

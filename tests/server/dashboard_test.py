@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The dashboard of deploy/grafana against live servers: tests/server/dashboard_test.py TESSERA
+"""Tests the dashboard of deploy/grafana against live servers: tests/server/dashboard_test.py TESSERA
 
-Catches: queries whose metric or label is not there, in either of the metrics' styles, and panels that Grafana does not
+Catches: queries with a metric or label that does not exist in either style of metrics, and panels that Grafana does not
 load.
 
 The last line is "N passed, N failed"."""

@@ -2,7 +2,7 @@
 """A server whose ranks have requests of their own and share experts: tests/server/dp_attention_test.py TESSERA
 
 Catches: answers that differ from those of one rank, a rank that gets no requests, a server that does not end while a
-rank waits for another, and a model without experts that is served all the same.
+rank waits for another, and a model without experts that is served.
 
 The last line is "N passed, N failed"."""
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a server tells of its graphs: tests/server/graph_info_test.py TESSERA
+"""Tests what a server reports about its graphs: tests/server/graph_info_test.py TESSERA
 
-Catches: answers that do not tell how their forwards ran, counters of /metrics and /engine_state that disagree with them,
-sizes that are captured while it serves and do not show.
+Catches: answers that do not say how their forwards ran, counters of /metrics and /engine_state that disagree with them,
+and sizes captured in service that do not show.
 
 The last line is "N passed, N failed"."""
 

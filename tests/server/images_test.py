@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A server of a model that reads images, asked over HTTP: tests/server/images_test.py TESSERA
+"""Tests a server of a model that reads images over HTTP: tests/server/images_test.py TESSERA
 
-Catches: images that the engine gets wrong from either protocol (values, places, order), caches that mix images up or are not used,
-metrics and usage that do not count them, errors that do not name the part or the limit, files that stop the server.
+Catches: images that reach the engine wrongly from either protocol (values, places, order), caches that mix images up or
+are unused, metrics and usage that do not count them, errors that do not name the part or the limit, and files that stop
+the server.
 
 Needs the goldens beside the repository; without them it is skipped. The last line is "N passed, N failed"."""
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Many clients at once: tests/server/load_test.py TESSERA [--clients N] [--requests N] [--wrk SECONDS]
 
-Catches: answers that depend on who else is served, clients that disturb others by leaving, threads, descriptors and
-memory that are not given back, and an I/O thread that does something slow.
+Catches: answers that depend on other requests, clients that disturb others by leaving, threads, descriptors and memory
+that are not released, and slow work on an I/O thread.
 
 Streams of mixed sizes, a tenth of them cut off midway, against the same requests sent alone (deterministic mode, greedy);
 then many short requests, and the resident memory after a tenth of them and at the end. With --wrk, also the latency of

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What clients make a server hold: tests/server/memory_test.py TESSERA [--budget BYTES|none]
+"""Measures the memory that clients make a server hold: tests/server/memory_test.py TESSERA [--budget BYTES|none]
 
-Catches: bodies that are buffered before route and key are looked at, inflated bodies, parsed JSON, embeddings and results that no
-limit counts, and memory that stays after the last client has gone.
+Catches: bodies that are buffered before route and key are checked, inflated bodies, parsed JSON, embeddings and results
+that no limit counts, and memory that remains after the last client has left.
 
 Each case has a server of its own with a small budget. It asserts the greatest resident memory while the case runs, and that five
 seconds later it is what it was before. --budget none leaves the flag out. Prints what it measured; the last line is

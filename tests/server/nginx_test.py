@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A server behind nginx: tests/server/nginx_test.py TESSERA [--requests N] [--phases N] [--clients N]
 
-Catches: kept connections that the server closes while nginx sends the next request on them, which nginx answers with 502
-because it does not send a POST again.
+Catches: kept connections that the server closes while nginx sends the next request on them. nginx answers those with
+502, because it does not send a POST again.
 
 nginx keeps connections to the server in a pool, as docs/deployment.md recommends. Requests come in phases with pauses
 between them, as long as nginx or the server keeps an idle connection, a little less and a little more; then nginx stands

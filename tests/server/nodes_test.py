@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A server on two machines: tests/server/nodes_test.py TESSERA
 
-Catches: a node that dies, stands still or is cut off and is waited for without an end, requests that hang with it, an error that
-does not say which node, a health that does not notice, a node 0 that does not end then, a process that stays behind, and answers
-that differ from those of one process.
+Catches: endless waiting for a node that dies, hangs or is cut off, requests that hang with it, an error that does not
+name the node, a health check that does not notice, a node 0 that does not end then, a process that is left running, and
+answers that differ from those of one process.
 
 The second machine is a network namespace, joined to the first by a pair of virtual interfaces. Where that is not permitted it
 is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""OpenAI's own client against the server: tests/server/openai_test.py TESSERA BUILD_FOLDER [--record]
+"""Tests the server with OpenAI's own client: tests/server/openai_test.py TESSERA BUILD_FOLDER [--record]
 
-Catches: answers that the client that people use cannot read, fields that are missing or of another type, and errors that
-do not become its exceptions.
+Catches: answers that the widely used client cannot read, missing fields or fields of another type, and errors that do
+not become its exceptions.
 
-The client comes from PyPI at the versions of openai_requirements.txt, into BUILD_FOLDER/openai-client. Where it cannot be
-had, the requests that it sent when tests/data/server/openai_exchanges.json was recorded (--record) are sent again, and the
-answers compared with those recorded: status, fields and types. The last line is "N passed, N failed"."""
+The client is installed from PyPI at the versions of openai_requirements.txt, into BUILD_FOLDER/openai-client. Where it
+cannot be installed, the requests recorded in tests/data/server/openai_exchanges.json (--record) are sent again, and the
+answers are compared with the recorded ones: status, fields and types. The last line is "N passed, N failed"."""
 
 import argparse
 import contextlib

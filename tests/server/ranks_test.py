@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A server on two ranks: tests/server/ranks_test.py TESSERA
 
-Catches: answers that differ from those of one rank, streams that do not end, metrics without ranks, and a rank's thread that
-keeps the server from ending.
+Catches: answers that differ from those of one rank, streams that do not end, metrics without ranks, and a rank's thread
+that keeps the server from ending.
 
 The last line is "N passed, N failed"."""
 

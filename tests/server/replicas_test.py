@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Engines that share the requests of one server: tests/server/replicas_test.py TESSERA
+"""Tests engines that share the requests of one server: tests/server/replicas_test.py TESSERA
 
 Catches: answers that depend on the engine that gives them, an engine that gets no requests, prefixes that are computed
-anew where another engine has them, and metrics that leave an engine out.
+again although another engine has them, and metrics that leave an engine out.
 
 The last line is "N passed, N failed"."""
 

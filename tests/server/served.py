@@ -1,9 +1,9 @@
-"""A server under test: started on a free port, asked over plain sockets, ended.
+"""Runs a server under test: starts it on a free port, sends requests over plain sockets, and ends it.
 
     with Served(tessera, ["--enable-deterministic-inference"]) as server:
         status, body = server.get("/health")
 
-Ending it sends SIGTERM and expects exit status 0: a sanitizer that found something ends the server with another one.
+Ending it sends SIGTERM and expects exit status 0; a sanitizer with findings ends the server with another status.
 """
 
 import asyncio

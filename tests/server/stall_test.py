@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What short chats wait for beside heavy requests of others: tests/server/stall_test.py TESSERA [--seconds N]
+"""Measures how long short chats wait beside other clients' heavy requests: tests/server/stall_test.py TESSERA [--seconds N]
 
-Catches: images, long texts, grammars and large answers of some clients that hold up the short chats of another one, or its health
-check; a server that forgets what waits.
+Catches: images, long texts, grammars and large answers of some clients that delay the short chats of another one, or
+its health check; and a server that forgets waiting requests.
 
 A server of a small model that reads images gets, all at once and again and again: five requests of 16 images from one client, eight
 clients with a photo each, six /tokenize of 20 MB, grammars that are slow to compile, and answers with hidden states. Meanwhile a chat

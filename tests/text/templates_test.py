@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Published chat templates against Python's jinja2: tests/text/templates_test.py PROGRAM (render_templates)
+"""Compares published chat templates with Python's jinja2: tests/text/templates_test.py PROGRAM (render_templates)
 
-Catches: a rendering that differs from what Hugging Face's apply_chat_template makes of the same conversation, a template
-that refuses there and passes here or the other way round, and a message of raise_exception that does not arrive.
+Catches: a rendering that differs from Hugging Face's apply_chat_template for the same conversation, a template that
+fails in only one of them, and a lost message of raise_exception.
 Needs jinja2 and the shared data (TESSERA_SHARED_DIR, or shared/ beside the repository); without them it is skipped.
 The last line is "N passed, N failed"."""
 

@@ -1,4 +1,4 @@
-"""The model against everything that was measured."""
+"""Compares the cost model with all measurements."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How long a forward takes: a sum of what its parts take, in µs inside and in ms outside.
+"""Computes the time of a forward as a sum of its parts, in µs inside and in ms outside.
 
     read      weights from memory: bytes / memory_TBps
     matmul    what products take beyond that. A product that reads for r and computes for c takes sqrt(r² + c²), c = 2 x parameters x

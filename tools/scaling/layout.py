@@ -1,4 +1,4 @@
-"""How a model lies on GPUs, and whether it can."""
+"""Layouts of a model on GPUs, and whether they are possible."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What a machine was measured to do (h200.json), and what is assumed of the network between hosts."""
+"""The measured performance of a machine (h200.json), and assumptions about the network between hosts."""
 
 import dataclasses
 import json

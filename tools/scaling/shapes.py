@@ -1,4 +1,4 @@
-"""A model's shapes out of its config.json, and the bytes that follow from them."""
+"""Reads a model's shapes from its config.json, and computes the bytes that follow from them."""
 
 import dataclasses
 import json

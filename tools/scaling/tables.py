@@ -1,4 +1,4 @@
-"""Layouts side by side, on one host and on up to 64, as tables of Markdown."""
+"""Compares layouts on one host and on up to 64 hosts in Markdown tables."""
 
 import math
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The program on an OpenCL device: plugins/opencl/tests/opencl_program_test.py TESSERA PLUGIN LAYER
 
-Catches: a server that does not start with the plugin or answers otherwise than the CPU, command buffers that are not
-launched although graphs are said to run, and a device without the extension whose reason nobody is told.
+Catches: a server that does not start with the plugin or gives other answers than on the CPU, command buffers that are
+not launched although graphs are reported, and a device without the extension that does not report why.
 
 LAYER is a library between OpenCL's loader and its drivers (watching_layer.cpp). The last line is "N passed, N failed"."""
 

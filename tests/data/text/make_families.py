@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes families.json and spm_*.model beside this file: small tokenizers set up as the published ones of model families
-are, with what Hugging Face's tokenizers 0.23.3 and sentencepiece 0.2.3 (both from PyPI) make of some texts.
+"""Writes families.json and spm_*.model beside this file: small tokenizers set up like those of published model
+families, and the results of Hugging Face's tokenizers 0.23.3 and sentencepiece 0.2.3 (both from PyPI) for some texts.
 
     python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.3
     venv/bin/python tests/data/text/make_families.py"""
