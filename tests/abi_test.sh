@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the C interface of a built libtessera.so with the stored one: tests/abi_test.sh BUILD_FOLDER
-# Catches: a struct, a function or a number of include/tessera.h that is not what programs were compiled with, a symbol
-# that is missing, and symbols of the engine that others could collide with. Shows that the comparison finds such changes.
+# Catches: a struct, function or number of include/tessera.h that differs from what programs were compiled with, a symbol
+# that is missing, and engine symbols that could collide with others. Also shows that the comparison finds such changes.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 if ! command -v abidw >/dev/null; then
@@ -24,7 +24,7 @@ shows_its_functions_alone() {
   diff "$work/functions" "$work/symbols"
 }
 
-# A library of two functions, compiled with the header and code as `sed -E SCRIPT` leaves them: build_with NAME SCRIPT
+# Builds a library of two functions from the header and code, both edited by `sed -E SCRIPT`: build_with NAME SCRIPT
 build_with() {
   mkdir -p "$work/$1"
   sed -E "$2" include/tessera.h >"$work/$1/tessera.h"

@@ -1,4 +1,4 @@
-# For scripts that run a built Tessera, sourced by them: . tests/checks.sh BUILD_FOLDER
+# Helpers of scripts that run a built Tessera; to be sourced: . tests/checks.sh BUILD_FOLDER
 # Sets build (the folder's absolute path), work (a scratch folder, removed at the end), passed and failed.
 # shellcheck shell=bash disable=SC2034
 build=$(realpath "$1")
@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
-# check WHAT COMMAND …: counts; shows the command's output where it fails.
+# check WHAT COMMAND …: runs and counts a check; shows the command's output where it fails.
 check() {
   local what=$1
   shift
@@ -21,13 +21,13 @@ check() {
   fi
 }
 
-# is_text TEXT: shows it; fails where it is too short to be what a model wrote.
+# is_text TEXT: shows the text; fails where it is too short for a model's answer.
 is_text() {
   echo "$1"
   [[ ${#1} -gt 20 ]]
 }
 
-# report: the last line of the script, and its exit status.
+# report: prints the last line of the script, and sets its exit status.
 report() {
   echo "$passed passed, $failed failed"
   [[ $failed -eq 0 ]]

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Packs a build folder as `make dist` and `make dist-tests` do, unpacks both archives elsewhere and runs what is in them:
+# Packs a build folder as `make dist` and `make dist-tests` do, unpacks both archives elsewhere and runs their programs:
 # tests/dist_test.sh BUILD_FOLDER
-# Catches: a library that is not packed or is still looked for in the build, data that a program does not find elsewhere,
-# and a component without its licence. The archives are not compressed here, which would take most of the time.
+# Catches: a library that is not packed or is still loaded from the build, data that a program does not find elsewhere,
+# and a component without its licence. The archives are not compressed, which would take most of the time.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . tests/checks.sh "$1"
 
-# elsewhere COMMAND …: in the unpacked archives' folder, with nothing of this environment.
-# Other tests run beside this one: threads that wait must not hold a core.
+# elsewhere COMMAND …: runs it in the unpacked archives' folder, without this environment.
+# Other tests run beside this one, so waiting threads must not hold a core.
 elsewhere() { (cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" OMP_WAIT_POLICY=passive "$@"); }
 
 generates_text() {
@@ -18,7 +18,7 @@ generates_text() {
   is_text "$text"
 }
 
-# Every library comes from the archive but for those of glibc, the compiler and CUDA.
+# Checks that every library comes from the archive, except those of glibc, the compiler and CUDA.
 uses_its_own_libraries() {
   local folder=$1 program
   shift
@@ -29,7 +29,7 @@ uses_its_own_libraries() {
   [[ ! -s "$work/foreign" ]]
 }
 
-# What programs are linked with names headers that the archive lacks.
+# Files for linking would name headers that the archive lacks.
 has_nothing_to_link_with() {
   [[ -d "$work/program/lib" ]] || return 1
   find "$work/program" \( -name include -o -name cmake -o -name pkgconfig -o -name 'libtessera.so*' -o -name 'libtessera_cpp.so*' \) |
@@ -37,7 +37,8 @@ has_nothing_to_link_with() {
   return 0
 }
 
-# Each packed library's package and each component that is compiled in has a text; so has what those refer to.
+# Checks that each packed library's package and each compiled-in component has a licence text, and so have the texts that
+# these refer to.
 has_licenses() {
   local folder=$1 name
   for name in libdnnl2 libfmt9 libpcre2-8-0 libgomp1 libboost1.81-dev common/Apache-2.0 common/LGPL-2.1; do

@@ -49,7 +49,7 @@ streams_lines() {
   [[ $lines -ge 20 ]] && tail -n 1 "$work/lines" | grep -q '"finish_reason":"length"'
 }
 
-# Characters that JSON and Rust escape in other ways.
+# JSON and Rust escape these characters differently.
 takes_any_prompt() { LD_LIBRARY_PATH=$lib "$1" models/demo $'Once "upon"\ta \\\x7f time'; }
 
 says_what_is_wrong() {
@@ -77,7 +77,7 @@ names_no_path_of_the_build() {
 }
 
 check "install" cmake --install "$build" --prefix "$work/first"
-# Moved before its first use, so that nothing can depend on where it was.
+# The installation is moved before its first use, so that nothing can depend on its old place.
 check "move" mv "$work/first" "$work/moved"
 lib=$(dirname "$(find "$work/moved" -name 'libtessera.so' | head -n 1)")
 check "package names no path of the build" names_no_path_of_the_build "$work/moved"

@@ -1,4 +1,4 @@
-# cmake -DSOURCES=a.cl;b.cl -DOUT=kernel_sources.h -P embed.cmake: each file as a string, kA for a.cl.
+# cmake -DSOURCES=a.cl;b.cl -DOUT=kernel_sources.h -P embed.cmake: writes each file as a string constant, kA for a.cl.
 set(text "// Made from kernels/*.cl by embed.cmake.\n#pragma once\n")
 foreach(source IN LISTS SOURCES)
   get_filename_component(name ${source} NAME_WE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes what the C interface of a built library is, types and symbols, as abidiff compares it:
+# Writes the C interface of a built library, types and symbols, in the form that abidiff compares:
 #   tests/abi/dump.sh LIBRARY HEADER_FOLDER >DUMP
-# To renew the stored one after a compatible change (a function, or a field at a struct's end):
+# Run this to renew the stored dump after a compatible change (a new function, or a field at a struct's end):
 #   tests/abi/dump.sh build/libtessera.so include >tests/abi/libtessera.abi
 set -euo pipefail
 headers=$(mktemp -d)

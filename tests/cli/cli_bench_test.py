@@ -27,7 +27,7 @@ class Bench(CliTest):
         self.assertGreater(answer["rows"][1]["bytes_read"], answer["rows"][0]["bytes_read"])
 
     def test_decode_of_states_and_experts(self):
-        # A state takes one slot however long the request is.
+        # A state takes one slot for a request of any length.
         states = self.ok_json("bench", "decode", "--model-path", GOLDENS / "qwen3.5-text", "--repeat", 2, "--log-level",
                               "error", "--batch-size", 4, "--context", 100, *FEW_SIZES)
         self.assertEqual(states["rows"][0]["size"], 4)

@@ -14,7 +14,7 @@ from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, main, tessera
 
 class Batch(CliTest):
     def answers(self, lines, *more, exit_code=0):
-        """The answers to `lines`, and the one object on standard output."""
+        """Returns the answers to `lines`, and the only object on standard output."""
         requests, out = self.folder / "requests.jsonl", self.folder / "out.jsonl"
         requests.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
         result = tessera("generate", "--model-path", DEMO, "--input-file", requests, "--output-file", out, "--json",
@@ -120,7 +120,7 @@ class Chat(CliTest):
         self.assertEqual(self.answers([self.QUESTION], "--temperature", 0, "--stop", alone[10:14]), alone[:10] + "\n")
 
     def test_history(self):
-        # Random numbers depend on the position, and so the answer on how much was said before.
+        # Random numbers depend on the position, so the answer depends on the length of the history.
         drawn = ["--temperature", 1.5, "--seed", 3, "--max-new-tokens", 12]
         once = self.answers([self.QUESTION], *drawn)
         self.assertNotEqual(self.answers([self.QUESTION, self.QUESTION], *drawn), 2 * once)
@@ -149,7 +149,7 @@ class Chat(CliTest):
         self.fails(1, ["tokenizer"], "chat", "--model-path", LLAMA, *FEW_SIZES)
 
     def reasoning_model(self):
-        """The bundled one, with a template that opens its reasoning, which it never closes."""
+        """Makes a copy of the bundled model with a template that opens its reasoning, which the model never closes."""
         folder = self.folder / "thinker"
         folder.mkdir()
         for file in DEMO.iterdir():
@@ -164,7 +164,8 @@ class Chat(CliTest):
         self.assertEqual(self.chat([self.QUESTION], "--max-new-tokens", 9, model=self.reasoning_model()).stdout, "\n")
 
     def terminal(self, model, *more):
-        """The program on a terminal, what to type at, and a function that reads on until it has seen some words."""
+        """Starts the program on a terminal; returns it, the terminal to type at, and a function that reads until it has seen
+        some words."""
         controller, terminal = os.openpty()
         chat = subprocess.Popen([str(PROGRAM), "chat", "--model-path", str(model), *FEW_SIZES, *map(str, more)],
                                 stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -189,7 +190,7 @@ class Chat(CliTest):
                              self.answers([self.QUESTION], "--max-new-tokens", 5))
 
     def type_lines(self, history, lines, *more):
-        """Types at a chat and ends it; all that the terminal showed."""
+        """Types at a chat and ends it; returns all that the terminal showed."""
         os.environ["TESSERA_HISTORY"] = str(history)
         self.addCleanup(os.environ.__setitem__, "TESSERA_HISTORY", "")
         chat, controller, read_until = self.terminal(DEMO, "--max-new-tokens", 2, *more)
@@ -202,11 +203,11 @@ class Chat(CliTest):
 
     def test_lines_are_edited_and_kept(self):
         history = self.folder / "state" / "history"
-        # One to the left, an insertion, to the end of the line.
+        # Moves one to the left, inserts, and moves to the end of the line.
         self.type_lines(history, ["/rest\x1b[De\x05", "/quit"])
         self.assertIn("/reset\n", history.read_text())
         self.assertEqual(history.stat().st_mode & 0o777, 0o600)
-        # The arrow brings the last but one line of the run before.
+        # The arrow brings back the last but one line of the previous run.
         self.assertIn("/reset", self.type_lines(history, ["\x1b[A\x1b[A", "/quit"]))
         before = history.read_text()
         self.type_lines(history, ["/system x", "/quit"], "--no-history")
@@ -223,7 +224,7 @@ class Chat(CliTest):
         empty.touch()
         self.type_lines(empty, ["/reset", "/quit"])
         self.assertIn("/reset\n", empty.read_text())
-        # A chat goes on without a history where there can be none, and leaves other files alone.
+        # Where no history is possible, a chat works without one, and leaves other files alone.
         self.type_lines(self.folder / ("n" * 300), ["/reset", "/quit"])
         notes = self.folder / "notes"
         notes.write_text("of the user\n")
@@ -236,7 +237,7 @@ class Chat(CliTest):
         read_until("> ")
         os.write(controller, self.QUESTION.encode() + b"\n")
         read_until("foxes.\r\n")
-        read_until(" ")  # the answer has begun, and would go on for thousands of tokens
+        read_until(" ")  # the answer has begun and would continue for thousands of tokens
         chat.send_signal(signal.SIGINT)
         read_until("> ")
         os.write(controller, b"/help\n")

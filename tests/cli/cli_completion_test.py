@@ -17,7 +17,7 @@ def run(command, text):
 
 class Completion(CliTest):
     def offered(self, *words):
-        """What bash completes the last word to."""
+        """Returns bash's completions of the last word."""
         script = self.folder / "tessera.bash"
         script.write_text(self.ok("completion", "bash").stdout)
         quoted = " ".join("'" + word + "'" for word in words)

@@ -125,7 +125,7 @@ class BadCommandLine(CliTest):
                 self.fails(2, words, *arguments)
 
     def test_a_server_is_checked_before_its_model_is_read(self):
-        """Neither weights nor, for a name that is not fetched, a model: the server's own fault comes first."""
+        """The server's own fault is reported before weights are read, and before a model is downloaded by name."""
         bare = self.folder / "bare"
         bare.mkdir()
         (bare / "config.json").write_text((LLAMA / "config.json").read_text())

@@ -19,7 +19,7 @@ class Explain(CliTest):
         answer = json.loads(self.ok("explain", "--model-path", config, "--format", "json", "--num-tokens", 17).stdout)
         layers = json.loads(config.read_text())["num_hidden_layers"]
         kinds = [part["kind"] for part in answer["pieces"]]
-        # What follows the last attention is the head's, but for embeddings, which are made of all rows.
+        # The head contains what follows the last attention, except in embedding models, which need all rows.
         last = 1 if config.parent.name == "qwen3-embedding" else 0
         self.assertEqual(kinds, ["piece", "split_op"] * layers + ["piece"] * last)
         for part in answer["pieces"]:
@@ -34,7 +34,7 @@ class Explain(CliTest):
         self.assertFalse(any(rule["applied"] for rule in answer["rules"]))
         prefill, decode = answer["dispatch"]
         self.assertEqual((prefill["runner"], prefill["size"], prefill["padding"]), ("prefill", 20, 3))
-        # A model that makes no tokens has no decode graphs.
+        # A model that generates no tokens has no decode graphs.
         generates = config.parent.name not in ("qwen3-embedding", "qwen3-reranker")
         self.assertEqual((decode["runner"], decode["size"], decode["reason"]),
                          ("decode", 24, "padded_to_size") if generates else ("prefill", 20, "padded_to_size"))
@@ -86,7 +86,7 @@ class Explain(CliTest):
                                     "json").stdout)
         self.assertEqual((answer["forwards"], answer["p50"], answer["p90"]), (100, 300, 300))
         self.assertLess(answer["proposed"]["padding_time"], answer["present"]["padding_time"])
-        # The flag is ready to be used, and serves what it says.
+        # The suggested flag can be used as it is, and has the stated effect.
         again = json.loads(self.ok("explain", "--model-path", LLAMA, "--suggest-tokens", metrics, "--format", "json",
                                    *answer["flag"].split()).stdout)
         self.assertEqual(again["present"], answer["proposed"])
@@ -141,7 +141,7 @@ class Explain(CliTest):
                 self.assertTrue(self.graph(name, "text").startswith("stitching" if name == "stitched" else "graph @"))
         self.assertEqual(nodes["decode"], nodes["body"] + nodes["head"] + nodes["sampler"])
         self.assertEqual((nodes["stitched"], nodes["1"]), (nodes["prefill"], 1))
-        # Both values that are handed over are gathered, in the place of the hidden state.
+        # Both handed-over values are gathered in place of the hidden state.
         self.assertEqual(nodes["prefill"] + nodes["prefill_head"], nodes["body"] + nodes["head"] + 1)
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "split op 5: attention"))
@@ -169,7 +169,7 @@ class Explain(CliTest):
                                  "--cuda-graph-disable-passes", name).stdout)["passes"]
         self.assertEqual([report["name"] for report in off],
                          [report["name"] for report in passes if report["name"] != name])
-        # Models are built as the passes would leave them.
+        # Models are built in the form that the passes would give them, so the passes change nothing.
         self.assertFalse(any(report["changed"] for report in passes))
         self.fails(2, ["--graph", f"the pass {name} changes no graph"], "explain", "--model-path", LLAMA, "--graph",
                    f"pass:{name}")
@@ -245,7 +245,7 @@ class Verify(CliTest):
             self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
                        "verify", "--model-path", LLAMA, *wrong)
 
-    # What a soak allows has to be more than rounding does.
+    # A soak must allow larger differences than rounding causes.
     def test_rounding_carries_less_than_a_soak_allows(self):
         tool = pathlib.Path(__file__).parents[2] / "tools" / "rounding_response.py"
         command = [sys.executable, tool, "--tessera", PROGRAM, "--prompts", "2", "--tokens", "8"]

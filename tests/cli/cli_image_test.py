@@ -25,7 +25,7 @@ def ppm(width, height, pixels):
 
 class Images(CliTest):
     def cases(self, name):
-        """(index, the case, its flags: ids and images) of a golden."""
+        """Yields (index, case, flags with its ids and images) of a golden."""
         golden = GOLDENS / name
         if not (golden / "golden.json").exists():
             self.skipTest(f"{golden} is not there")
@@ -83,7 +83,7 @@ class Images(CliTest):
 
 
 def read_stored(path):
-    """{name: (type, shape, bytes)} of a safetensors file."""
+    """Returns {name: (type, shape, bytes)} of a safetensors file."""
     data = pathlib.Path(path).read_bytes()
     start = 8 + struct.unpack("<Q", data[:8])[0]
     return {name: (entry["dtype"], entry["shape"], data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
@@ -100,7 +100,7 @@ def write_stored(path, tensors):
 
 
 def transposed(tensor):
-    """Of a matrix of 2-byte values."""
+    """Transposes a matrix of 2-byte values."""
     _, (rows, columns), data = tensor
     values = array.array("H", data)
     return array.array("H", [values[r * columns + c] for c in range(columns) for r in range(rows)]).tobytes()
@@ -153,7 +153,7 @@ class MixtureWithATower(CliTest):
         wanted = read_safetensors(GOLDENS / "qwen3-moe" / "golden.safetensors")
         scores = self.folder / "scores.safetensors"
         for i, prompt in enumerate(golden["prompts"]):
-            if f"logits_{i}" not in wanted:  # of the long ones there are the tokens alone
+            if f"logits_{i}" not in wanted:  # long prompts only have their tokens stored
                 continue
             self.ok("score", "--model-path", folder, "--input-ids", ",".join(map(str, prompt)), *EXACT, "--output", scores)
             apart = self.apart(read_safetensors(scores)["logits"][1], wanted[f"logits_{i}"][1])

@@ -26,8 +26,8 @@ IDS = "3,9,27,81,243,17,51,153"
 
 
 def missing():
-    """What there is not; "" where the tests can run."""
-    # Beside it in a build, in lib/ where it is installed.
+    """Returns what is missing; "" where the tests can run."""
+    # The library is beside the program in a build, and in lib/ where it is installed.
     if not any((PROGRAM.parent / folder / "libtessera_cuda.so").exists() for folder in (".", "../lib")):
         return "this build has no CUDA backend"
     try:
@@ -100,7 +100,7 @@ class Nccl(CliTest):
         self.assertEqual((answer["batches"], answer["failures"]), (100, 0))
 
     def refused(self, words, processes):
-        """Node 0's error; the others end with it."""
+        """Returns node 0's error; the other nodes end with it."""
         code, _, errors = self.ends(processes)[0]
         self.assertIn(code, (1, 2), errors)
         lines = [line for line in errors.splitlines() if line.startswith("tessera: error: ")]

@@ -68,7 +68,7 @@ class Nodes(NodesCliTest):
             self.assertGreater(answer["rows"][0]["graph_ms"], 0)
 
     def test_nodes_that_differ(self):
-        """Node 0 waits for one that does not differ, and names what it refused once its time is up."""
+        """Node 0 waits for a matching node, and names what it refused when its time is up."""
         ask = ["generate", "--input-ids", IDS]
         soon = ["--dist-timeout", "5"]
         model = ["--model-path", LLAMA, *QUICK, *soon]
@@ -81,7 +81,7 @@ class Nodes(NodesCliTest):
                                 start([*ask, "--model-path", LLAMA, "--tp-size", "4", *OTHERS, *soon, *node_flags(self.port, 1, nodes=4)])]))
 
     def test_another_protocol(self):
-        """A process of a later version, as far as its first message goes."""
+        """Sends the first message of a process of a later version."""
         node = start(["generate", "--input-ids", IDS, "--model-path", LLAMA, *QUICK, "--dist-timeout", "10",
                       *node_flags(self.port, 0)])
         body = struct.pack("<q", 99)

@@ -42,7 +42,7 @@ class StageNodes(NodesCliTest):
         self.assertEqual(json.loads(ended[0][1])["output_ids"], json.loads(self.ok(*ask, *flags).stdout)["output_ids"])
 
     def test_texts_of_several_requests(self):
-        """Their steps are in flight on both nodes at once."""
+        """The requests' steps are in flight on both nodes at once."""
         asked = self.folder / "asked.jsonl"
         asked.write_text("".join(json.dumps({"custom_id": str(n), "method": "POST", "url": "/v1/completions", "body": {
             "model": str(DEMO), "prompt": "Once upon a time" + " there was" * n, "max_tokens": 8 + n, "temperature": 0}}) + "\n"
@@ -67,11 +67,11 @@ class StageNodes(NodesCliTest):
         stages = json.loads(self.on_two_in_stages(*ask)[0][1])
         self.assertEqual((stages["ranks"], stages["stages"]), (2, 2))
         one = json.loads(self.ok(*ask, *OTHERS).stdout)["rows"][0]["bytes_read"]
-        # Constant tables that both stages look at are in both.
+        # Constant tables that both stages read are in both.
         self.assertAlmostEqual(stages["rows"][0]["bytes_read"] / one, 1, delta=0.01)
 
     def test_a_node_that_is_killed_is_missed(self):
-        """Either node, once both are there and load, and in the middle of steps."""
+        """Kills either node, once while both load and once in the middle of steps."""
         ask = ["verify", "--model-path", LLAMA, "--soak", "1000000", *STAGES]
         for killed in (0, 1):
             for delay in (0, 0.7):

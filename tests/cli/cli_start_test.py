@@ -16,7 +16,7 @@ from program import FEW_SIZES, LLAMA, PROGRAM, ROOT, CliTest, Serving, main
 
 
 class FailedStart(CliTest):
-    """A process that may not have the addresses that an arena reserves cannot make its graphs."""
+    """A process that may not reserve the arena's addresses cannot make its graphs."""
 
     LIMIT = 4 << 30
 
@@ -111,7 +111,7 @@ class Config(CliTest):
 
 
 class Phases(CliTest):
-    """Process start to ready, as the server says and as this process waits."""
+    """The time from process start to ready, as the server reports it and as this process measures it."""
 
     def test_cover_the_wall_time(self):
         began = time.monotonic()
@@ -122,7 +122,7 @@ class Phases(CliTest):
             server.get("/health_generate")
             first = json.loads(server.get("/get_server_info"))["start"]["first_token"]
         said = server.said
-        # The kernel keeps a process's start to 10 ms; the program says that it is ready as soon as it is.
+        # The kernel records a process's start to 10 ms; the program reports readiness at once.
         self.assertLess(start["total_s"], wall_s + 0.02)
         self.assertGreater(start["total_s"], 0.5 * wall_s)
         self.assertLess(start["uncovered_s"], 0.05 * start["total_s"] + 0.01)
@@ -177,7 +177,7 @@ class Cache(CliTest):
         tuned = self.ok_json("tune", "--model-path", LLAMA, *FEW_SIZES)
         self.assertEqual(tuned["cache"], str(self.cache))
         self.assertGreater(tuned["captured_sizes"], 0)
-        self.assertGreater(tuned["measured_forwards"], 0)  # after one that takes long no larger ones are measured
+        self.assertGreater(tuned["measured_forwards"], 0)  # after a slow one, larger ones are not measured
         self.assertIn("costs", self.info()["kinds"])
         again = self.ok("tune", "--model-path", LLAMA, *FEW_SIZES).stdout
         self.assertRegex(again, f"^{tuned['captured_sizes']} captured sizes; measured in .*: costs of [0-9]+ forwards, .* kept in {self.cache}\n$")
@@ -188,7 +188,8 @@ class Cache(CliTest):
         self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "tune", "--model-path", LLAMA)
 
     def wait_for_costs(self):
-        """The file of measured costs, once it has those of prefill sizes: it is written while they are measured."""
+        """Waits until the file of measured costs, which is written during the measurements, has those of prefill sizes;
+        returns it."""
         for _ in range(1200):
             for file in (self.cache / "profiles" / "v1").glob("costs-*.json"):
                 text = file.read_text()

@@ -24,7 +24,7 @@ def node_flags(port, rank, nodes=2):
 
 
 def half_of_the_cores(rank):
-    """As a rank of two threads has them: with other threads a kernel adds up in another order."""
+    """Returns the cores that a rank of two threads has: with another number of threads, a kernel's order of sums differs."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     return cores[rank * half:(rank + 1) * half] or cores
@@ -57,7 +57,7 @@ class NodesCliTest(CliTest):
         return ended
 
     def on_two(self, *arguments, flags=(FLAGS, FLAGS), limit=60):
-        """What a command comes to on both nodes, with flags for each."""
+        """Runs a command on both nodes, with flags for each, and returns its results."""
         return self.ends([start([*arguments, *flags[rank], *node_flags(self.port, rank)], rank=rank) for rank in (0, 1)], limit)
 
     def assert_follows(self, ended):
@@ -69,7 +69,7 @@ class NodesCliTest(CliTest):
         self.assertEqual(ended[1][1], "")
 
     def refuses(self, words, ended):
-        """Both nodes end with one line of error that has all of `words`."""
+        """Checks that both nodes end with one line of error that has all of `words`."""
         for code, _, errors in ended:
             self.assertIn(code, (1, 2), errors)
             lines = [line for line in errors.splitlines() if line.startswith("tessera: error: ")]

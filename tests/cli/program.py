@@ -22,7 +22,7 @@ SHARED_CONFIGS = SHARED / "data" / "configs"
 # The first argument of each script.
 PROGRAM = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
-# Few sizes: what is tested here does not depend on how many there are.
+# Few sizes, since these tests do not depend on their number.
 FEW_SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", "4",
              "--chunked-prefill-size", "32"]
 
@@ -33,7 +33,7 @@ def tessera(*arguments):
 
 
 def read_safetensors(path):
-    """{name: (shape, float32 or int32 values)}"""
+    """Returns {name: (shape, float32 or int32 values)}."""
     data = pathlib.Path(path).read_bytes()
     header_bytes = struct.unpack("<Q", data[:8])[0]
     tensors = {}
@@ -56,13 +56,13 @@ class CliTest(unittest.TestCase):
         return result
 
     def ok_json(self, *arguments):
-        """The one object on standard output."""
+        """Returns the only object on standard output."""
         result = self.ok(*arguments, "--json")
         self.assertEqual(result.stderr, "")
         return json.loads(result.stdout)
 
     def fails(self, exit_code, words, *arguments):
-        """One line of error that has all of `words`."""
+        """Checks that the command fails with one line of error that has all of `words`."""
         result = tessera(*arguments)
         self.assertEqual(result.returncode, exit_code, f"{arguments}: {result.stderr}")
         errors = [line for line in result.stderr.splitlines() if line.startswith("tessera: error: ")]
@@ -94,7 +94,7 @@ class Serving:
             return answer.read().decode()
 
     def metric(self, name):
-        """The sum of all that end in `name`."""
+        """Returns the sum of all metrics with names that end in `name`."""
         lines = [line for line in self.get("/metrics").splitlines() if not line.startswith("#")]
         return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split()[0].endswith(name))
 
@@ -127,7 +127,7 @@ def main():
     module = sys.modules["__main__"]
     if PROGRAM is None:
         sys.exit(module.__doc__)
-    # Nothing of what tests measure is kept for anybody's next start.
+    # The tests' measurements are not kept for later starts.
     cache = tempfile.TemporaryDirectory()
     os.environ["TESSERA_CACHE_DIR"] = cache.name
     os.environ["TESSERA_HISTORY"] = ""

@@ -13,7 +13,7 @@ set_tracing_disabled(True)
 
 
 def model():
-    """One for each job: its connections belong to one event loop."""
+    """Makes a model for each job, because its connections belong to one event loop."""
     return OpenAIChatCompletionsModel(
         model=NAME, openai_client=openai.AsyncOpenAI(base_url=API, api_key=KEY, max_retries=0))
 
@@ -59,7 +59,7 @@ def tool_is_called():
 
 
 def results_go_on():
-    # After the call the client takes its "required" back, and the model answers in words.
+    # After the call the client no longer sets "required", and the model answers in words.
     settings = ModelSettings(temperature=0, max_tokens=400, tool_choice="required", parallel_tool_calls=False,
                              frequency_penalty=2)
     result = Runner.run_sync(agent(tools=[weather], model_settings=settings), WORDS, max_turns=3)

@@ -22,7 +22,7 @@ from served import Served  # noqa: E402
 
 KEY = "a-key"
 FLAGS = ["--api-key", KEY, "--served-model-name", "demo", "--enable-deterministic-inference"]
-# Client, and the requirements it is installed from; none: it needs nothing.
+# Client → the requirements that it is installed from; None: it needs none.
 CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",
@@ -35,7 +35,7 @@ NOT_HERE = {
 
 
 def environment(folder, requirements):
-    """(its Python, or None; why not)"""
+    """Returns (the environment's Python or None, the reason)."""
     home = folder / requirements
     python = home / "bin" / "python"
     done = home / "installed.txt"
@@ -59,7 +59,7 @@ class Count:
         self.ok = self.skipped = self.failed = 0
 
     def take(self, client, text, code):
-        """The lines of a client's jobs."""
+        """Counts the lines of a client's jobs."""
         lines = [line for line in text.splitlines() if line.startswith(("ok: ", "skipped: ", "FAILED: "))]
         for line in lines:
             word, rest = line.split(": ", 1)

@@ -14,7 +14,7 @@ NOTE = "X-Tessera-Note"
 
 
 class Skipped(Exception):
-    """A job that cannot be done here, with the reason."""
+    """Raised with the reason where a job cannot be done here."""
 
 
 def check(what, seen=""):
@@ -23,7 +23,7 @@ def check(what, seen=""):
 
 
 def fails_with(kind, work):
-    """The exception of this class that `work` ends with."""
+    """Returns the exception of this class with which `work` ends."""
     try:
         work()
     except kind as error:
@@ -32,7 +32,7 @@ def fails_with(kind, work):
 
 
 def main(*jobs):
-    """One line for each: "ok: NAME", "skipped: NAME: why" or "FAILED: NAME: why"."""
+    """Runs the jobs and prints a line for each: "ok: NAME", "skipped: NAME: why" or "FAILED: NAME: why"."""
     failed = 0
     for job in jobs:
         name = job.__name__
@@ -41,7 +41,7 @@ def main(*jobs):
             print(f"ok: {name}", flush=True)
         except Skipped as reason:
             print(f"skipped: {name}: {reason}", flush=True)
-        except Exception as error:  # pylint: disable=broad-except  (whatever a client raises is the result)
+        except Exception as error:  # pylint: disable=broad-except  (any exception of a client is the result)
             failed += 1
             place = traceback.extract_tb(error.__traceback__)[-1]
             text = " ".join(str(error).split())[:600]

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from openai_test import shape_of_body
 
 RECORD = pathlib.Path(__file__).resolve().parents[1] / "data" / "server" / "client_exchanges.json"
-# Of a client's headers those that may decide how it is answered.
+# The headers of a client that may affect the answer.
 ESSENTIAL = ("Accept", "Content-Type", "Content-Encoding", "Accept-Encoding", "User-Agent")
-LONGEST = 4000  # bytes of a body that is kept: the overlong prompts are not
+LONGEST = 4000  # largest body that is recorded, in bytes; overlong prompts are not
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Recorder:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-        self.server.handle_error = lambda *_: None  # a client that has gone is no fault
+        self.server.handle_error = lambda *_: None  # a client that has left is not a fault
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def __enter__(self):
@@ -69,6 +69,6 @@ class Recorder:
 
     @staticmethod
     def write(kept):
-        """The exchanges, without those that many users of one client send alike."""
+        """Writes the exchanges, without duplicates that many users of one client send."""
         seen = [exchange for i, exchange in enumerate(kept) if exchange not in kept[:i]]
         RECORD.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Debian package of a build, has lintian judge it, and installs, upgrades, removes and purges it:
+# Makes the Debian package of a build, checks it with lintian, and installs, upgrades, removes and purges it:
 #   tests/debian/deb_test.sh BUILD_FOLDER [CHROOT]
 # CHROOT is a Debian 12 (debootstrap --variant=minbase bookworm CHROOT); there apt-get installs the package with what it depends
-# on, and the program writes a text. Without it the package goes into a root of a few files, as dpkg sees it.
-# Catches: what lintian knows, a library that no dependency brings, a conffile that an upgrade overwrites, files that stay
-# after a purge, a service that systemd cannot read or whose command line is wrong.
+# on, and the program writes a text. Without it, dpkg installs the package into a root of a few files.
+# Catches: lintian's findings, a library that no dependency provides, a conffile that an upgrade overwrites, files that stay
+# after a purge, and a service that systemd cannot read or that has a wrong command line.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 for tool in lintian chrpath dpkg-shlibdeps systemd-analyze systemd-sysusers; do
@@ -21,7 +21,7 @@ fi
 chroot=${2:-}
 root="$work/root"
 
-# What the maintainer scripts run, with the libraries of each.
+# Copies the programs that the maintainer scripts run, with their libraries.
 make_small_root() {
   local program
   mkdir -p "$root"/{bin,etc,tmp,var/lib/dpkg/{info,updates},var/log}
@@ -39,14 +39,14 @@ dpkg_there() { DEBIAN_FRONTEND=noninteractive dpkg --root="$root" --force-depend
 
 has_user() { grep -E '^tessera:.*:/var/lib/tessera:/usr/sbin/nologin$' "$root/etc/passwd"; }
 
-# A key in it is for root and the service alone.
+# The configuration may have a key, which only root and the service may read.
 hides_its_configuration() {
   local group
   group=$(sed -n 's/^tessera:[^:]*:\([0-9]*\):.*/\1/p' "$root/etc/group")
   [[ -n "$group" && "$(stat -c '%a %u %g' "$root/etc/tessera/serve.yaml")" == "640 0 $group" ]]
 }
 
-# As an earlier version left it.
+# An earlier version left the file readable by all.
 hides_an_open_configuration() {
   chmod 644 "$root/etc/tessera/serve.yaml"
   dpkg_there --install "$work"/*.deb && hides_its_configuration
@@ -62,17 +62,17 @@ removes() {
   dpkg_there --remove tessera && [[ ! -e "$root/usr/bin/tessera" && -e "$root/etc/tessera/serve.yaml" ]]
 }
 
-# The link is what `systemctl enable` makes.
+# `systemctl enable` makes this link.
 purges() {
   local wants="$root/etc/systemd/system/multi-user.target.wants"
   mkdir -p "$wants" && ln -s /lib/systemd/system/tessera.service "$wants/tessera.service" || return 1
   dpkg_there --purge tessera && ! find "$root" -path "$root/var/lib/dpkg" -prune -o -name '*tessera*' -print | grep .
 }
 
-# What systemd says of a unit, whatever its exit status: unknown settings are warnings there.
+# Prints systemd's findings about a unit and ignores its exit status, since unknown settings are only warnings.
 verify() { systemd-analyze verify --man=no "$1" 2>&1 || true; }
 
-# units/ has the service with the build's program, wrong/ the same with a setting that systemd does not know.
+# units/ has the service with the build's program; wrong/ has a copy with a setting that systemd does not know.
 make_units() {
   mkdir -p "$work/units" "$work/wrong"
   sed "s|/usr/bin/tessera|$build/tessera|" deploy/debian/tessera.service >"$work/units/tessera.service"

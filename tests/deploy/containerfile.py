@@ -17,21 +17,21 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def read_instructions(text):
-    """(NAME, rest) of each, comments and line ends removed."""
+    """Yields (NAME, rest) of each instruction, without comments and line breaks."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]
 
 
 def read_words(rest):
-    """The words of a COPY, with its --from, or None, first."""
+    """Returns the value of a COPY's --from (or None), followed by its words."""
     words = rest.split()
     source = words.pop(0).removeprefix("--from=") if words[0].startswith("--from=") else None
     return source, words
 
 
 def list_files(root):
-    """What a layer is made of: path → (size, kind and rights, owner, group, time)."""
+    """Returns the files of a layer: path → (size, kind and rights, owner, group, time)."""
     found = {}
     for folder, folders, files in os.walk(root):
         for name in [*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]:
@@ -42,7 +42,7 @@ def list_files(root):
 
 
 class Stage:
-    """`root` is the folder of its files; `layers` has (instruction, bytes of the files that it added or changed)."""
+    """`root` is the folder of the stage's files; `layers` has (instruction, bytes of the files that it added or changed)."""
 
     def __init__(self, root):
         self.root = root
@@ -123,7 +123,7 @@ class Containerfile:
             stage.entry = read_list(rest)
         elif instruction == "CMD":
             stage.command = read_list(rest)
-        elif instruction not in ("VOLUME", "EXPOSE"):  # say something to a runtime, and change no file
+        elif instruction not in ("VOLUME", "EXPOSE"):  # these inform a runtime and change no file
             raise ValueError(f"{instruction}: this instruction is not known here")
 
     def _run(self, stage, rest):
@@ -159,7 +159,7 @@ class Containerfile:
 
 
 def read_list(rest):
-    """The words of the form ["a", "b"]."""
+    """Returns the words of the form ["a", "b"]."""
     words = re.findall(r'"([^"]*)"', rest)
     if not rest.startswith("[") or not words:
         raise ValueError(f"{rest}: the form with brackets is expected")

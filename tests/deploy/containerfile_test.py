@@ -46,8 +46,9 @@ def why_not():
     return None
 
 
-# What makes Debian's images slim: apt keeps no caches, and dpkg leaves out what nobody reads in a container. A mirror that
-# fails once says nothing of the Containerfile.
+# These settings make Debian's images slim: apt keeps no caches, and dpkg leaves out files not needed in a container. A mirror
+# that
+# fails once is no fault of the Containerfile, so apt retries.
 APT = """DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
@@ -70,24 +71,24 @@ def make_slim(folder):
 
 
 def make_base(folder):
-    """Why there is none: a mirror that fails says nothing of the Containerfile."""
+    """Returns why there is no base: a failing mirror is no fault of the Containerfile."""
     made = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", folder], capture_output=True, text=True, check=False)
     return None if made.returncode == 0 else f"debootstrap: {made.stdout[-2000:]}{made.stderr[-2000:]}"
 
 
 def make_package(build, folder):
-    """What the build stage leaves for the other one."""
+    """Makes what the build stage leaves for the other stage."""
     target = folder / "src" / "build"
     subprocess.run([ROOT / "tools" / "make_deb.sh", build, target], check=True, stdout=subprocess.DEVNULL,
-                   env={**os.environ, "DPKG_DEB_COMPRESSOR_LEVEL": "0"})  # packing it well takes longer than all else here
+                   env={**os.environ, "DPKG_DEB_COMPRESSOR_LEVEL": "0"})  # good compression would take longest here
     return folder
 
 
 class Server:
-    """The image's entry point and command, in a network of its own."""
+    """Runs the image's entry point and command in a network of its own."""
 
     def __init__(self, stage):
-        self.said = tempfile.TemporaryFile(mode="w+")  # a pipe that nobody reads until the end would fill and stop the server
+        self.said = tempfile.TemporaryFile(mode="w+")  # an unread pipe would fill and stop the server
         words = ["/usr/bin/env", "TESSERA_WITHOUT_KEY=yes", *stage.entry, *stage.command]
         self.process = subprocess.Popen(stage.inside(words, network=False), stdout=self.said,
                                         stderr=subprocess.STDOUT, text=True)
@@ -115,7 +116,7 @@ class Server:
         try:
             self.process.wait(60)
         finally:
-            self.process.kill()  # nothing, where it has ended
+            self.process.kill()  # does nothing where it has ended
             self.process.wait()
         self.said.seek(0)
         return self.process.returncode, self.said.read()

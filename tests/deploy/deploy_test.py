@@ -70,8 +70,8 @@ SCHEMAS = {
                        ports=list_of(object_of(["port"], name=NAME, port=NUMBER, targetPort=NAME)))),
 }
 SRUN = """#!/usr/bin/env bash
-# Starts what follows the flags, once for each machine, and ends with the first that fails.
-trap 'signalled=1; kill -TERM "${started[@]}"' TERM  # as srun sends on what it gets
+# Starts the command behind the flags once for each machine, and ends with the first that fails.
+trap 'signalled=1; kill -TERM "${started[@]}"' TERM  # srun passes on the signals that it gets
 while [[ $1 == -* ]]; do shift; done
 for ((place = 0; place < SLURM_NTASKS; ++place)); do
   SLURM_PROCID=$place "$@" &
@@ -146,7 +146,7 @@ class Cases:
             config = yaml.safe_load(done.stdout)
             assert (config["nnodes"], config["node-rank"], config["dist-init-addr"]) == (2, place, "leader:29500"), config
             assert config["tp-size"] % config["nnodes"] == 0
-            # Kubernetes kills a pod that has not ended by then. A node that follows waits 10 s longer than node 0 has.
+            # Kubernetes kills a pod that has not ended by then. A following node waits 10 s longer than node 0.
             needed = float(config["drain-timeout"]) + 10
             assert pod["spec"]["terminationGracePeriodSeconds"] >= needed, (place, needed)
         assert commands[0] == commands[1]
@@ -171,18 +171,18 @@ class Cases:
                                        stdout=said, stderr=said, start_new_session=True)
                 try:
                     self._ask(port, job, pathlib.Path(said.name).read_text)
-                    # A process that dies takes the others along, and all are started anew.
+                    # A process that dies ends the others, and all are restarted.
                     os.kill(int(pathlib.Path(folder, "started").read_text().split()[1]), signal.SIGKILL)
                     self._wait_until_gone(port)
                     self._ask(port, job, pathlib.Path(said.name).read_text)
-                    # Slurm signals the processes of the step and, at a cancellation, the script as well.
+                    # Slurm signals the processes of the step and, at a cancellation, the script too.
                     started = pathlib.Path(folder, "started").read_text().split()
                     for process in (*map(int, started), job.pid):
                         os.kill(process, signal.SIGTERM)
                     assert job.wait(40) == 0, job.returncode
                 finally:
                     try:
-                        os.killpg(job.pid, signal.SIGKILL)  # nobody, where all have ended
+                        os.killpg(job.pid, signal.SIGKILL)  # fails where all have ended
                         left = job.poll() is not None
                     except ProcessLookupError:
                         left = False
@@ -224,7 +224,8 @@ class Cases:
         assert not self._container_starts(TESSERA_WITHOUT_KEY="no")
 
     def _container_starts(self, *words, **environment):
-        """Whether the image's entry point runs the server: a stand-in, which asks the program for configurations."""
+        """Returns whether the image's entry point runs the server, a stand-in that passes requests for configurations to the
+        program."""
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder, "tessera")
             program.write_text('#!/bin/sh\ncase "$*" in *--print-config) exec "$REAL" "$@" ;; esac\necho started\n')

@@ -32,8 +32,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "docs/configuration.md", "docs/serving.md", "docs/debugging.md", "docs/cuda-graphs.md", "docs/tuning.md",
              "docs/architecture.md", "docs/mechanisms.md", "docs/conformance.md", "docs/promises.md", "docs/troubleshooting.md", "docs/deployment.md", "docs/scaling.md", "docs/embedding-api.md", "docs/python.md", "docs/extending.md", "CONTRIBUTING.md", "SECURITY.md"]
-BRINGS_MODELS = ["docs/extending.md"]  # its first block links models/ itself
-TIMEOUT_S = 300  # of one command, with sanitizers too
+BRINGS_MODELS = ["docs/extending.md"]  # these documents link models/ in their first block
+TIMEOUT_S = 300  # for one command, even with sanitizers
 REQUIREMENTS = {"A": 5, "B": 10, "C": 7, "D": 8, "E": 8, "F": 6, "G": 4, "H": 5, "I": 6, "J": 3, "K": 4, "L": 3}
 PORT = re.compile(r"\b30000\b")
 
@@ -57,13 +57,13 @@ def blocks_of(path):
 
 
 def logical_lines(text):
-    """With continued lines joined, without comments that stand alone; a source in C keeps what it includes."""
+    """Joins continued lines and drops comment lines; a C source keeps its #include lines."""
     joined = re.sub(r"\\\n\s*", " ", text)
     return [line for line in joined.splitlines() if line.strip() and not re.match(r"\s*#(?!include)", line)]
 
 
 class Serving:
-    """A `tessera serve` of a document."""
+    """A `tessera serve` command of a document."""
 
     def __init__(self, line, folder, environment):
         line, given = re.subn(r"(--port[ =])\d+", r"\g<1>0", line)
@@ -77,7 +77,7 @@ class Serving:
         self.port = match[1] if match else None
 
     def end(self):
-        """Its exit code after SIGTERM, and what it said."""
+        """Returns its exit code after SIGTERM, and its output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -201,7 +201,7 @@ class Document:
                               done.stderr)
 
     def check_bodies_have_a_type(self, block):
-        """curl calls a body a form unless it is told otherwise, and the server takes none."""
+        """Without a header curl sends a body as a form, which the server refuses."""
         for line in logical_lines(block.text):
             if not re.search(r"\bcurl\b.* (?:-d|--data\S*) ", line):
                 continue
@@ -221,7 +221,7 @@ def first_line(text):
 
 
 def command_words(line):
-    """The arguments of the `tessera` command in a line of any kind of block, or None."""
+    """Returns the arguments of the `tessera` command in a line of any kind of block, or None."""
     if match := re.match(r"\s*(?:CMD|ENTRYPOINT) (\[.*\])\s*$", line):
         words = json.loads(match[1])
         return words[1:] if words[0].endswith("tessera") else None
@@ -235,7 +235,7 @@ def command_words(line):
 
 
 def elsewhere(words):
-    """The same on a machine without a GPU and without the model."""
+    """Changes a command so that it runs on a machine without a GPU and without the model."""
     moved = []
     for previous, word in zip([None, *words], words):
         if previous in ("--model-path", "--model"):
@@ -244,7 +244,7 @@ def elsewhere(words):
             word = "cpu"
         elif previous == "--config":
             word = pathlib.Path(word).name
-        if "--revision" not in (previous, word):  # is of models of the hub
+        if "--revision" not in (previous, word):  # applies to models of the hub only
             moved.append(word)
     if "--model-path" not in moved and "--model" not in moved and "--config" not in moved and "--url" not in moved:
         moved += ["--model-path", "models/demo"]

@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 
 torch.set_num_threads(1)
 HALF = [0.5, 0.5, 0.5]
-# All name their pixels: the class keeps what an earlier instance was given as its default.
+# Each sets its pixel limits, because the class keeps an earlier instance's values as defaults.
 PROCESSORS = {
     "qwen2_vl": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280},
     "qwen2_5_vl_small": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 64},
@@ -59,7 +59,7 @@ def make_patches():
     names = list(PROCESSORS)
     for seed in range(200):
         name = names[seed % len(names)]
-        # Most are small; some are long, and some are shrunk by much.
+        # Most images are small; some are long, and some are shrunk a lot.
         most = 900 if seed % 20 == 0 else 260
         width, height = rng.randint(1, most), rng.randint(1, most)
         if seed % 25 == 3:
@@ -74,7 +74,7 @@ def make_patches():
 
 
 def png(width, height, depth, colour, rows, extra=(), interlaced=False):
-    """A PNG by hand, for what Pillow does not write. `rows`: the passes' scanlines, filter bytes included."""
+    """Writes PNG forms that Pillow does not write. `rows` are the passes' scanlines, filter bytes included."""
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, int(interlaced))
@@ -82,7 +82,7 @@ def png(width, height, depth, colour, rows, extra=(), interlaced=False):
 
 
 def interlaced_png(image):
-    """Adam7 of RGB."""
+    """Returns an RGB image with Adam7 interlacing."""
     rows = b""
     for x0, y0, dx, dy in ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)):
         for line in image[y0::dy, x0::dx]:
@@ -92,7 +92,7 @@ def interlaced_png(image):
 
 
 def deep_png(image):
-    """RGB of 16 bits; low bytes are noise."""
+    """Returns RGB of 16 bits with noise in the low bytes."""
     wide = image.astype(">u2") << 8 | image[::-1].astype(">u2")
     return png(image.shape[1], image.shape[0], 16, 2, b"".join(b"\0" + line.astype(">u2").tobytes() for line in wide))
 
@@ -103,13 +103,14 @@ def exif(orientation, big_endian=False):
 
 
 def deep_grey_png(image):
-    """Grey of 16 bits, the red of `image` high and noise low. Pillow would clip it to white."""
+    """Returns grey of 16 bits, with the red of `image` in the high bytes and noise in the low ones. Pillow would clip it to
+    white."""
     rows = b"".join(b"\0" + b"".join(bytes((value, 255 - value)) for value in line) for line in image[:, :, 0].tolist())
     return png(image.shape[1], image.shape[0], 16, 0, rows)
 
 
 def placed_gif(image):
-    """A frame that does not begin at the screen's corner, and reaches beyond its other one."""
+    """Returns a GIF frame that begins inside the screen and extends beyond it."""
     out = io.BytesIO()
     image.save(out, "gif")
     data = bytearray(out.getvalue())
@@ -119,7 +120,7 @@ def placed_gif(image):
 
 
 def make_files():
-    """Name → bytes."""
+    """Returns name → bytes."""
     base = pixels(21, 13, 2)
     rgb = Image.fromarray(base)
     alpha = Image.fromarray(np.concatenate([base, pixels(21, 13, 3)[:, :, :1]], 2))

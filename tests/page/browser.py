@@ -40,7 +40,7 @@ class Browser:
                    "--disable-component-update", "--no-first-run", "--hide-scrollbars", "about:blank"]
         if os.geteuid() == 0:
             command.insert(1, "--no-sandbox")  # Chromium's sandbox refuses to run as root
-        # The pipe's ends are the descriptors 3 and 4 of the browser, which the shell gives them.
+        # The shell gives the browser the pipe's ends as descriptors 3 and 4.
         self.process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", *command],
                                         pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -124,14 +124,14 @@ class Page:
         return [params for session, name, params in self.browser.events if session == self.session and name == method]
 
     def look(self, width, height, dark=False, touch=False, still=False):
-        """`still`: the user asks for less motion."""
+        """`still` means that the user asks for less motion."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
                             {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}])
 
     def navigate(self, url):
-        """Goes there and waits until it is loaded: a script that is run while a page goes is lost."""
+        """Navigates and waits until the page is loaded, because a script that runs during navigation is lost."""
         loader = self.call("Page.navigate", url=url)["loaderId"]
         self.browser.wait_event(self.session, "Page.lifecycleEvent", loaderId=loader, name="load")
 
@@ -139,14 +139,14 @@ class Page:
         self.navigate(self.evaluate("location.href"))
 
     def beside(self, url):
-        """Another page of the same profile: they share what they store."""
+        """Opens another page of the same profile, which shares its storage."""
         target = self.browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
         page = Page(self.browser, self.browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], self.context)
         page.navigate(url)
         return page
 
     def downloads(self, folder):
-        """What the page offers as downloads goes there."""
+        """Makes the page's downloads go to this folder."""
         self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), browserContextId=self.context)
 
     def choose_file(self, selector, path):
@@ -155,7 +155,7 @@ class Page:
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
     def evaluate(self, script):
-        """The value of an expression, awaited where it is a promise."""
+        """Returns the value of an expression; awaits a promise."""
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise BrowserError(f"{script}: {result['exceptionDetails']['exception'].get('description')}")
@@ -176,14 +176,14 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path=None):
-        """The PNG's bytes."""
+        """Returns the bytes of a PNG."""
         png = base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
         if path:
             pathlib.Path(path).write_bytes(png)
         return png
 
     def problems(self):
-        """What the console, the network and uncaught errors had to say."""
+        """Returns messages of the console, the network and uncaught errors."""
         console = [" ".join(str(a.get("value", a.get("description"))) for a in e["args"])
                    for e in self.events("Runtime.consoleAPICalled") if e["type"] in ("error", "warning", "assert")]
         thrown = [e["exceptionDetails"].get("exception", {}).get("description", e["exceptionDetails"]["text"])
@@ -192,5 +192,5 @@ class Page:
         return console + thrown + logged
 
     def requested(self):
-        """The addresses of all requests."""
+        """Returns the addresses of all requests."""
         return [e["request"]["url"] for e in self.events("Network.requestWillBeSent")]

@@ -6,15 +6,15 @@ import re
 
 from page_case import DESKTOP, PageCase
 
-# Answers come as fast as server and browser share the machine. These make the page take their events at its own pace.
-# Each event is drawn before the next one is taken:
+# The speed of answers depends on how server and browser share the machine. These scripts control the page's pace.
+# Draws each event before the next one is taken:
 ONE_EVENT_A_FRAME = """{const made = postEvents; postEvents = async function* (...request) {
     for await (const event of made(...request)) {
         yield event;
         await new Promise(requestAnimationFrame);
     }
 }}"""
-# An answer stands still after its 30th event until it is stopped:
+# Holds an answer after its 30th event until it is stopped:
 HOLD_UNTIL_STOPPED = """{const made = postEvents; postEvents = async function* (path, body, signal) {
     const stopped = new Promise((resolve) => signal.addEventListener("abort", resolve));
     let taken = 0;
@@ -32,7 +32,7 @@ class ChatCases(PageCase):
     def test_chat_streams_an_answer(self):
         page = self.open()
         assert self.text(page, "#welcome-title") == "Chat with demo"
-        # The lengths that the answer had on its way.
+        # Collects the lengths of the growing answer.
         page.evaluate("""window.lengths = new Set(); new MutationObserver(() =>
             lengths.add(document.querySelector('.answer .said')?.textContent.length)).observe(
             document.getElementById('log'), {subtree: true, childList: true, characterData: true})""")
@@ -53,7 +53,7 @@ class ChatCases(PageCase):
         page = self.open_fake()
         self.ask(page, "Count.")
         self.asked(page, 1)
-        # 3 tokens in the first bytes, 10 and 10 half a second apart, and the last event of each in one read with others.
+        # The first bytes have 3 tokens; two groups of 10 follow half a second apart, each read together with its last event.
         page.evaluate("""(async () => {
             await fake.arrive(1200, fake.chunk("a", 1) + fake.chunk("b", 2) + fake.chunk("c", 3));
             await fake.arrive(1700, fake.chunk("d", 12) + fake.chunk("e", 13));
@@ -96,7 +96,7 @@ class ChatCases(PageCase):
         page = self.open_fake()
         self.ask(page, "Cut.")
         self.asked(page, 1)
-        # Every byte on its own: within "data:", within JSON, within a letter of several bytes.
+        # Sends every byte on its own: within "data:", within JSON, within a letter of several bytes.
         page.evaluate("""(async () => {
             for (const byte of new TextEncoder().encode(fake.chunk("grüße 🦊", 1))) await fake.arrive(1000, new Uint8Array([byte]));
             fake.end(1000);
@@ -106,8 +106,8 @@ class ChatCases(PageCase):
 
     def test_escape_stops_an_answer(self):
         page = self.open()
-        # The model goes on where end-of-text tokens do not end a text. With the log-probabilities an answer is longer than
-        # the browser's buffers, so that a part of it is still to be read when Escape is pressed.
+        # The model continues where end-of-text tokens do not end a text. With log-probabilities an answer is longer than
+        # the browser's buffers, so a part of it is still unread when Escape is pressed.
         page.evaluate("{const made = requestBody; requestBody = (...given) => ({...made(...given), ignore_eos: true, max_tokens: 1500, "
                       "logprobs: true, top_logprobs: 20})}")
         page.evaluate(HOLD_UNTIL_STOPPED)
@@ -127,7 +127,7 @@ class ChatCases(PageCase):
         assert "999999" in self.text(page, ".fault[role=alert]:not(#keep-note)")
         assert "context_length_exceeded" in self.text(page, ".answer .fault small")
         self.fill(page, "max-tokens", "")
-        # The failed question stays and can be asked again; with later ones it is not sent.
+        # The failed question stays and can be asked again; it is not sent along with later ones.
         self.click(page, "[aria-label='Answer again']")
         page.wait_for("document.querySelector('.exchange:last-child .fault') == null")
         self.ended(page)
@@ -151,7 +151,7 @@ class ChatCases(PageCase):
                 ("await fake.arrive(1000, 'data: {oops\\n\\n')", "The server sent an event that is no JSON: {oops")), 1):
             self.ask(page, f"Question {number}")
             self.asked(page, number)
-            # Where the page gives up it asks for no more bytes: there the last arrival is not waited for.
+            # Where the page gives up it reads no more bytes, so the last arrival is not awaited.
             page.evaluate(f"(async () => {{ await fake.arrive(1000, fake.chunk('So far', 2)); {ending.replace('await ', '')}; }})()")
             self.ended(page, number)
             assert self.text(page, ".exchange:last-child .fault") == shown, self.text(page, ".exchange:last-child .fault")

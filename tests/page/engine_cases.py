@@ -36,7 +36,7 @@ class EngineCases(PageCase):
         assert "Replayed" in self.text(page, "#reasons")
         assert "ms" in self.text(page, "#latency")
         assert self.count(page, "#memory li") == 7 and f"Weights{weights} MiB" in self.text(page, "#memory")
-        page.wait_for("engine.history.length >= 3")  # it goes on asking
+        page.wait_for("engine.history.length >= 3")  # it keeps polling
         self.sound(page)
 
     def test_it_asks_only_while_it_is_seen(self):
@@ -46,7 +46,7 @@ class EngineCases(PageCase):
         page.wait_for("!engine.asking")
         asked = "performance.getEntriesByName(location.origin + '/engine_state').length"
         before = page.evaluate(asked)
-        page.evaluate("poll()")  # what the timer would run
+        page.evaluate("poll()")  # as the timer would
         assert page.evaluate(asked) == before and not page.evaluate("engine.asking"), "it asks unseen"
 
     def test_charts_begin_with_the_answers_of_the_chat(self):
@@ -61,7 +61,7 @@ class EngineCases(PageCase):
     def test_one_tall_bar_does_not_flatten_the_others(self):
         page = self.open(path="/#live")
         page.wait_for("engine.history.length")
-        page.evaluate("setConnection = () => {}; showState = () => {}")  # what is drawn now is not drawn over
+        page.evaluate("setConnection = () => {}; showState = () => {}")  # so that nothing is drawn over the next drawing
         page.evaluate(f"ladders.decode.show({{sizes: {SIZES}, to_come: [], dropped: [], enabled: true}})")
         chart = ".ladder:nth-child(2)"
         heights = page.evaluate(f"[...document.querySelectorAll('{chart} .pad')].map((bar) => bar.height.baseVal.value)")
@@ -90,7 +90,7 @@ class EngineCases(PageCase):
         page = self.open(path="/#live")
         page.wait_for("engine.history.length")
         page.evaluate("showState = () => {}")
-        # Two minutes, with twenty seconds in which nobody looked, and one sample far beyond the others.
+        # Two minutes, with a gap of twenty seconds and one sample far beyond the others.
         page.evaluate("""(() => {
             const points = [];
             for (let t = 0; t <= 120; ++t) if (t < 60 || t > 80) points.push({t, running: t === 100 ? 5000 : 4, queued: 2, rate: t === 30 ? 98765 : 100 + t % 7});
@@ -114,7 +114,7 @@ class EngineCases(PageCase):
         assert page.evaluate(f"document.querySelector('{first}.keys').getAttribute('aria-live')") == "polite"
         page.evaluate("document.activeElement.blur()")
         assert self.text(page, first + ".keys") == "running4waiting2"
-        # Peaks stand above, the rest keeps its height.
+        # The peak is clipped at the top, and the other values keep their height.
         path = page.evaluate("document.querySelector('.tile:nth-child(2) .chart > svg .line0').getAttribute('d')")
         ys = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", path)]
         assert min(ys) == 22 and sorted(ys)[1] < 100, "flattened"

@@ -6,7 +6,7 @@ import json
 
 from page_case import PHONE, PageCase
 
-# Files of the page: their bytes are no images, which only the server would find out.
+# Files for the page. Their bytes are not images, which only the server would notice.
 FILES = """
 window.file = (name, type, size = 3) => new File([new Uint8Array(size).fill(65)], name, {type});
 window.transfer = (...files) => { const made = new DataTransfer(); for (const f of files) made.items.add(f); return made; };
@@ -26,7 +26,7 @@ def image(url):
 
 class ImageCases(PageCase):
     def open_seeing(self, reads=True, look=PHONE):
-        """A page of a model that reads images, as far as the page knows."""
+        """Opens a page that believes that its model reads images."""
         page = self.open_fake(look)
         page.evaluate(FILES)
         if reads:

@@ -60,7 +60,7 @@ class KeptCases(PageCase):
         page.evaluate("fake.arrive(1000, fake.chunk('Half', 1))")
         page.wait_for("chat.now.exchanges[0].answer.content === 'Half'")
         assert self.kept(page) == [["Still running?", "Still running?"]]
-        self.click(page, "#new-chat")  # ends the answer, which is kept as far as it came
+        self.click(page, "#new-chat")  # ends the answer, whose text so far is kept
         page.wait_for("keptChats()[0].json.messages.length === 2")
         assert self.kept(page) == [["Still running?", "Still running?", "Half"]]
         assert self.count(page, ".exchange") == 0
@@ -116,7 +116,7 @@ class KeptCases(PageCase):
         self.sound(page)
 
     def downloaded(self, folder, name):
-        """The text of a file that the browser saves; it has another name until it is whole."""
+        """Returns the text of a file that the browser saves, which has another name until it is complete."""
         path = pathlib.Path(folder) / name
         deadline = time.monotonic() + 60
         while not path.exists():
@@ -157,7 +157,7 @@ class KeptCases(PageCase):
         page.press("Escape", 27)
         self.answer(page, "Now?", "Yes.")
         assert not page.evaluate("document.getElementById('keep-note').checkVisibility()") and len(self.kept(page)) == 100
-        # The room in characters.
+        # The storage limit is in characters.
         self.click(page, "#new-chat")
         page.evaluate("localStorage.clear()")
         self.put(page, big={**GOOD, "messages": [{"role": "user", "content": "x" * 3999000}]})
@@ -202,7 +202,7 @@ class KeptCases(PageCase):
         self.answer(other, "From the other?", "Other.")
         self.answer(page, "From the first?", "First.")
         assert sorted(self.kept(page)) == [["Shared?", "Shared?", "Yes.", "From the other?", "Other."], ["Shared? (copy)", "Shared?", "Yes.", "From the first?", "First."]]
-        # A list that is open follows what other tabs do.
+        # An open list shows changes by other tabs.
         self.click(page, "#open-library")
         other.evaluate("localStorage.clear()")
         page.wait_for("document.querySelectorAll('#kept li').length === 0")

@@ -33,7 +33,7 @@ class LookCases(PageCase):
                 self.sound(page)
 
     def rgb(self, page, selector, style="color"):
-        """The colour of the first such element, as it is drawn."""
+        """Returns the drawn colour of the first such element."""
         text = page.evaluate(f"getComputedStyle(document.querySelector(`{selector}`)).{style}")
         return [float(v) for v in re.findall(r"[\d.]+", text)][:3]
 
@@ -85,7 +85,8 @@ class LookCases(PageCase):
         assert small == [], small
 
     def reached(self, page, root):
-        """Presses Tab from the begin of `root` until it comes round; what is interactive and seen there but was never reached."""
+        """Presses Tab from the start of `root` until it comes round. Returns the visible interactive elements that were not
+        reached."""
         page.evaluate(f"""window.left = new Set([...document.querySelectorAll(`{root}`)].flatMap((r) => [...r.querySelectorAll('{INTERACTIVE}')])
             .filter((e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility({{visibilityProperty: true}})));
             window.unmarked = [];""")

@@ -112,13 +112,13 @@ class MarkdownCases(PageCase):
         assert attributes == [], attributes
         assert page.evaluate("[...document.querySelectorAll('#log a')].every((a) => /^https:\\/\\/example\\.com\\//.test(a.href))")
         self.sound(page)
-        # A script that came into the page all the same would not run.
+        # Even a script that got into the page would not run.
         page.evaluate("{const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);}")
         assert page.evaluate("window.ran") is None
         assert any("Content Security Policy" in problem for problem in page.problems())
 
     def test_no_text_takes_long(self):
-        # Each takes tens of milliseconds; where a reader is quadratic, tens of seconds.
+        # Each text takes tens of milliseconds; a quadratic parser would take tens of seconds.
         page = self.open()
         for unit in ("*", "**a ", "`", "a`b ", "``a` ", "$", "$a ", "[", "[a](", "![", "<", "<https://", "_a ", "~~", "\\(", "\\", ">", "> ", "- ", "  - ", "|", "a|b\n-|-\n", "```\n", "\\[\n", "$$\n", "#",
                      "https://a.b/", "(", "1. ", "\t", "***a", "__a ", "<br", "&"):

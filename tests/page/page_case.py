@@ -11,9 +11,9 @@ FAKE = (pathlib.Path(__file__).resolve().parent / "fake_stream.js").read_text()
 
 
 class PageCase:
-    """Methods whose names begin with "test_" are run, in the order written."""
+    """Runs its methods with names that begin with "test_", in the order written."""
 
-    flags = ()  # of the server
+    flags = ()  # flags of the server
 
     def __init__(self, browser, server):
         self.browser, self.server = browser, server
@@ -24,7 +24,7 @@ class PageCase:
         return page
 
     def open_fake(self, look=DESKTOP):
-        """A page whose answers are what the test lets arrive."""
+        """Opens a page with a fake server: answers arrive as the test sends them."""
         page = self.open(look)
         page.evaluate(FAKE)
         return page
@@ -35,7 +35,7 @@ class PageCase:
         page.press("Enter", 13)
 
     def ended(self, page, count=None):
-        """Waits until the last answer, the `count`-th where given, is whole."""
+        """Waits until the last answer, or the `count`-th where given, is complete."""
         page.wait_for("[...document.querySelectorAll('.answer')].at(-1)?.getAttribute('aria-busy') === 'false' && !chat.running"
                       + (f" && document.querySelectorAll('.answer').length === {count}" if count else ""))
 
@@ -47,7 +47,7 @@ class PageCase:
         self.ended(page)
 
     def asked(self, page, number):
-        """Waits for the `number`-th request to the fake server, and gives its body."""
+        """Waits for the `number`-th request to the fake server and returns its body."""
         page.wait_for(f"fake.requests.length >= {number} && fake.controller")
         return page.evaluate(f"fake.requests[{number - 1}].body")
 
@@ -70,7 +70,7 @@ class PageCase:
         return page.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
 
     def click(self, page, selector):
-        """As with the keyboard: what cannot be reached, or is hidden, cannot be clicked."""
+        """Clicks an element. Like a user, it cannot click hidden or unreachable elements."""
         page.evaluate(f"""(() => {{
             const element = document.querySelector({json.dumps(selector)});
             if (!element?.checkVisibility({{visibilityProperty: true}})) throw new Error("not to be seen: " + {json.dumps(selector)});
@@ -87,7 +87,7 @@ class PageCase:
         }})()""")
 
     def sound(self, page):
-        """Nothing went wrong on the page, it spoke to nobody but its server, and it does not scroll as a whole."""
+        """Checks that the page has no errors, sent requests to its own server only, and does not scroll as a whole."""
         assert page.problems() == [], page.problems()
         strangers = [u for u in page.requested() if not u.startswith((self.server.url + "/", "data:", "blob:" + self.server.url))]
         assert not strangers, strangers

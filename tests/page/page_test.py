@@ -24,7 +24,7 @@ from served import Served  # noqa: E402  (from the folder named above)
 
 SKIPPED = 77
 CASES = (ChatCases, TurnsCases, ImageCases, SettingsCases, MarkdownCases, KeptCases, EngineCases, LookCases, KeyCases)
-# Costs are not measured, so that a busy machine does not decide that a prompt runs eagerly.
+# Costs are not measured; on a busy machine they could make a prompt run eagerly.
 FLAGS = ["--random-seed", "1", "--disable-cost-measurement", "--served-model-name", "demo"]
 
 
@@ -37,7 +37,7 @@ def run(cases, failed):
         try:
             getattr(cases, name)()
             passed += 1
-        except Exception:  # pylint: disable=broad-except  (whatever a case comes to is its result)
+        except Exception:  # pylint: disable=broad-except  (any exception is the case's result)
             failed.append(name)
             print(f"FAILED {name}")
             traceback.print_exc()

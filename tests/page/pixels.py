@@ -5,7 +5,7 @@ import zlib
 
 
 def rows_of(png):
-    """Channels, and the bytes of each row of a PNG of 8-bit RGB or RGBA, as screenshots are."""
+    """Returns the number of channels, and the bytes of each row, of a PNG of 8-bit RGB or RGBA, as screenshots are."""
     at, data, width, channels = 8, b"", 0, 0
     while at < len(png):
         size, kind = struct.unpack(">I4s", png[at:at + 8])
@@ -35,7 +35,7 @@ def rows_of(png):
 
 
 def colours(png):
-    """How many pixels there are of each colour."""
+    """Returns the number of pixels of each colour."""
     channels, rows = rows_of(png)
     counts = {}
     for row in rows:
@@ -45,7 +45,7 @@ def colours(png):
     return counts
 
 
-# Machado, Oliveira, Fernandes 2009: what is seen without one kind of cone, of linear RGB.
+# Machado, Oliveira, Fernandes 2009: maps linear RGB to what is seen without one kind of cone.
 BLINDNESS = {
     "none": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -64,13 +64,13 @@ def luminance(rgb):
 
 
 def contrast(one, other):
-    """WCAG's ratio, 1 to 21."""
+    """Returns WCAG's contrast ratio, 1 to 21."""
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 def distance(one, other, blindness):
-    """In CIE Lab (D65), as seen with this blindness; about 2 is just noticed."""
+    """Returns the distance in CIE Lab (D65) as seen with this blindness; about 2 is just noticeable."""
     def lab(rgb):
         matrix = BLINDNESS[blindness]
         r, g, b = (min(1, max(0, sum(m * c for m, c in zip(row, linear(rgb))))) for row in matrix)

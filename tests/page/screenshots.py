@@ -67,7 +67,7 @@ def shoot_chat(cases, look, folder, name):
 
 
 class Load:
-    """Requests with prompts of many lengths, twelve at a time, until it is left."""
+    """Sends requests with prompts of many lengths, twelve at a time, until the context ends."""
 
     def __init__(self, server):
         self.server, self.over, self.statuses = server, threading.Event(), set()

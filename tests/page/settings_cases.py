@@ -49,7 +49,7 @@ class SettingsCases(PageCase):
         self.fill(page, "temperature", "0.5")
         self.click(page, "#open-settings")
         self.fill(page, "temperature", "hot")
-        for _ in range(3):  # the browser itself would close it at the second one
+        for _ in range(3):  # a browser would by itself close it at the second Escape
             page.press("Escape", 27)
             assert self.is_open(page)
         self.click(page, "#settings .sheet-head button")
@@ -90,7 +90,7 @@ class SettingsCases(PageCase):
         assert body["stop"] == ["END", "\n\n", "a\\b"], body
         assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {"type": "object"}}}
         assert body["logprobs"] is True and body["top_logprobs"] == 5 and len(body["tools"]) == 1
-        # They last as long as the tab.
+        # The settings last as long as the tab.
         page.reload()
         page.wait_for("engine.state")
         assert page.evaluate("[settings.values.seed, settings.values['top-p'], settings.wantsLogprobs]") == [-7, 0.9, True]

@@ -110,14 +110,14 @@ class TurnsCases(PageCase):
         labels = page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => t.getAttribute('aria-label').replaceAll('\u202f', ' '))")
         assert labels == ["“t0” 95.0 %", "“⏎” 60.0 %", "“t2” 20.0 %", "“t3” 5.0 %", "“t4” 0.1 %"], labels
         assert page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => t.className)") == [f"token p{i}" for i in range(5)]
-        # One stop for Tab, arrow keys within; the line below follows the focus.
+        # The tokens are one Tab stop with arrow keys inside; the line below follows the focus.
         assert page.evaluate("[...document.querySelectorAll('.tokens .token')].filter((t) => t.tabIndex === 0).length") == 1
         page.evaluate("document.querySelector('.tokens .token').focus()")
         page.press("End", 35)
         page.press("ArrowLeft", 37)
         assert page.evaluate("document.activeElement.textContent") == "t3"
         assert self.text(page, ".token-read").replace("\u202f", " ") == "“t3” 5.0 % (log-probability −2.9957); instead: “other” 3.0 %"
-        # Not by colour alone: the less probable are underlined, each level in its own way.
+        # Beside colour, less probable tokens are underlined, each level in its own style.
         lines = page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => getComputedStyle(t).textDecorationLine + getComputedStyle(t).textDecorationStyle)")
         assert len(set(lines[2:])) == 3 and all(line.startswith("underline") for line in lines[2:]), lines
         page.evaluate("document.querySelectorAll('.tokens .token')[2].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")

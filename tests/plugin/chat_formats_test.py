@@ -30,14 +30,14 @@ CALLS = [("get_weather", {"city": "Øslo [[]]", "days": [[1], [2]]}), ("f", {})]
 
 
 def bytes_of_tokens():
-    """The vocabulary's character for each byte, as byte-level BPE has them."""
+    """Returns the vocabulary's character for each byte in byte-level BPE."""
     shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {**{byte: chr(byte) for byte in shown}, **{byte: chr(256 + n) for n, byte in enumerate(hidden)}}
 
 
 def script_of(text):
-    """The ids of a token for each byte, and the one that ends the text."""
+    """Returns the ids of one token for each byte, followed by the one that ends the text."""
     vocabulary = json.loads((MODEL / "tokenizer.json").read_text())["model"]["vocab"]
     letters = bytes_of_tokens()
     end = json.loads((MODEL / "generation_config.json").read_text())["eos_token_id"][0]
@@ -62,7 +62,7 @@ class Cases:
         return answer["choices"][0]
 
     def _stream(self, server, **members):
-        """(reasoning, content, [(name, arguments)], finish reason, number of chunks)"""
+        """Returns (reasoning, content, [(name, arguments)], finish reason, number of chunks)."""
         events = asyncio.run(server.stream("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 400, **members}))
         chunks = [event["choices"][0] for event in events]
         reasoning, content, calls, ids = "", "", [], set()
@@ -89,13 +89,13 @@ class Cases:
             assert (reasoning, content, finish) == (REASONING, CONTENT, "tool_calls"), (reasoning, content, finish)
             assert [(name, json.loads(arguments)) for name, arguments in calls] == CALLS, calls
             assert chunks > len(REASONING) + len(CONTENT), "the pieces come as they are written"
-            # One part alone, and the other as content.
+            # With only one part selected, the other is content.
             assert self._ask(server)["message"]["content"].startswith("I [[call me. [[call get_weather {"), "no tools"
             plain = self._ask(server, tools=TOOLS, separate_reasoning=False)["message"]
             assert plain["content"] == TEXT[:TEXT.index("[[call g")] + " Wait." and len(plain["tool_calls"]) == 2, plain
             alone = self._ask(server, tools=TOOLS, parallel_tool_calls=False)["message"]
             assert [call["function"]["name"] for call in alone["tool_calls"]] == ["get_weather"], alone
-            # A text that ends in the middle.
+            # Texts that end in the middle of a part.
             for most in range(1, len(TEXT.encode()), 7):
                 whole = self._ask(server, tools=TOOLS, max_tokens=most)["message"]
                 reasoning, content, calls, _, _ = self._stream(server, tools=TOOLS, max_tokens=most)
@@ -122,7 +122,7 @@ class Cases:
             message = answer["choices"][0]["message"]
             assert (message["reasoning_content"], message["content"]) == ("so", "I see."), message
             assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] >= len("so"), answer["usage"]
-            # As a stream that ends inside the reasoning.
+            # A stream that ends inside the reasoning.
             events = asyncio.run(server.stream("/v1/chat/completions", {**asked, "max_tokens": 2}))
             deltas = [event["choices"][0]["delta"] for event in events]
             assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "so", deltas
@@ -131,7 +131,7 @@ class Cases:
         for text in ("[[call nobody {}]]", "[[call f", '[[call f {"x": oops}]]', "[[call [[call f {}]]"):
             with self._served(text, "bracket", "--tool-call-parser", "bracket") as server:
                 message = self._ask(server, tools=TOOLS)["message"]
-                if text.startswith("[[call f {"):  # arguments that break: as far as they go, and content from there on
+                if text.startswith("[[call f {"):  # invalid arguments: valid up to the fault, content from there on
                     assert message["tool_calls"][0]["function"]["arguments"] == '{"x": ', message
                     assert message["content"] == "oops}", message
                 elif text.startswith("[[call [["):
@@ -155,7 +155,7 @@ class Cases:
                 assert status == 500, (fault, status, answer)
                 assert "chat format faulty: " in answer["error"]["message"] and said in answer["error"]["message"], answer
                 streamed = {"messages": QUESTION, "max_tokens": 60, "tools": TOOLS}
-                if fault == "begin":  # before there is a stream, so that it has a status of its own
+                if fault == "begin":  # fails before the stream begins, so it has its own status
                     status, answer = server.post("/v1/chat/completions", {**streamed, "stream": True})
                     assert status == 500 and said in answer["error"]["message"], (status, answer)
                 else:

@@ -21,7 +21,7 @@ LEAKER = "char* volatile p; int main(int n, char**) { p = new char[77]; if (n ==
 
 
 def find_sanitizer():
-    """(the library's path, or None; why not). A program that leaks has to be found, and one that does not has to be left alone."""
+    """Returns (the library's path or None, the reason). The library must find a leaking program and pass one without leaks."""
     found = subprocess.run(["c++", "-print-file-name=liblsan.so"], capture_output=True, text=True, check=False).stdout.strip()
     if not os.path.isabs(found):
         return None, "the compiler has no liblsan.so"

@@ -22,7 +22,7 @@ from served import MODEL, Served, run_cases  # noqa: E402  (the folder is known 
 PROMPT = "Once upon a time"
 FLAGS = ["--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length", "256",
          "--disable-radix-cache", "--enable-deterministic-inference"]
-LINES = 12  # a prompt's and the decodes'
+LINES = 12  # one of the prompt and one of each decode
 
 
 class Cases:
@@ -34,7 +34,7 @@ class Cases:
         return ["--plugin", str(self.plugins / f"{name}.so")]
 
     def _run(self, *words, model=MODEL):
-        """(exit status, output, errors)"""
+        """Returns (exit status, output, errors)."""
         command = [self.tessera, words[0], "--model-path", str(model), *words[1:]]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120,
                                env={**os.environ, "TESSERA_CACHE_DIR": self.cache.name}, check=False)
@@ -52,7 +52,7 @@ class Cases:
     def an_operator_is_served_through_graphs(self):
         status, text, errors = self._run("explain", "--graph", "body", *self._plugin("add_norm"))
         assert status == 0, errors
-        # Six layers with two norms each, the first of which has nothing to add; and the last norm.
+        # Six layers have two norms each, and there is a last norm; the first norm has no residual to add.
         assert len(re.findall(r"= my_add_norm\(", text)) == 12 and "add_rms_norm(" not in text, text
         with Served(self.tessera, FLAGS) as plain, Served(self.tessera, [*FLAGS, *self._plugin("add_norm")]) as server:
             status, answer = self._complete(server, PROMPT, LINES)
@@ -71,7 +71,7 @@ class Cases:
         output, errors = self._generate("--log-level", "engine=info", *FLAGS, *self._plugin("watch"))
         assert output == self._generate(*FLAGS)[0]
         seen = re.findall(r"watch: (\d+) tokens, largest hidden value (\d+\.\d+)", errors)
-        # The warm-up's and the captures' batches come first; then the prompt, and one token at a time.
+        # Batches of warm-up and captures come first, then the prompt, then one token at a time.
         assert [int(tokens) for tokens, _ in seen[-(LINES - 1):]] == [1] * (LINES - 1), seen
         assert 1 < int(seen[-LINES][0]) < 16 and all(0 < float(value) < 1000 for _, value in seen), seen
         status, _, errors = self._run("generate", "--prompt", PROMPT, "--max-new-tokens", "2",
@@ -98,7 +98,7 @@ class Cases:
                     config["architectures"] = ["StorytellerForCausalLM"]
                     config["width"] = config.pop("hidden_size")
                     content = json.dumps(config).encode()
-                if file.name == "model.safetensors":  # the names are as long
+                if file.name == "model.safetensors":  # the new names have the same length
                     size = 8 + int.from_bytes(content[:8], "little")
                     content = content[:size].replace(b'"model.', b'"story.') + content[size:]
                 (pathlib.Path(folder) / file.name).write_bytes(content)

@@ -133,7 +133,7 @@ class EngineTest(unittest.TestCase):
             self.assertEqual(len(made), 2)
             self.assertAlmostEqual(sum(x * x for x in made[0]["embedding"]), 1, places=4)
             self.assertEqual(len(engine.encode("Once")["embedding"]), len(made[0]["embedding"]))
-            texts = [f"Fox number {i}" for i in range(1500)]  # more than one request may have
+            texts = [f"Fox number {i}" for i in range(1500)]  # more than one request may take
             many = engine.encode(texts, dimensions=4)
             self.assertEqual(len(many), 1500)
             for i in (0, 63, 64, 1499):
@@ -176,7 +176,7 @@ class EngineTest(unittest.TestCase):
         self.assertTrue(collected.wait(60))
         request.free()  # waits for the callback
         self.assertFalse(finalizer.alive)
-        for thread in threading.enumerate():  # the one that closes
+        for thread in threading.enumerate():  # the thread that closes the engine
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join(60)
                 self.assertFalse(thread.is_alive())
@@ -223,7 +223,7 @@ class LlmTest(unittest.TestCase):
         made = output.outputs[0]
         self.assertEqual(len(made.logprobs), 4)
         for entries, chosen in zip(made.logprobs, made.token_ids):
-            self.assertEqual(len(entries), 2)  # the chosen is the best of two
+            self.assertEqual(len(entries), 2)  # the chosen token is the best of two
             self.assertEqual(max(entries, key=lambda token: entries[token].logprob), chosen)
         total = sum(entries[token].logprob for entries, token in zip(made.logprobs, made.token_ids))
         self.assertAlmostEqual(made.cumulative_logprob, total, places=5)
@@ -243,7 +243,7 @@ class LlmTest(unittest.TestCase):
         with self.assertRaises(TesseraError) as caught:
             self.llm.generate(["a", "b"], SamplingParams(top_p=7))
         self.assertEqual(caught.exception.field, "sampling_params.top_p")
-        self.assertEqual(len(self.llm.generate(["a", "b"])), 2)  # it goes on
+        self.assertEqual(len(self.llm.generate(["a", "b"])), 2)  # the engine still works
 
     def test_embeddings(self):
         llm = LLM(MODEL, is_embedding=True, **FEW)
@@ -259,13 +259,13 @@ class HarnessTest(unittest.TestCase):
         context, continuation = "Once upon a time", " there was a little girl"
         scored = model.loglikelihood([request(context, continuation), request("The dog", " was"), request("", "Once upon")])
         self.assertEqual(len(scored), 3)
-        # The same from the answer to one prompt.
+        # Computes the same from the answer to one prompt.
         ids = model.engine.tokenize(context + continuation)
         before = len(model.engine.tokenize(context))
         answer = model.engine.generate(input_ids=ids, sampling_params={"max_new_tokens": 1}, return_logprob=True, logprob_start_len=0)
         expected = sum(entry[0] for entry in answer["meta_info"]["input_token_logprobs"][before:])
         self.assertTrue(math.isclose(scored[0][0], expected, abs_tol=1e-4), (scored[0], expected))
-        # What greedy decoding writes is greedy, and nothing else that differs from it.
+        # Only the text of greedy decoding counts as greedy.
         written = model.generate_until([request(context, {"until": ["\n"], "max_gen_toks": 5})])[0]
         self.assertTrue(model.loglikelihood([request(context, written)])[0][1])
         self.assertFalse(model.loglikelihood([request(context, " zebra zebra")])[0][1])

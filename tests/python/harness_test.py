@@ -30,11 +30,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "server"))
 from served import run_cases  # noqa: E402
 
 SUMS = [(a, b) for a in range(2, 10) for b in range(3, 9, 2)]
-OFFSETS = [0, 1, -1, 3]  # of the answers from the sum
+OFFSETS = [0, 1, -1, 3]  # offsets of the four answers from the sum
 WORDS = [("Once upon a ", ["time", "house", "and", "7"]), ("The sun was ", ["warm", "of", "why", "3"])]
 TEXTS = ["Once upon a time there was a little dog who liked to play in the garden.",
          "The sun was warm, and the children ran to the river."]
-NEAR = 2e-3  # of a log-probability: batches of other sizes, in float32
+NEAR = 2e-3  # accepted difference of a log-probability: batch sizes differ, in float32
 
 CHOICES = """
 task: tessera_choices
@@ -68,7 +68,7 @@ def question(a, b):
 
 
 def choice_docs():
-    """Some contexts end in a blank, which the tokenizer takes together with the word behind it."""
+    """Makes the documents. Some contexts end in a blank, which the tokenizer joins with the following word."""
     sums = [{"context": question(a, b), "label": 0,
              "choices": [f"{a} plus {b} is {a + b + offset}.<|im_end|>" for offset in OFFSETS]} for a, b in SUMS]
     return [*sums, *({"context": context, "label": 0, "choices": choices} for context, choices in WORDS)]
@@ -88,7 +88,7 @@ def write_tasks(folder):
 
 
 def evaluate(model, folder):
-    """The harness's results, and its samples in the order of the documents."""
+    """Returns the harness's results, and its samples in the order of the documents."""
     told = lm_eval.simple_evaluate(model, tasks=list(METRICS), task_manager=TaskManager(include_path=str(folder), include_defaults=False),
                                    bootstrap_iters=0, log_samples=True)
     return ({name: told["results"][name][metric] for name, metric in METRICS.items()},
@@ -130,7 +130,7 @@ class Cases:
             assert all(math.isclose(a, b, abs_tol=NEAR) for a, b in zip(mine, theirs, strict=True)), (doc, mine, theirs)
             right += max(mine) == mine[0]
         assert self.results["tessera_choices"] == right / len(docs), (right, self.results)
-        assert right > len(docs) / 2, right  # the model has learnt them: chance is a quarter
+        assert right > len(docs) / 2, right  # the model has learnt the sums; guessing gives a quarter
 
     def answers_have_the_score_by_hand(self):
         docs = answer_docs()

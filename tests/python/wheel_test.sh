@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes the Python wheels of a build, installs them into a new environment and uses them there:
 #   tests/python/wheel_test.sh BUILD_FOLDER
-# Catches: a file that RECORD does not have or has otherwise, a library that comes from the system, types that are wrong, a
-# program that does not start, what engine_test.py says, and a CUDA backend that is not found or does not find CUDA's libraries
-# (which is asked where the build has one, without a GPU as well).
+# Catches: a file that is missing or wrong in RECORD, a library loaded from the system, wrong types, a
+# program that does not start, the findings of engine_test.py, and a CUDA backend that is not found or does not find CUDA's
+# libraries
+# (checked where the build has one, even without a GPU).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 if ! command -v patchelf >/dev/null; then
@@ -41,7 +42,7 @@ for archive in sys.argv[1:]:
 PY
 }
 
-# All but glibc's and the compiler's libraries; newer symbols than the tag allows would show in their versions.
+# Checks all libraries but glibc's and the compiler's. Symbols newer than the wheel's tag allows would show in their versions.
 uses_its_own_libraries() {
   # shellcheck disable=SC2086
   ldd $package/lib/libtessera.so.1 $package/bin/tessera | grep "=>" | grep -vE "=> $work/|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s)\.so" && return 1
@@ -49,7 +50,7 @@ uses_its_own_libraries() {
   objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
 }
 
-# A name that others in the process load too would be theirs or ours, whichever came first.
+# If other code in the process loaded a library of the same name, both would share the first one loaded.
 has_names_of_its_own() {
   # shellcheck disable=SC2086
   find $package/lib -type f ! -name '*-tessera.so*' ! -name 'libtessera.so.1' | grep . && return 1
@@ -73,10 +74,10 @@ program_writes() {
   is_text "$text"
 }
 
-# Nothing listens on port 9: libcurl says so.
+# Nothing listens on port 9, which libcurl reports.
 downloads_with() { installed "$@" HF_ENDPOINT=http://127.0.0.1:9 tessera pull nobody/nothing 2>&1; }
 
-# The system's libcurl, which is not in the wheel.
+# Checks that the system's libcurl is loaded, which the wheel does not contain.
 loads_libcurl() {
   local said
   said=$(downloads_with) && return 1
@@ -84,7 +85,7 @@ loads_libcurl() {
   [[ "$said" == *"127.0.0.1"* && "$said" != *"libcurl cannot be started"* ]]
 }
 
-# What libcurl brings stays among itself: libssl of the system with its libcrypto, not with the wheel's, which the program
+# The system's libcurl must use its own libraries: the system's libssl with its libcrypto, not with the wheel's, which the program
 # has loaded before.
 keeps_libcurls_libraries_apart() {
   local log="$work/bindings"
@@ -94,7 +95,7 @@ keeps_libcurls_libraries_apart() {
   return 0
 }
 
-# As on a system without it: dlopen() finds none.
+# Simulates a system without libcurl: dlopen() finds none.
 names_a_missing_libcurl() {
   local said
   cc -shared -fPIC -o "$work/without_libcurl.so" -x c - <<'C' || return 1
@@ -112,7 +113,7 @@ C
   [[ "$said" == *"libcurl cannot be started: this system has no libcurl.so.4"* ]]
 }
 
-# On a device cuda; prints what the program says. A GPU is not needed for what is asked here.
+# Runs on the device cuda and prints the program's output. The checks need no GPU.
 asks_for_cuda() { installed "$@" tessera generate --model-path "$PWD/models/demo" --device cuda --prompt Once --max-new-tokens 4 2>&1; }
 
 names_the_cuda_wheel() {
@@ -122,7 +123,8 @@ names_the_cuda_wheel() {
   [[ "$said" == *"libtessera_cuda.so: cannot open shared object file"*"tessera-engine-cuda"* ]]
 }
 
-# pip takes the other wheel for the extra of the same version, and NVIDIA's for what that one needs: here by their names alone.
+# For the extra, pip installs the other wheel of the same version and NVIDIA's wheels for its needs; the latter are replaced
+# by empty ones.
 installs_cuda() {
   local name
   for name in nvidia-cublas nvidia-cuda-nvrtc nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; do
@@ -139,7 +141,7 @@ PY
   pip_installs --find-links "$work/wheel" "tessera-engine[cuda]" && installed pip show tessera-engine-cuda nvidia-cublas"$2"
 }
 
-# The backend is loaded, with all that it needs: what is missing then is a GPU's driver, if anything is.
+# Checks that the backend and all its libraries are loaded; at most a GPU's driver is missing.
 loads_cuda() {
   local said
   if said=$(asks_for_cuda "$@"); then
@@ -150,7 +152,7 @@ loads_cuda() {
   [[ "$said" == *"no NVIDIA driver: libcuda.so.1"* || "$said" == *"NVIDIA driver serves CUDA"* ]]
 }
 
-# The first that is loaded of NVIDIA's wheels, the system and LD_LIBRARY_PATH.
+# Prints which cuBLAS is loaded first, from NVIDIA's wheels, the system or LD_LIBRARY_PATH.
 takes_cublas_of() {
   local said
   said=$(asks_for_cuda LD_DEBUG=libs "${@:2}")
@@ -185,7 +187,7 @@ check "libcurl's libraries are the system's" keeps_libcurls_libraries_apart
 check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
-# The harness with all that it needs is kept where tools/clients_test.sh puts it.
+# tools/clients_test.sh installs the harness and its dependencies here.
 harness=$(echo "$build"/clients/lm_eval/lib/python*/site-packages)
 if [[ -d "$harness/lm_eval" ]]; then
   check "lm-eval" installed PYTHONPATH="$harness" python "$PWD/tests/python/harness_test.py" tessera "$PWD/models/demo"
@@ -202,7 +204,7 @@ if [[ -e "$build/libtessera_cuda.so" ]]; then
   check "a missing CUDA backend is named" names_the_cuda_wheel
   check "CUDA extra" installs_cuda "$major.0" "$([[ "$major" == 13 ]] || echo -cu12)"
   check "CUDA backend loads with the system's libraries" loads_cuda
-  # Debian's own are in a folder of all libraries, which says nothing.
+  # Debian's own libraries are in a shared folder, so their path proves nothing.
   if [[ "$system_cuda" == */cuda* ]]; then
     check "which are the system's" takes_cublas_of /cuda
   else

@@ -16,14 +16,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def one_line(path):
-    """The text of a file as a line: its bytes where they parse, so that no number or order of names changes."""
+    """Returns a file's text as one line: its own bytes where they parse, so that no number or order of names changes."""
     text = path.read_text(encoding="utf-8-sig")
     json.loads(text)
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def compiled(program, tokenizer, end, lines, words=()):
-    """An answer for each line; the program is stopped only by its end."""
+    """Returns an answer for each line, without a time limit."""
     done = subprocess.run([program, tokenizer, end, "0", "0", "1", *words], input="".join(line + "\n" for line in lines),
                           capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.split("\n") if line]
@@ -33,7 +33,7 @@ def compiled(program, tokenizer, end, lines, words=()):
 
 
 def reason(message):
-    """A refusal without its place and its numbers, so that equal ones are counted together."""
+    """Returns a refusal without place and numbers, so that equal refusals are counted together."""
     message = re.sub(r'(?s)#.*?: (?=")', "", message)
     message = re.sub(r'"\$ref": ".*?" (?=is|names|has)', '"$ref" ', message)
     return re.sub(r"-?\d[\d.e+]*", "N", message)[:150]

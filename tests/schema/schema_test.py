@@ -37,7 +37,7 @@ def refuse_constant(name):
 
 
 class Members(dict):
-    """An object that remembers which of its names came more than once."""
+    """An object that records which of its names appeared more than once."""
 
     def __init__(self, pairs):
         super().__init__(pairs)
@@ -45,14 +45,14 @@ class Members(dict):
 
 
 def properties(validator, named, instance, schema):
-    """The keyword "properties", under which no name of its own may come twice."""
+    """Implements the keyword "properties"; none of its names may appear twice."""
     yield from validator.VALIDATORS_BEFORE["properties"](validator, named, instance, schema)
     for name in getattr(instance, "repeated", set()) & set(named):
         yield jsonschema.ValidationError(f"the property {name!r} comes twice")
 
 
 class TextFormats:
-    """Some checks raise errors of their own: fqdn's on an empty string."""
+    """Wraps format checks, some of which raise errors of their own, such as fqdn's on an empty string."""
 
     def __init__(self, checker):
         self.checker = checker
@@ -72,7 +72,7 @@ def validator_for(schema):
 
 
 def check(schema, text):
-    """What is wrong with a text; None where nothing is."""
+    """Returns what is wrong with a text; None where nothing is."""
     try:
         text.encode()  # no halves of surrogate pairs
         value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=Members)

@@ -43,7 +43,8 @@ class Cases:
         return self._run("explain", "--model-path", str(MODEL), *FLAGS, *self.on_device, **environment)
 
     def _counts(self, path):
-        """The layer's, of the process that launched most: {"kernels": …, "copies": …, "graphs": …, "launches": …, "most": …}"""
+        """The layer's counts of the process with the most launches: {"kernels": …, "copies": …, "graphs": …, "launches": …,
+        "most": …}"""
         lines = pathlib.Path(path).read_text().splitlines()
         found = [dict(zip(words[::2], map(int, words[1::2]))) for words in map(str.split, lines)]
         return max(found, key=lambda counts: counts["launches"] + counts["kernels"])
@@ -53,7 +54,8 @@ class Cases:
         ours = self._generate(*self.on_device, OPENCL_TEST_COUNTS=counts)
         assert ours["output_ids"] == self._generate()["output_ids"], ours
         assert {f["runner"] for f in ours["graphs"]["forwards"]} == {"prefill", "decode"}, ours["graphs"]["forwards"]
-        # 11 decoded tokens, each fed with the one before, launch the same command buffer, and every layer's piece of the prompt one of its own.
+        # 11 decoded tokens launch one command buffer, each fed with the token before; the prompt launches one for each
+        # layer's piece.
         launched = self._counts(counts)
         assert launched["graphs"] >= 7 and launched["most"] >= 11, launched
 

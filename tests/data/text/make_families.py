@@ -88,7 +88,7 @@ ID_OF = {}
 
 
 def trained(model, trainer, pre=None):
-    """The "model" of a tokenizer.json, trained on CORPUS."""
+    """Returns the "model" of a tokenizer.json, trained on CORPUS."""
     tokenizer = Tokenizer(model)
     if pre:
         tokenizer.pre_tokenizer = pre
@@ -102,7 +102,7 @@ def byte_level_model():
 
 
 def spm_bpe_model():
-    """With byte fallback, as Llama 2 and Gemma have it."""
+    """Returns a model with byte fallback, as in Llama 2 and Gemma."""
     specials = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     model = trained(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True),
                     trainers.BpeTrainer(vocab_size=520, show_progress=False, special_tokens=specials, limit_alphabet=60),
@@ -118,7 +118,7 @@ def added(first, *tokens):
 
 
 def spm_train(name, **options):
-    """A SentencePiece model trained on CORPUS, as bytes."""
+    """Returns a SentencePiece model trained on CORPUS, as bytes."""
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=out, minloglevel=2,
                                              num_threads=1, **options)
@@ -127,7 +127,7 @@ def spm_train(name, **options):
 
 
 def charsmap_of(proto):
-    """precompiled_charsmap (field 2) of normalizer_spec (field 3)."""
+    """Returns precompiled_charsmap (field 2) of normalizer_spec (field 3)."""
     def fields(data):
         pos = 0
 
