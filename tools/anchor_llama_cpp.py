@@ -29,7 +29,7 @@ PATTERN_VALUES = 1 << 20
 
 
 def tensors_of(config):
-    """[(name, shape, type)] of llama.cpp, in the order in which they are written; shapes as Hugging Face's."""
+    """Returns [(name, shape, type)] of llama.cpp in the order of the file; shapes as in Hugging Face."""
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
     dim = config.get("head_dim") or hidden // heads
@@ -51,7 +51,7 @@ def text(value):
 
 
 def values_of(config):
-    """The header's keys, packed: a number is u32 (type 4), a float f32 (6), a text 8."""
+    """Returns the header's keys, packed: numbers as u32 (type 4), floats as f32 (type 6), texts as type 8."""
     name = ARCHITECTURES[config["architectures"][0]]
     heads = config["num_attention_heads"]
     dim = config.get("head_dim") or config["hidden_size"] // heads
@@ -75,7 +75,7 @@ def values_of(config):
 
 
 def write_gguf(config, path):
-    """Version 3: header, keys, tensors' places, then their data. Weights repeat a pattern of random values."""
+    """Writes version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random values."""
     draw = random.Random(1)
     values = array.array("f", (draw.gauss(0, 0.02) for _ in range(PATTERN_VALUES)))
     pattern = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
@@ -106,7 +106,7 @@ def ask(command):
 
 
 def llama_cpp(options, gguf):
-    """{("prefill", tokens) or ("decode", context): tokens a second}"""
+    """Returns {("prefill", tokens) or ("decode", context): tokens a second}."""
     command = [options.llama_bench, "-m", gguf, "-t", os.cpu_count(), "-o", "json", "-r", 3]
     rates = {}
     for row in ask([*command, "-n", 0, "-p", ",".join(map(str, options.num_tokens))]):

@@ -31,7 +31,7 @@ class Shape:
     qk_norm: bool
 
     def matmul_weights(self):
-        """Weights that one token is multiplied with, those of the head included."""
+        """Returns the number of weights in one token's matmuls, including the head's."""
         qkv = (self.heads + 2 * self.kv_heads) * self.head_dim * self.hidden
         out = self.heads * self.head_dim * self.hidden
         return self.layers * (qkv + out + 3 * self.intermediate * self.hidden) + self.vocab * self.hidden
@@ -136,7 +136,7 @@ class Decoder:
         return self.rms_norm(hidden + residual, self.norm)
 
     def attention(self, q, k, v, layer, slots):
-        """Of one request, whose tokens are the first ones: the cache is written, and not read."""
+        """Attention of one request without a cached prefix: the cache is written but not read."""
         self.k_cache[layer].index_copy_(0, slots, k)
         self.v_cache[layer].index_copy_(0, slots, v)
         out = F.scaled_dot_product_attention(q.transpose(0, 1)[None], k.transpose(0, 1)[None], v.transpose(0, 1)[None],
@@ -147,7 +147,8 @@ class Decoder:
         return F.linear(hidden[-1:], self.head)
 
     def forward(self, ids, positions, attention, pieces):
-        """Hidden states of all tokens. `attention(q, k, v, layer)`; `pieces`: first, middle, last, compiled or not."""
+        """Returns hidden states of all tokens. Calls `attention(q, k, v, layer)` between `pieces`: first, middle, last,
+        compiled or not."""
         first, middle, last = pieces
         q, k, v, residual, cos, sin = first(ids, positions)
         for i in range(self.shape.layers):
@@ -158,7 +159,7 @@ class Decoder:
 
 
 def captured(function, pool=None):
-    """The graph of `function` and what it returns, after two runs to warm up."""
+    """Returns the graph of `function` and its result, after two warm-up runs."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -187,7 +188,7 @@ def time_ms(function):
 def time_or_error(measure):
     try:
         return measure()
-    except Exception as error:  # a variant that this version of torch cannot run is no reason to lose the others
+    except Exception as error:  # a variant that this version of torch cannot run must not lose the others
         return repr(error)[:200]
 
 
@@ -201,7 +202,7 @@ class PiecewiseGraphs:
         self.slots = torch.arange(num_tokens, device=DEVICE)
         graph, (q, k, v, residual, cos, sin) = captured(lambda: first(ids, self.slots), pool)
         self.graphs, self.qkv = [graph], [(q, k, v)]
-        # Attention's results lie at fixed addresses; a layer's is read by the piece after it alone, so two do.
+        # Attention's results have fixed addresses. Only the next piece reads a layer's result, so two buffers suffice.
         two = [torch.empty(num_tokens, s.heads * s.head_dim, device=DEVICE, dtype=torch.bfloat16) for _ in range(2)]
         self.attended = [two[i % 2] for i in range(s.layers)]
         for i in range(s.layers):
@@ -228,7 +229,7 @@ class PiecewiseGraphs:
 
 
 def floor_ms(decoder, num_tokens):
-    """The forward's matmuls alone, and its attention alone, each as one graph."""
+    """Measures the forward's matmuls alone and its attention alone, each as one graph."""
     s = decoder.shape
     hidden, attended = random_tensor(num_tokens, s.hidden), random_tensor(num_tokens, s.heads * s.head_dim)
     activated = random_tensor(num_tokens, s.intermediate)
@@ -276,7 +277,7 @@ def measure_prefill(decoder, num_tokens, plain, compiled):
         return time_ms(graphs.run)
 
     for suffix, pieces in (("", plain), ("_compiled", compiled)):
-        # Two runs at least before the clock: the first one of a compiled function compiles.
+        # At least two runs precede the measurement, because the first run of a compiled function compiles it.
         result["eager" + suffix] = time_or_error(lambda p=pieces: (forward(p), time_ms(lambda: forward(p)))[1])
         result["piecewise" + suffix] = time_or_error(lambda p=pieces, n="piecewise" + suffix: piecewise(n, p))
         result["one_graph" + suffix] = time_or_error(lambda p=pieces: time_ms(captured(lambda: forward(p))[0].replay))
@@ -284,7 +285,7 @@ def measure_prefill(decoder, num_tokens, plain, compiled):
 
 
 def measure_decode(decoder, batch, context, plain, compiled):
-    """Attention reads a dense cache of `context` tokens for each request, in the place of a paged one."""
+    """Measures decodes. Attention reads a dense cache of `context` tokens for each request instead of a paged one."""
     s = decoder.shape
     k_cache = random_tensor(s.layers, batch, s.kv_heads, context, s.head_dim)
     v_cache = random_tensor(s.layers, batch, s.kv_heads, context, s.head_dim)

@@ -14,7 +14,7 @@ import sys
 LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 CODE = {".h", ".cpp", ".cu", ".cuh"}
-# Beside src/, where lines are counted and nothing else is looked at.
+# Folders beside src/ in which only line counts are checked.
 FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
 SCRIPTS = {".py", ".sh"}
 
@@ -24,7 +24,7 @@ KEYWORDS = {"SRCS", "ALONE", "TESTS", "ROOMS", "DEPS", "PRIVATE_DEPS"}
 
 
 def read_deps(cmake_file):
-    """The DEPS that the folder's calls of tessera_layer(…) name, or None where there is no such call yet."""
+    """Returns the DEPS of the folder's tessera_layer(…) calls, or None where there is no such call yet."""
     text = re.sub(r"#.*", "", cmake_file.read_text()) if cmake_file.exists() else ""
     calls = LAYER_CALL.findall(text)
     if not calls:
@@ -43,7 +43,7 @@ def is_test(path):
 
 
 def check_includes(path, layer, deps, lines):
-    """Faults of one file, as (line number, words)."""
+    """Yields the faults of one file as (line number, words)."""
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if not match or match.group(1) == layer:

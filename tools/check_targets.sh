@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs every target that the Makefile names, or those given, in a copy of the working tree:
+# Runs every target of the Makefile, or the given ones, in a copy of the working tree:
 #   tools/check_targets.sh [TARGET …]
-# Where nvcc is installed twice: with it, and with CUDA=OFF as if it were not there. Prints each target's time and, where
-# it fails, the end of its output; the last line is "N passed, N failed". All targets take hours: asan and tsan build and
+# Where nvcc is installed, runs each target twice: with it, and with CUDA=OFF. Prints each target's time and, where
+# it fails, the end of its output; the last line is "N passed, N failed". All targets take hours, because asan and tsan build and
 # run everything again.
 #   DEPS=skip          installs nothing
 #   CUDA=AUTO, =OFF    only with nvcc, only without
@@ -35,7 +35,7 @@ trap 'rm -rf "$scratch"' EXIT
 passed=0
 failed=0
 
-# arguments TARGET: what the target is run with.
+# arguments TARGET: prints the target's arguments.
 arguments() {
   case "$1" in
     deps) echo DEV=1 ;;
@@ -45,7 +45,7 @@ arguments() {
   esac
 }
 
-# expected_error TARGET MODE: what a target must say that cannot work here; nothing where it must work.
+# expected_error TARGET MODE: prints the required error of a target that cannot work here; nothing where it must work.
 expected_error() {
   [[ "$1" == test-cuda ]] || return 0
   if ! has_gpu; then
@@ -76,7 +76,7 @@ for mode in "${modes[@]}"; do
   mkdir "$scratch/copy"
   git ls-files --cached --others --exclude-standard -z | tar --null --files-from - --create | tar -C "$scratch/copy" --extract
   for target in "${chosen[@]}"; do
-    # It insists on CUDA, so that a second run would be the first again.
+    # test-cuda always needs CUDA, so a second run would repeat the first.
     [[ "$target" == test-cuda && "$mode" == OFF ]] && has_nvcc && continue
     run_target "$target" "$mode"
   done

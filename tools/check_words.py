@@ -18,7 +18,7 @@ MOST_WORDS = 9
 SLASHES = {".h", ".cpp", ".cu", ".cuh", ".c", ".js"}
 HASHES = {".py", ".sh", ".cmake"}
 OPENING = re.compile(r"(?:%s)\b" % "|".join(OPENINGS))
-# A comment on a line of its own or behind code; a "//" in a string has no blank before it as a rule ("http://").
+# A comment on its own line or behind code; a "//" in a string usually has no blank before it ("http://").
 COMMENTS = {"//": re.compile(r"(?:^|\s)//[/!<]*\s+(.*)"), "#": re.compile(r"(?:^|\s{2})#\s+(.*)")}
 CPP_TEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_[FP])?\s*\(\s*\w+\s*,\s*(\w+)")
 PYTHON_TEST = re.compile(r"^\s*def (?:test_)(\w+)\s*\(")
@@ -26,13 +26,13 @@ HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,\d+)? @@")
 
 
 def mark_of(path):
-    """What begins a comment in the file, or None where the check does not know."""
+    """Returns what begins a comment in the file, or None for an unknown type."""
     suffix = pathlib.PurePath(path).suffix
     return "//" if suffix in SLASHES else "#" if suffix in HASHES else None
 
 
 def words_of(name):
-    """The parts of a test's name: "ANamedCall_of_2Bytes" has six."""
+    """Returns the words of a test's name: "ANamedCall_of_2Bytes" has six."""
     return re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
 
 
@@ -42,12 +42,12 @@ def comment_of(line, mark):
 
 
 def faults_of(path, line, before):
-    """What is wrong with a line, given the one above it."""
+    """Yields what is wrong with a line, given the line above it."""
     mark = mark_of(path)
     if mark is None:
         return
     comment = comment_of(line, mark)
-    # A comment that goes on from the line above is in the middle of a sentence, unless that one ended.
+    # A comment that continues the line above is in the middle of a sentence, unless that line ended one.
     above = comment_of(before, mark) if before.lstrip().startswith(mark) else None
     begins = above is None or above.rstrip().endswith((".", ":", "?")) or not above.strip()
     if comment and begins and (match := OPENING.match(comment)):
@@ -58,7 +58,7 @@ def faults_of(path, line, before):
 
 
 def added_lines(diff):
-    """The lines that a diff without context adds, as (file, number)."""
+    """Yields the lines that a diff without context adds, as (file, number)."""
     path = number = None
     for line in diff.splitlines():
         if line.startswith("+++ "):
@@ -71,13 +71,13 @@ def added_lines(diff):
 
 
 def git(root, *arguments):
-    """What git prints, or None where it fails."""
+    """Returns git's output, or None where it fails."""
     done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, errors="replace", check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 def base_of(root, revision):
-    """The commit to compare with, or None."""
+    """Returns the commit to compare with, or None."""
     if revision != "auto":
         base = git(root, "merge-base", revision, "HEAD")
     else:

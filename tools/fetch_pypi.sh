@@ -2,7 +2,7 @@
 # Third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt), laid out in FOLDER:
 #   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, flashinfer/cutlass, cudnn_frontend/include, licences
 #   tools/fetch_pypi.sh xgrammar FOLDER       xgrammar/cpp, xgrammar/include, xgrammar/3rdparty; with tools/xgrammar.patch
-# Does nothing where they are.
+# Does nothing where they exist already.
 set -euo pipefail
 if (($# != 2)) || [[ "$1" != cuda_headers && "$1" != xgrammar ]]; then
   echo "usage: $0 cuda_headers|xgrammar FOLDER" >&2
@@ -16,7 +16,7 @@ recipe() {
   cat "$tools/$name.txt" "$tools/fetch_pypi.sh"
   [[ ! -e "$tools/$name.patch" ]] || cat "$tools/$name.patch"
 }
-# Fetched by this very script and these pins.
+# The sources were fetched by this version of the script with these pins.
 recipe | cmp -s - "$folder/$name.recipe" && exit 0
 
 scratch=$(mktemp -d "$folder/fetch.XXXXXX")
@@ -27,7 +27,7 @@ download() {
 }
 
 fetch_cuda_headers() {
-  # Wheels of one Python, whichever runs here: only their headers are used, and the hashes are theirs.
+  # Always takes the wheels of one Python version: only their headers are used, and the hashes are of those wheels.
   download --only-binary=:all: --python-version 3.11 --implementation cp --platform manylinux_2_27_x86_64 \
     --platform manylinux_2_28_x86_64 --platform any
   for wheel in "$scratch"/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/unpacked"; done
@@ -42,8 +42,8 @@ fetch_cuda_headers() {
 }
 
 fetch_xgrammar() {
-  # pip asks a source archive's build backend for its metadata, and that one would first want half of PyPI installed.
-  # This stands in for it and answers with the metadata that lies in the archive.
+  # pip asks a source archive's build backend for its metadata, and the real backend would need many packages of PyPI first.
+  # This replacement returns the metadata in the archive.
   mkdir -p "$scratch/backend/scikit_build_core"
   cat >"$scratch/backend/scikit_build_core/build.py" <<'END'
 import email, pathlib, shutil

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12, and nothing that is there already.
+# Installs the packages that building and testing need on Debian 12, except those already installed.
 #   tools/install_deps.sh        for building and testing
 #   tools/install_deps.sh build  for building alone
 #   tools/install_deps.sh dev    also what `make format` and `make tidy` need
 #   tools/install_deps.sh fuzz   also what `make fuzz` needs
-# Says which packages it will install and how. On a terminal it then asks; elsewhere, and with CI set, it goes on.
+# Prints which packages it will install and how. On a terminal it then asks; elsewhere, and with CI set, it continues.
 # DEPS=skip in the environment: installs nothing.
 set -euo pipefail
 
 build_packages=(
   make cmake ninja-build g++ ccache pkg-config
   libdnnl-dev
-  ocl-icd-opencl-dev # libdnnl-dev's CMake package asks for it and does not bring it
+  ocl-icd-opencl-dev # libdnnl-dev's CMake package needs it without depending on it
   libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
   libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libtiff-dev
-  patch # for what comes from PyPI
+  patch # for sources from PyPI
   chrpath dpkg-dev # for the Debian package
   patchelf # for the Python package
 )
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
-  abigail-tools rustc # the C interface: what it is, and a client in another language
+  abigail-tools rustc # the C interface: its ABI, and a client in another language
   python3-venv mypy   # the Python package
   lintian systemd     # the Debian package
   debootstrap         # the image
@@ -30,7 +30,7 @@ test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonsche
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 
-# What comes from PyPI (tools/fetch_pypi.sh).
+# Sources from PyPI (tools/fetch_pypi.sh).
 if ! python3 -m pip --version >/dev/null 2>&1; then
   build_packages+=(python3 python3-pip)
 fi

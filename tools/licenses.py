@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 
-# Debian packages whose headers are compiled in; what they only link to is found by its library.
+# Debian packages with headers that are compiled in. Linked packages are found by their libraries.
 COMPILED_IN = ["libboost1.81-dev", "libcli11-dev", "nlohmann-json3-dev"]
 COMPILED_INTO_TESTS = ["libgtest-dev", "libgmock-dev"]
-# What tools/fetch_pypi.sh lays out in third_party/: component → files. Of a header its first comment is the licence.
+# Components that tools/fetch_pypi.sh puts into third_party/ → their licence files. For a header, its first comment is
+# the licence.
 FETCHED = {
     "xgrammar": ["xgrammar/LICENSE", "xgrammar/NOTICE"],
     "dlpack": ["xgrammar/3rdparty/dlpack/LICENSE"],
@@ -23,7 +24,7 @@ COMMON = pathlib.Path("/usr/share/common-licenses")
 
 
 def owner(library):
-    """The Debian package that a file belongs to. It may be listed under the path without /usr."""
+    """Returns the Debian package of a file. dpkg may list the file under its path without /usr."""
     for path in (library, pathlib.Path("/") / library.relative_to("/usr")) if library.is_relative_to("/usr") else (library,):
         done = subprocess.run(["dpkg-query", "--search", path], capture_output=True, text=True, check=False)
         if done.returncode == 0:

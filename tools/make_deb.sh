@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Debian package of a built Tessera: tools/make_deb.sh BUILD_FOLDER FOLDER
-# FOLDER gets tessera_VERSION_amd64.deb, for Debian 12. DEBFULLNAME and DEBEMAIL name who maintains it.
+# Writes tessera_VERSION_amd64.deb for Debian 12 to FOLDER. DEBFULLNAME and DEBEMAIL name the maintainer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ $# -ne 2 ]]; then
@@ -17,10 +17,10 @@ trap 'rm -rf "$scratch"' EXIT
 root="$scratch/root"
 doc="$root/usr/share/doc/tessera"
 
-# What programs that embed the engine need (libraries, headers) is another package's.
+# Files for programs that embed the engine (libraries, headers) belong to another package.
 cmake --install "$build" --prefix "$scratch/all" --strip >/dev/null
 install -D "$scratch/all/bin/tessera" "$root/usr/bin/tessera"
-chrpath --delete "$root/usr/bin/tessera" >/dev/null # Debian's libraries are where the loader looks
+chrpath --delete "$root/usr/bin/tessera" >/dev/null # the loader finds Debian's libraries by itself
 install -D -m 644 "$scratch/all/share/man/man1/tessera.1" "$root/usr/share/man/man1/tessera.1"
 gzip -9n "$root/usr/share/man/man1/tessera.1"
 for shell in bash-completion/completions zsh/vendor-completions fish/vendor_completions.d; do

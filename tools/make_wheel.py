@@ -20,10 +20,10 @@ import wheel
 NAME = "tessera_engine"
 CUDA_NAME = "tessera_engine_cuda"
 CUDA_LIBRARY = "libtessera_cuda.so"
-# The first is close above what the wheel is, so that a library that comes in unnoticed shows; the other is what PyPI takes.
+# The first limit is just above the wheel's size, so that an accidental library shows; the other is PyPI's limit.
 LIMIT_MB = {NAME: 25, CUDA_NAME: 100}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# By CUDA's major version: NVIDIA's wheels, and where their libraries lie in site-packages. cuDNN is an extra.
+# By CUDA's major version: NVIDIA's wheels, and their library folders in site-packages. cuDNN is an extra.
 NVIDIA = {
     "12": (("nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"), "nvidia-cudnn-cu12", ("cublas", "cuda_nvrtc", "cudnn")),
     "13": (("nvidia-cublas", "nvidia-cuda-nvrtc"), "nvidia-cudnn-cu13", ("cu13", "cudnn")),
@@ -41,7 +41,7 @@ def version():
 
 
 def patch(file, *edits):
-    """One by one: patchelf 0.14 mixes up the names of versions where it makes several."""
+    """Applies edits one by one, because patchelf 0.14 mixes up version names when it makes several at once."""
     for edit in edits:
         subprocess.run(["patchelf", *edit, file], check=True)
 
@@ -79,7 +79,7 @@ def make_engine(build, folder, target):
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
     libraries = pack.copy_libraries([library], package / "lib")
     rename_libraries(package / "lib", library.name)
-    # RPATH, as the build's: the libraries beside it have none of their own.
+    # Uses RPATH, as the build does, because the libraries beside it have none of their own.
     patch(package / "lib" / library.name, ["--force-rpath", "--set-rpath", f"$ORIGIN:$ORIGIN/../../{CUDA_NAME}/lib"])
     info = wheel.write_info(
         folder, NAME, version(), "LLM inference engine built around piecewise CUDA graphs",
@@ -92,7 +92,7 @@ def make_engine(build, folder, target):
 
 
 def cuda_major(library):
-    """Of the CUDA that it was built with, by the cuBLASLt that it loads."""
+    """Returns the major version of the CUDA that it was built with, from the cuBLASLt that it loads."""
     for name in needed_names(library):
         match = re.match(r"libcublasLt\.so\.(\d+)$", name)
         if match and match.group(1) in NVIDIA:
@@ -113,7 +113,7 @@ def make_cuda(build, folder, target, engine):
     pack.copy_stripped(source, library)
     major = cuda_major(library)
     wheels, cudnn, folders = NVIDIA[major]
-    # RUNPATH, which LD_LIBRARY_PATH comes before.
+    # Uses RUNPATH, so that LD_LIBRARY_PATH takes precedence.
     places = [f"$ORIGIN/../../{NAME}/lib", *(f"$ORIGIN/../../nvidia/{name}/lib" for name in folders), TOOLKIT]
     patch(library, *(["--replace-needed", name, own_name(name)] for name in needed_names(library)
                      if (shared / own_name(name)).exists()), ["--set-rpath", ":".join(places)])

@@ -19,7 +19,7 @@ import tempfile
 import licenses
 
 LIMIT_MIB = {"program": 50, "tests": 56}
-# Test programs share most of their code, some 15 MiB each: the window holds several of them.
+# Test programs of some 15 MiB share most of their code, so the window is large enough for several of them.
 COMPRESS = "xz --lzma2=preset=6,dict=64MiB"
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def needed_libraries(program):
-    """Paths of the shared libraries that are neither the system's nor ours, by the name under which they are loaded."""
+    """Returns the paths of shared libraries that are neither the system's nor ours, by the name under which they are loaded."""
     listing = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
     found = {}
     for line in listing.splitlines():
@@ -65,7 +65,7 @@ def stage_program(build, stage):
     shutil.rmtree(stage / "lib" / "pkgconfig")
     for folder in ("share/doc", "share/tessera"):  # examples, a second model
         shutil.rmtree(stage / folder)
-    shutil.rmtree(stage / "lib" / "tessera", ignore_errors=True)  # plugins, which need drivers: there with OpenCL alone
+    shutil.rmtree(stage / "lib" / "tessera", ignore_errors=True)  # plugins, which need drivers; they exist only with OpenCL
     for name in ("libtessera.so*", "libtessera_cpp.so*"):  # for programs that link them; this archive has none
         for library in (stage / "lib").glob(name):
             library.unlink()

@@ -22,7 +22,7 @@ DOCS = ROOT / "docs/serving.md"
 BEGIN = "<!-- request fields: made by tools/request_fields.py docs -->"
 END = "<!-- end of request fields -->"
 
-# Where the fields of each object are: package, end of the file's path, classes.
+# Sources of each object's fields: package, end of the file's path, classes.
 SOURCES = {
     "chat": [
         ("openai", "types/chat/completion_create_params.py",
@@ -68,7 +68,7 @@ TREATMENTS = {"served": "served", "harmless": "harmless", "refused": "refused", 
 
 
 def class_fields(source, classes):
-    """The annotated members of the classes, without private ones."""
+    """Returns the annotated public members of the classes."""
     found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name in classes:
@@ -83,7 +83,7 @@ def class_fields(source, classes):
 
 
 def known_fields(folder):
-    """{(object, field): packages that have it}, of the packages below `folder`."""
+    """Returns {(object, field): packages that have it} for the packages below `folder`."""
     known = {}
     for target, sources in SOURCES.items():
         for package, suffix, classes in sources:
@@ -100,7 +100,7 @@ def known_fields(folder):
 
 
 def differences(data, known):
-    """Lines that say where the file and the packages differ."""
+    """Returns lines that say where the file and the packages differ."""
     listed = {(target, row["name"]): set(by.split()) for row in data["fields"] for target, by in row["on"].items()}
     lines = []
     for key in sorted(set(known) | set(listed)):
@@ -128,7 +128,7 @@ def remark(row):
 
 
 def origins(row):
-    """The objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params: –"."""
+    """Returns the objects with the field, grouped by its origin: "chat, completions: vLLM; sampling_params: –"."""
     groups = {}
     for target, packages in row["on"].items():
         known = ", ".join(name for package, name in NAMES.items() if package in packages.split()) or "–"
@@ -149,7 +149,7 @@ def table(data):
 
 
 def with_table(document, data):
-    """The document with the table between its marks."""
+    """Returns the document with the table between its marks."""
     begin, end = document.index(BEGIN) + len(BEGIN), document.index(END)
     return document[:begin] + "\n" + table(data) + document[end:]
 

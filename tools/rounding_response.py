@@ -21,7 +21,7 @@ import tempfile
 
 
 def read(path):
-    """Header and data of a safetensors file."""
+    """Returns header and data of a safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         return header, file.read()
@@ -33,7 +33,7 @@ def tensor(header, data, name):
 
 
 def changed_embeddings(raw, draw):
-    """bfloat16 as float32, each a unit in the last place up or down."""
+    """Returns bfloat16 values as float32, each changed by a unit in the last place, up or down."""
     bits = array.array("I", (half << 16 for half in array.array("H", raw)))
     return array.array("I", (b + draw.choice((-1, 1)) if b & 0x7FFFFFFF else b for b in bits)).tobytes()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows what Tessera does, with the model that comes with the repository: tools/run_demo.sh [PROMPT]
-# A chat, a story with the table of the graphs that wrote it, and eager against graphs.
+# Demonstrates Tessera with the bundled model: tools/run_demo.sh [PROMPT]
+# Runs a chat, a story with the table of the graphs that computed it, and a comparison of eager runs and graphs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 model=models/demo
@@ -17,7 +17,7 @@ if [[ -t 1 ]]; then
 fi
 heading() { printf '\n%s%s%s\n\n' "$bold" "$1" "$plain"; }
 
-# Bars and tables go where the text goes, so that they stay in order.
+# Progress bars and tables go to standard output too, so that everything stays in order.
 exec 2>&1
 
 heading "A chat with $model"

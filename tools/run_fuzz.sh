@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets that are built in a folder, one after the other:
 #   tools/run_fuzz.sh BUILD SECONDS [TARGET…]
-# SECONDS are for all of them together, in equal parts. Prints each finding's input; the last line is
+# SECONDS is the total time, divided equally among them. Prints each finding's input; the last line is
 # "N passed, N failed".
 set -euo pipefail
 if (($# < 2)) || ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then
@@ -27,7 +27,7 @@ failed=0
 for target in "${targets[@]}"; do
   mkdir -p "$build/corpus/$target"
   log=$build/findings/$target.log
-  # What libFuzzer runs on is its grown corpus first, the seeds second. Limits are for one input.
+  # libFuzzer reads its grown corpus first and the seeds second. The limits apply to one input.
   if "$build/fuzz/fuzz_$target" -max_total_time="$share" -timeout=60 -rss_limit_mb=2048 -max_len=65536 \
     -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "fuzz/corpus/$target" >"$log" 2>&1; then
     passed=$((passed + 1))

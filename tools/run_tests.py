@@ -30,7 +30,7 @@ def last_line(text):
 
 
 def count_googletest(program, report, succeeded, tally):
-    """Counts the cases of one program from the report it wrote."""
+    """Counts the cases of one program from its report."""
     failed_before = len(tally.failed)
     ran = 0
     for case in ElementTree.parse(report).getroot().iter("testcase"):
@@ -96,7 +96,7 @@ def main():
     reports.mkdir(parents=True)
     summary = reports / "ctest.xml"
     environment = dict(os.environ)
-    # Programs run side by side: a worker thread that waits must not hold a core.
+    # Programs run side by side, so waiting worker threads must not hold a core.
     environment.setdefault("OMP_WAIT_POLICY", "passive")
     command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--output-on-failure",
                "--no-tests=error", "--output-junit", str(summary)] + sys.argv[2:]

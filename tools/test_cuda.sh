@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs on a GPU: conformance of the device, every operator, goldens, the bundled model, and verify.
+# Runs the GPU tests: conformance of the device, every operator, goldens, the bundled model, and verify.
 #   tools/test_cuda.sh FOLDER [PROGRAM …]
 #   tools/test_cuda.sh --look       only fails where there is no GPU, and says so
 # FOLDER holds tessera, libtessera_cuda.so, the test programs and gpu_tests.txt, which names them, as a build folder and
@@ -7,7 +7,7 @@
 # "N passed, N failed". DEVICE=cuda:1 chooses another GPU, DEVICE=cpu runs the same tests on the CPU.
 set -uo pipefail
 device=${DEVICE:-cuda}
-# Under WSL a GPU has no such file.
+# Under WSL a GPU has no device file, so nvidia-smi is asked too.
 has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 if [[ "$device" == cuda* ]] && ! has_gpu; then
   echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2

@@ -46,8 +46,8 @@ elif (($# > 0)); then
 else
   mapfile -t files < <(find src -name '*.cpp' ! -name '*_test.cpp' ! -path '*/testing/*' | sort)
 fi
-# Kernels on g++'s vector types are beyond clang, which has no __builtin_shuffle. What only a CUDA build compiles has no
-# command in build-tidy where there is no nvcc.
+# clang cannot compile kernels on g++'s vector types, because it lacks __builtin_shuffle. Files that only a CUDA build
+# compiles have no command in build-tidy where there is no nvcc.
 kept=()
 for file in "${files[@]}"; do
   if [[ -z "$file" ]] || grep -q 'ops/cpu/cpu_vector.h' "$file"; then
@@ -67,7 +67,7 @@ export looked_at
 limit=()
 [[ -z "$changed" ]] || limit=(timeout "${TIDY_SECONDS:-600}")
 status=0
-# The count of warnings in system headers says nothing.
+# Removes the count of warnings in system headers.
 printf '%s\0' "${kept[@]}" |
   "${limit[@]}" xargs -0 -n 1 -P "$(nproc)" sh -c \
     'clang-tidy-19 -p build-tidy --quiet "$0" || exit; echo "$0" >>"$looked_at"' 2> >(grep -v ' generated\.$' >&2) ||

@@ -19,7 +19,7 @@ METRIC = re.compile(r"\b(?:sglang|vllm|tessera):\w+")
 
 
 def samples(text):
-    """The names of the labels of each sample's name."""
+    """Returns the label names of each metric."""
     found = {}
     for line in text.splitlines():
         match = re.match(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? \S+$", line)

@@ -24,13 +24,13 @@ from served import MODEL, Served, halves_of_the_cores, run_cases
 
 FLAGS = ["--load-format", "dummy", "--random-seed", "3", "--dtype", "float32", "--context-length", "2048", "--max-total-tokens", "8192",
          "--max-running-requests", "8", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--chunked-prefill-size", "64"]
-# A long request takes a while beside other tests.
+# Beside other tests a long request takes a while, so the limits are long.
 RANKS = ["--tp-size", "4", "--ep-size", "2", "--enable-dp-attention", "--dist-timeout", "30", "--drain-timeout", "120"]
 LONG = 1900  # tokens
 
 
 class Nodes:
-    """A server on each of two nodes, `servers`. What is left of them at the end is killed."""
+    """A server on each of two nodes, `servers`. Servers that still run at the end are killed."""
 
     def __init__(self, tessera, folder):
         with socket.socket() as probe:
@@ -38,12 +38,12 @@ class Nodes:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         self.servers = [Served(tessera, [*FLAGS, *RANKS, "--nnodes", "2", "--dist-init-addr", address, "--node-rank", str(node)], folder)
                         for node in (0, 1)]
-        # More threads than cores would wait for one another at every exchange.
+        # With more threads than cores, threads would wait for one another at every exchange.
         for server, cores in zip(self.servers, halves_of_the_cores()):
             server.command = [*cores, *server.command]
 
     def start(self):
-        """Each waits for the other. The errors of those that did not start."""
+        """Starts both nodes, which wait for each other; returns the errors of those that did not start."""
         errors = [None, None]
 
         def begin(node):
@@ -70,7 +70,7 @@ class Nodes:
             server._end()
 
     def ended(self, statuses):
-        """What each said, once both have ended by themselves, with these exit statuses."""
+        """Waits until both have ended by themselves with these exit statuses; returns the output of each."""
         said = []
         for server, status in zip(self.servers, statuses):
             server.process.wait(30)
@@ -86,7 +86,7 @@ def ask(server, first, tokens=24):
 
 
 class Asking:
-    """A long request that runs, on a thread: (status, answer) once it has ended."""
+    """Runs a long request on a thread; wait() returns its (status, answer)."""
 
     def __init__(self, server, first):
         self.answer = None
@@ -182,7 +182,7 @@ class Cases:
                              (lambda command: ["8" if word == "4" else word for word in command], "--tp-size: 4 on node 0 and 8 on node 1"),
                              (lambda command: [word for word in command if word != "--enable-dp-attention"], "--enable-dp-attention: ")):
             nodes = Nodes(self.tessera, self.folder)
-            for server in nodes.servers:  # node 0 waits for another one as long as it may
+            for server in nodes.servers:  # node 0 waits for another node until its limit
                 server.command[server.command.index("--dist-timeout") + 1] = "8"
             nodes.servers[1].command = other(nodes.servers[1].command)
             for error in nodes.start():

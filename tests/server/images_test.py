@@ -31,7 +31,7 @@ def metric(server, name):
 
 
 def case(i):
-    """(ids, images as files, the ids that follow) of a golden prompt."""
+    """Returns (ids, images as files, following ids) of a golden prompt."""
     told = json.loads((GOLDEN / "golden.json").read_text())["cases"][i]
     files = [f"P6\n{w} {h}\n255\n".encode() + (GOLDEN / f"image_{i}_{k}.rgb").read_bytes()
              for k, (w, h) in enumerate(told["image_sizes_wh"])]
@@ -158,7 +158,7 @@ class Cases:
         assert self._generate(ids, [text64(f) for f in files], 2), "the server goes on"
 
     def unusual_files_are_read(self):
-        """CMYK, 16 bits, turned by EXIF: as Pillow reads them, so that turned files are equal images."""
+        """CMYK, 16 bits, rotated by EXIF: read as Pillow reads them, so that rotated files are equal images."""
         for name in ("cmyk.jpg", "deep.png", "deep_grey.png", "palette_transparent.png", "lossless.webp",
                      "frames.gif", "palette.bmp", "turned.tiff"):
             self._generate([5, PAD], [text64((DATA / name).read_bytes())], 1)
@@ -177,7 +177,7 @@ class Cases:
 
 
 class TextCases:
-    """A model of text alone."""
+    """Cases of a text-only model."""
 
     def __init__(self, server):
         self.server = server

@@ -36,7 +36,7 @@ class Checks:
 
 
 def make_requests(count, longest):
-    """Distinct requests of mixed prompt and output lengths; some share beginnings."""
+    """Makes distinct requests of mixed prompt and output lengths; some share beginnings."""
     made = []
     draw = random.Random(7)
     for i in range(count):
@@ -51,7 +51,7 @@ def text_of(events):
 
 
 async def at_once(server, requests, clients):
-    """Every client one stream; each tenth leaves midway. Texts by client, None of those that left."""
+    """Runs one stream for each client; every tenth leaves midway. Returns texts by client, None for those that left."""
     async def client(i):
         leave = 1 + i % 5 if i % 10 == 9 else None
         events = await server.stream("/v1/completions", requests[i % len(requests)], leave)
@@ -72,7 +72,7 @@ async def many(server, count, at_a_time):
 
 
 def settled(server):
-    """Threads and descriptors once the last connections are closed: the least of half a second."""
+    """Returns threads and descriptors after the last connections are closed: the minimum over half a second."""
     seen = []
     for _ in range(5):
         time.sleep(0.1)
@@ -98,7 +98,7 @@ def main():
     options = parser.parse_args()
     checks = Checks()
 
-    # A server under AddressSanitizer holds back what it freed, up to 256 MiB unless told otherwise.
+    # AddressSanitizer keeps up to 256 MiB of freed memory unless told otherwise.
     environment = {"ASAN_OPTIONS": "quarantine_size_mb=4"}
     flags = ["--enable-deterministic-inference", "--log-level", "warn"]
     with Served(options.tessera, flags, environment=environment) as server:
@@ -134,7 +134,7 @@ def main():
             checks.check(f"/health answers within 50 ms at p99 under load: {p99:.2f} ms", p99 < 50)
 
         now = wait_until_idle(server, threads, descriptors)
-        # A library may end threads of its pool that it no longer needs.
+        # A library may end pool threads that it no longer needs, so fewer threads are accepted.
         checks.check(f"threads and descriptors at idle: {now}, before {(threads, descriptors)}",
                      now[0] <= threads and now[1] == descriptors)
 

@@ -22,7 +22,7 @@ from served import Served, run_cases
 
 MIB = 1 << 20
 BUDGET_MIB = 256
-SLACK_MIB = 48  # threads, sockets' buffers, and what a forward takes beside the requests
+SLACK_MIB = 48  # threads, socket buffers, and the memory of a forward beside the requests
 KEY = "a-key"
 COUNT = 400  # prompts of 350 tokens: half a megabyte of ids
 
@@ -33,7 +33,7 @@ def peak_mib(server):
 
 
 def status_of(server, path, body, headers=()):
-    """The status of a POST; the answer is read and let go."""
+    """Returns the status of a POST; reads the answer and drops it."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request("POST", path, body, {"Content-Type": "application/json", **dict(headers)})
@@ -46,7 +46,7 @@ def status_of(server, path, body, headers=()):
 
 
 def send_without_key(server, method, path, size):
-    """The status line that comes for a head with `size` bytes of body behind it, and how many of these were taken."""
+    """Returns the status line for a head followed by `size` bytes of body, and how many of these the server accepted."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
         connection.sendall(head.encode())
@@ -78,9 +78,9 @@ class Cases:
                                      "8192", *flags])
 
     def _measure(self, name, work, flags=(), most_mib=BUDGET_MIB + SLACK_MIB, headers=()):
-        """Runs work(server) and asserts what it took. What it returned."""
+        """Runs work(server), asserts the memory that it took, and returns its result."""
         with self._served(flags) as server:
-            # What first requests take for good, pages of the KV cache among it, is not this case's.
+            # First requests take memory for good, such as pages of the KV cache, which does not count for this case.
             assert status_of(server, "/generate", self._prompts(40), headers)[0] == 200
             time.sleep(1)
             before = server.resident_mib()

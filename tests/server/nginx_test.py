@@ -71,7 +71,7 @@ COMPLETION = request("POST", "/v1/completions", b'{"model": "demo", "prompt": "O
 
 
 def request_of(number):
-    """Most are POSTs that cost little, so that the load is of connections; nginx would send a GET again."""
+    """Makes mostly cheap POSTs, so that connections are the load; nginx would send a GET again."""
     if number % 50 == 0:
         return COMPLETION
     return HEALTH if number % 10 == 0 else TOKENIZE
@@ -84,14 +84,14 @@ def free_port():
 
 
 class Client:
-    """One connection to nginx, opened again where nginx has closed it."""
+    """One connection to nginx, reopened when nginx has closed it."""
 
     def __init__(self, port):
         self.port = port
         self.socket = None
 
     def ask(self, data):
-        """The status of the answer, or what went wrong."""
+        """Returns the status of the answer, or the error."""
         try:
             self.send(data)
             return self.read_status()
@@ -131,7 +131,7 @@ class Nginx:
         self.port = free_port()
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
-        user = "user root;" if os.geteuid() == 0 else ""  # who may enter the folder
+        user = "user root;" if os.geteuid() == 0 else ""  # a user who may enter the folder
         (self.path / "nginx.conf").write_text(CONFIG.format(
             user=user, folder=self.path, server=server_port, front=self.port, keep_alive=keep_alive))
 
@@ -154,7 +154,7 @@ class Nginx:
             os.kill(int(worker), number)
 
     def upstream_statuses(self):
-        """How often each status of nginx came of each of the server's; "502, 200" is one that was asked for twice."""
+        """Counts nginx's statuses by the server's; "502, 200" is a request that nginx sent twice."""
         return collections.Counter((self.path / "access.log").read_text().splitlines())
 
     def errors(self):
@@ -162,7 +162,7 @@ class Nginx:
 
 
 def load(port, options, pauses):
-    """Statuses, or errors, by number. Every client sends its share of each phase, then all wait."""
+    """Returns statuses or errors by request number. Every client sends its share of each phase, then all wait."""
     seen = collections.Counter()
     lock = threading.Lock()
     gate = threading.Barrier(options.clients)
@@ -190,8 +190,8 @@ def load(port, options, pauses):
 
 
 def statuses_after_a_stall(nginx, clients, stall_s):
-    """nginx stands still for a while with idle connections in its pool and requests before it. It then sends these on the
-    connections before it sees whether the server has closed them meanwhile: what happens in an instant otherwise."""
+    """Stops nginx for a while with idle connections in its pool and waiting requests. When it continues, it sends these on the
+    connections before it notices whether the server has closed them, a race that is otherwise very short."""
     asking = [Client(nginx.port) for _ in range(clients)]
     for client in asking:
         client.send(TOKENIZE)
@@ -220,14 +220,14 @@ def main():
         print("skipped: there is no nginx (Debian: apt-get install nginx-light)")
         return SKIPPED
 
-    nginx_s, server_s = options.nginx_keep_alive, options.server_keep_alive + 1  # the server keeps one a second longer
+    nginx_s, server_s = options.nginx_keep_alive, options.server_keep_alive + 1  # the server keeps a connection one second longer
     pauses = [nginx_s, nginx_s - 0.01, server_s, nginx_s + 0.01, server_s - 0.01, nginx_s - 0.1, server_s + 0.01, 0.2]
     flags = ["--timeout-keep-alive", str(options.server_keep_alive), "--log-level", "warn",
              "--served-model-name", "demo"]
     with Served(options.tessera, flags) as server, Nginx(server.port, nginx_s) as nginx:
         start = time.time()
         seen = load(nginx.port, options, pauses)
-        # Longer than nginx keeps a connection, and shorter than the server does.
+        # The stall is longer than nginx keeps a connection, and shorter than the server does.
         stalled = statuses_after_a_stall(nginx, options.clients, (nginx_s + server_s) / 2)
         upstream = nginx.upstream_statuses()
         print(f"{sum(seen.values())} requests in {options.phases} phases, {time.time() - start:.0f} s")

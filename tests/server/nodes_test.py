@@ -26,7 +26,7 @@ import time
 
 from served import MODEL, Served, halves_of_the_cores, run_cases
 
-# Without measurements, which would have two servers take other sizes for the same prompt.
+# Measurements are off, because they could make two servers choose different sizes for one prompt.
 FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
          "2048", "--dtype", "float32", "--max-running-requests", "8", "--tp-size", "2"]
 ON_GPUS = os.environ.get("TESSERA_TEST_DEVICE") == "cuda"
@@ -42,7 +42,7 @@ def run(*words):
 
 
 class Machines:
-    """Where node 0 and node 1 are: `address` of node 0, and what to write before node 1's command."""
+    """The machines of node 0 and node 1: `address` of node 0, and the prefix of node 1's command."""
 
     def __enter__(self):
         self.name = f"tsr{os.getpid()}"
@@ -53,7 +53,7 @@ class Machines:
         return self
 
     def _separate(self):
-        """Why there are no namespaces; "" where there are."""
+        """Creates namespaces; returns why that failed, or ""."""
         if ON_GPUS:
             return "the GPUs are those of this one"
         if IP is None:
@@ -84,13 +84,13 @@ class Machines:
 
 
 class TwoNodes:
-    """A server whose second rank is another process. `follower`: that process; `said`: its standard error once it ended."""
+    """A server with its second rank in another process, `follower`. `said` is that process's standard error once it has ended."""
 
     def __init__(self, tessera, machines, timeout_s=30, more=()):
         with socket.socket() as probe:
             probe.bind((machines.address, 0))
             port = probe.getsockname()[1]
-        # Half of the cores each, as two threads have them: with other threads a kernel adds up in another order.
+        # Each node gets half of the cores, as two threads do: with another number of threads, a kernel's order of sums differs.
         self.cores = halves_of_the_cores()
         self.flags = [*FLAGS, *more, "--dist-timeout", str(timeout_s), "--nnodes", "2", "--dist-init-addr", f"{machines.address}:{port}"]
         devices = [["--device", f"cuda:{node}"] if ON_GPUS else [] for node in (0, 1)]
@@ -100,7 +100,7 @@ class TwoNodes:
                         "--node-rank", "1"]
 
     def __enter__(self):
-        self.lost = ""  # what the server says at its end of a node that was lost
+        self.lost = ""  # the server's message at its end about a lost node
         self.errors = tempfile.TemporaryFile(mode="w+")
         self.follower = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors)
         try:
@@ -114,7 +114,7 @@ class TwoNodes:
     def __exit__(self, kind, *_):
         try:
             self.server.__exit__(kind)
-        except RuntimeError as error:  # its exit status tells of the loss
+        except RuntimeError as error:  # its exit status reports the loss
             if not self.lost or self.server.process.returncode != 1 or self.lost not in str(error):
                 raise
         finally:
@@ -131,7 +131,7 @@ class TwoNodes:
         assert not late, f"node 1 stayed behind: {self.said}"
 
     def ask_while(self, act):
-        """(status, answer, seconds from `act` on) of a long request, in whose middle `act` is called."""
+        """Calls `act` in the middle of a long request; returns the request's (status, answer, seconds since `act`)."""
         answered = []
 
         def ask():
@@ -150,7 +150,7 @@ class TwoNodes:
         return *answered[0], time.monotonic() - began
 
     def last_answer(self, ask):
-        """(status, answer); None where a slow machine asks after the server's last second. It has ended with its error then."""
+        """Returns (status, answer); None where a slow machine asks too late and the server has already ended with its error."""
         self.lost = "tessera: error: node 1 of 2 ("
         try:
             return ask()
@@ -159,7 +159,7 @@ class TwoNodes:
             return None
 
     def node_0_says_so_and_ends_within(self, seconds):
-        """/health is 503 with the name of node 1, and then node 0 ends by itself with that error."""
+        """Checks that /health becomes 503 with node 1's name, and that node 0 then ends by itself with that error."""
         deadline = time.monotonic() + seconds
         while True:
             answered = self.last_answer(lambda: self.server.get("/health"))
@@ -235,8 +235,8 @@ class Cases:
         assert nodes.follower.returncode == 1 and "node 0 of 2 (" in nodes.said, nodes.said
 
     def both_are_told_to_stop(self):
-        """As Kubernetes and Slurm do; the request under way ends as if nobody had."""
-        with TwoNodes(self.tessera, self.machines, more=["--drain-timeout", "120"]) as nodes:  # beside other tests it takes a while
+        """Stops both nodes, as Kubernetes and Slurm do; the running request still completes."""
+        with TwoNodes(self.tessera, self.machines, more=["--drain-timeout", "120"]) as nodes:  # slow beside other tests
             def stop():
                 for process in (nodes.follower, nodes.server.process):
                     process.send_signal(signal.SIGTERM)
@@ -273,7 +273,7 @@ class Cases:
                 nodes.server.process.kill()
                 nodes.follower.wait(20)
                 assert time.monotonic() - began < 5, "node 1 stays"
-        except RuntimeError:  # the server ended by the signal
+        except RuntimeError:  # the signal ended the server
             pass
         assert nodes.follower.returncode == 1, nodes.said
         assert "tessera: error: node 0 of 2 (" in nodes.said and "is gone" in nodes.said, nodes.said

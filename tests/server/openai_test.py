@@ -32,7 +32,7 @@ WEATHER = {"type": "function", "function": {"name": "weather", "description": "o
 
 
 def shape(value):
-    """Fields and types of an answer: what does not depend on the machine's arithmetic."""
+    """Returns the fields and types of an answer, which do not depend on the machine's arithmetic."""
     if isinstance(value, dict):
         if value and all(isinstance(item, float) for item in value.values()):
             return "numbers by token"  # top_logprobs of completions
@@ -55,7 +55,7 @@ def shape_of_body(body):
 
 
 def import_client(build):
-    """The module openai, or None and why not."""
+    """Returns the module openai, or None and the reason."""
     home = pathlib.Path(build) / "openai-client"
     try:
         if not (home / "openai").is_dir():
@@ -71,7 +71,7 @@ def import_client(build):
 
 
 class Exchanges:
-    """What went over the wire, by an event hook of the client's transport."""
+    """Records the exchanges on the wire through an event hook of the client's transport."""
 
     def __init__(self):
         self.kept = []
@@ -253,7 +253,7 @@ class Cases:
         vectors = [item.embedding for item in made.data]
         assert len(vectors[0]) > 8 and all(abs(sum(x * x for x in vector) - 1) < 1e-3 for vector in vectors)
         assert vectors[0] != vectors[1]
-        # The client asks for base64 by itself and decodes it.
+        # By default the client asks for base64 and decodes it.
         plain = self.embedding_server.embeddings.create(model=NAME, input="A cat", encoding_format="float")
         assert all(abs(a - b) < 1e-6 for a, b in zip(plain.data[0].embedding, vectors[0], strict=True))
 

@@ -19,7 +19,7 @@ FLAGS = ["--dp-size", "2", "--enable-deterministic-inference", "--piecewise-cuda
 
 
 def of_replicas(server, name):
-    """A metric of both replicas, by number."""
+    """Returns a metric of both replicas, by their number."""
     _, text = server.get("/metrics")
     found = re.findall(rf'^tessera:{name}\{{replica="(\d)"\}} (\S+)$', text, re.MULTILINE)
     return [float(number) for _, number in sorted(found)]
@@ -50,7 +50,7 @@ class Cases:
         assert len(prompts) == 2 and min(prompts) > 0, prompts
 
     def _cached(self, prompt):
-        """How many tokens of the prompt each replica then found in its cache."""
+        """Returns how many tokens of the prompt each replica found in its cache."""
         before = of_replicas(self.server, "replica_cached_tokens_total")
         status, _ = self.server.post("/generate", {"input_ids": prompt, "sampling_params": {
             "max_new_tokens": 2, "ignore_eos": True}})
@@ -58,7 +58,7 @@ class Cases:
         return [now - then for now, then in zip(of_replicas(self.server, "replica_cached_tokens_total"), before)]
 
     def _ask_while_the_first_is_busy(self, prompt):
-        """Of equal replicas the first is taken, so that this one goes to the second."""
+        """Sends the prompt while the first replica, which is chosen among equals, is busy, so that it goes to the second."""
         holder = threading.Thread(target=self.server.post, args=("/generate", {"input_ids": ids(1, 20), "sampling_params": {
             "max_new_tokens": 450, "ignore_eos": True}}))
         holder.start()

@@ -21,7 +21,7 @@ MODEL = ROOT / "models" / "demo"
 
 
 def halves_of_the_cores():
-    """What to write before the commands of two processes that share this machine."""
+    """Returns the command prefixes of two processes that share this machine's cores."""
     cores = sorted(os.sched_getaffinity(0))
     half = max(len(cores) // 2, 1)
     return [["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores))] for first in (0, half)]
@@ -29,14 +29,14 @@ def halves_of_the_cores():
 
 class Served:
     def __init__(self, tessera, flags=(), model=MODEL, environment=None):
-        # What requests call the model.
+        # The model's name in requests.
         named = list(flags).index("--served-model-name") + 1 if "--served-model-name" in flags else None
         self.name = str(flags[named] if named else model)
         self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
         self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):
-        # A cache of its own: what other servers measured would decide how this one dispatches, and the user's is not ours.
+        # A cache of its own: other servers' measurements would change this one's dispatch, and the user's cache must not change.
         self.cache = tempfile.TemporaryDirectory()
         self.errors = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.errors, text=True,
@@ -61,7 +61,7 @@ class Served:
             raise RuntimeError(f"the server ended with exit status {self.process.returncode}: {said}")
 
     def _end(self):
-        """Waits for the process and removes what it had. The end of what it wrote to standard error."""
+        """Waits for the process and removes its files; returns the end of its standard error."""
         self.process.wait()
         self.process.stdout.close()
         self.cache.cleanup()
@@ -70,7 +70,7 @@ class Served:
             return self.errors.read()[-4000:]
 
     def request(self, method, path, body=None, headers=None):
-        """(status, headers, body bytes)"""
+        """Returns (status, headers, body bytes)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             data = json.dumps(body) if isinstance(body, (dict, list)) else body
@@ -85,7 +85,7 @@ class Served:
         return status, body.decode()
 
     def post(self, path, body, headers=None):
-        """(status, parsed JSON). Requests of OpenAI's routes name the model, as its clients do."""
+        """Returns (status, parsed JSON). Requests to OpenAI's routes name the model, as its clients do."""
         status, _, data = self.request("POST", path, self._named(path, body), headers)
         return status, json.loads(data)
 
@@ -103,8 +103,8 @@ class Served:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
 
     async def stream(self, path, body, leave_after=None):
-        """The data of every event of a streamed answer, "[DONE]" left out; where leave_after is given the connection is
-        cut after so many, and the answer is None."""
+        """Returns the data of every event of a streamed answer, without "[DONE]"; with leave_after the connection is
+        cut after that many events, and the result is None."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             data = json.dumps({**self._named(path, body), "stream": True}).encode()
@@ -117,7 +117,7 @@ class Served:
             if status != 200:
                 raise RuntimeError(f"status {status}: {(await reader.read()).decode()}")
             events = []
-            async for line in reader:  # lines of chunk sizes are skipped with the rest that is no event
+            async for line in reader:  # skips chunk sizes and all other lines without an event
                 if not line.startswith(b"data: "):
                     continue
                 event = line[len(b"data: "):].strip()
@@ -132,14 +132,14 @@ class Served:
 
 
 def run_cases(cases, skipped=()):
-    """(passed, failed) of the methods of `cases` whose names have no leading underscore, in the order written. Those named in
+    """Runs the public methods of `cases` in the order written, and returns (passed, failed). Those named in
     `skipped` are left out."""
     passed = failed = 0
     for name in [n for n in vars(type(cases)) if not n.startswith("_") and n not in skipped]:
         try:
             getattr(cases, name)()
             passed += 1
-        except Exception as error:  # pylint: disable=broad-except  (whatever a case comes to is its result)
+        except Exception as error:  # pylint: disable=broad-except  (any exception is the case's result)
             failed += 1
             print(f"FAILED: {name}: {type(error).__name__}: {error}")
     return passed, failed

@@ -29,7 +29,7 @@ import zlib
 
 from served import MODEL, Served
 
-MOST_WAIT_S = 0.3  # of 99 in 100 short chats
+MOST_WAIT_S = 0.3  # for 99 of 100 short chats
 MOST_HEALTH_S = 2
 PAD = 2050
 CONFIG = {
@@ -48,7 +48,7 @@ CONFIG = {
 
 
 def png(width, height, shift):
-    """A picture that compresses well: much to decode and to resize for what it has in bytes."""
+    """Returns a picture that compresses well: few bytes with much work to decode and resize."""
     row = bytes((x * 7 + shift) & 0xff for x in range(3 * width))
     lines = b"".join(b"\0" + row[3 * y % 256:] + row[:3 * y % 256] for y in range(height))
 
@@ -65,13 +65,13 @@ def of_images(files):
 
 
 def grammar(i):
-    """A request for output of a schema that takes long to compile, and is a small text."""
+    """Returns a request with a small schema that takes long to compile."""
     properties = {f"p{k}": {"type": "string", "pattern": f"^[a-z]{{1,20}}-[0-9]{{1,20}}{k + i}$"} for k in range(750)}
     return json.dumps({"text": "a", "sampling_params": {"max_new_tokens": 1, "json_schema": json.dumps({"properties": properties})}})
 
 
 class Load:
-    """Requests of one kind, one after another on each of `at_once` connections, until the end."""
+    """Sends requests of one kind, one after another on each of `at_once` connections, until the end."""
 
     def __init__(self, port, path, bodies, at_once, address):
         self.port, self.path, self.bodies, self.address = port, path, bodies, address
@@ -94,13 +94,14 @@ class Load:
 
 
 def run_loads(port):
-    """In a process of its own that leaves the CPU to the server: real clients have machines of theirs. Prints its counts at SIGTERM."""
+    """Runs in a process that yields the CPU to the server, since real clients have their own machines. Prints its counts at
+    SIGTERM."""
     os.nice(10)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     picture, photo = [png(2400, 1800, shift) for shift in (0, 5)], png(3600, 2700, 9)
     sixteen, one = of_images([picture[i % 2] for i in range(16)]), of_images([photo])
     text = json.dumps({"prompt": "Once upon a time " * (20_000_000 // 17)}).encode()
-    schemas = [grammar(i) for i in range(50)]  # more than the server keeps
+    schemas = [grammar(i) for i in range(50)]  # more than the server caches
     hidden = json.dumps({"text": "Once upon a time " * 400, "return_hidden_states": True, "sampling_params": {"max_new_tokens": 1}})
     loads = {"of 16 images": Load(port, "/generate", lambda _: sixteen, 5, "127.0.0.2"),
              "long texts": Load(port, "/tokenize", lambda _: text, 6, "127.0.0.3"),
@@ -117,7 +118,7 @@ def run_loads(port):
 
 
 class Probe:
-    """Short requests that come at fixed times, whether those before them are answered or not."""
+    """Sends short requests at fixed times, whether or not earlier ones are answered."""
 
     def __init__(self, port, status, method, path, body=None):
         self.port, self.status, self.question = port, status, (method, path, body and json.dumps(body))
@@ -141,7 +142,7 @@ class Probe:
         threading.Thread(target=self.ask, daemon=True).start()
 
     def share(self, share):
-        """The wait that so many have at most; those without an answer wait since they came."""
+        """Returns the longest wait among this share of the requests; those without an answer count from their arrival."""
         open_since = sorted(self.asked)[len(self.waits):]
         waits = sorted(self.waits + [time.monotonic() - begin for begin in open_since])
         return waits[min(int(share * len(waits)), len(waits) - 1)]
@@ -152,7 +153,7 @@ class Probe:
 
 
 def measure(port, seconds):
-    """Probes by name, after `seconds` beside all loads."""
+    """Runs the probes beside all loads for `seconds`; returns them by name."""
     chat = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
     probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6})),
               "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1})),
@@ -165,7 +166,7 @@ def measure(port, seconds):
                 due[name] += pause
                 probe.start()
         time.sleep(0.01)
-    time.sleep(1)  # for those asked last
+    time.sleep(1)  # lets the last requests end
     return {name: probe for name, (_, probe) in probes.items()}
 
 

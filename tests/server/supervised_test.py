@@ -22,7 +22,7 @@ import time
 
 from served import MODEL, ROOT, run_cases
 
-LIMIT_S, TRIES = 5, 5  # how long it may take to the next answer, and how many kills for the busiest of machines
+LIMIT_S, TRIES = 5, 5  # longest time to the next answer, and most kills on a busy machine
 FLAGS = ["--tp-size", "2", "--nnodes", "2", "--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16", "--cuda-graph-bs", "1",
          "--context-length", "2048", "--dtype", "float32", "--max-running-requests", "2"]
 ASK = {"text": "Once upon a time", "sampling_params": {"max_new_tokens": 16, "temperature": 0, "ignore_eos": True}}
@@ -37,7 +37,7 @@ def free_port():
 
 
 class Supervisor:
-    """Runs a command, and runs it again when it ends as the unit says. `ends`: exit statuses so far; signals are negative."""
+    """Runs a command, and restarts it as the unit says. `ends` has the exit statuses so far; signals are negative."""
 
     def __init__(self, command, environment):
         unit = configparser.ConfigParser(interpolation=None, strict=False)
@@ -65,9 +65,9 @@ class Supervisor:
             self._start()
 
     def stop(self):
-        """What the command has written, all starts together."""
+        """Stops the command; returns its output over all starts."""
         self.stopping.set()
-        while self.thread.is_alive():  # again, where it was between two starts
+        while self.thread.is_alive():  # repeats where it was between two starts
             self.process.send_signal(signal.SIGTERM)
             self.thread.join(1)
         with self.said:
@@ -76,7 +76,7 @@ class Supervisor:
 
 
 class Nodes:
-    """Two supervised nodes of one server. `said`: what each has written, once they have ended."""
+    """Two supervised nodes of one server. `said` has the output of each once they have ended."""
 
     def __init__(self, tessera):
         self.tessera = tessera
@@ -87,7 +87,8 @@ class Nodes:
         environment = {**os.environ, "TESSERA_CACHE_DIR": self.cache.name}
         command = [self.tessera, "serve", "--model-path", str(MODEL), "--port", str(self.port), *FLAGS, "--dist-init-addr",
                    f"127.0.0.1:{free_port()}", "--node-rank"]
-        # Half of the cores each: nodes have to have as many threads, and those of one would keep the other's waiting.
+        # Each node gets half of the cores: nodes must have equally many threads, and shared cores would make them wait
+        # for one another.
         cores = sorted(os.sched_getaffinity(0))
         half = max(len(cores) // 2, 1)
         self.supervisors = [Supervisor(["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores)), *command, str(node)],
@@ -104,7 +105,7 @@ class Nodes:
         self.cache.cleanup()
 
     def ask(self, body, timeout=60):
-        """(status, answer); status 0 where nobody answers."""
+        """Returns (status, answer); status 0 where nobody answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request("POST", "/generate", json.dumps(body), {"Content-Type": "application/json"})
@@ -116,7 +117,7 @@ class Nodes:
             connection.close()
 
     def answer_by(self, deadline):
-        """The first answer of 200. Until it comes there is nobody, or 503."""
+        """Returns the first answer with status 200. Before it, connections fail or get 503."""
         while True:
             status, answer = self.ask(ASK)
             if status == 200:
@@ -126,7 +127,7 @@ class Nodes:
             time.sleep(0.02)
 
     def kill_amid_a_request(self, node):
-        """(status, answer) of the request, and the seconds from the kill to the next answer of 200."""
+        """Kills a node during a request; returns the request's (status, answer), and the seconds until the next status 200."""
         asked = []
         thread = threading.Thread(target=lambda: asked.append(self.ask(LONG)))
         thread.start()
@@ -141,7 +142,8 @@ class Nodes:
         return *asked[0], seconds
 
     def kill_until_in_time(self, node, check):
-        """How many kills it took until the server answered again in time. Each request under way has to pass `check`."""
+        """Kills a node until the server recovers in time; returns the number of kills. Each interrupted request must pass
+        `check`."""
         for kills in range(1, TRIES + 1):
             status, answer, seconds = self.kill_amid_a_request(node)
             check(status, answer)
@@ -160,7 +162,7 @@ class Cases:
 
     @staticmethod
     def _assert_cut_off(status, answer):
-        assert status == 0, (status, answer)  # who would answer is gone
+        assert status == 0, (status, answer)  # the process that would answer is gone
 
     def a_killed_node(self):
         with Nodes(self.tessera) as nodes:

@@ -85,7 +85,7 @@ CONVERSATIONS = {
 
 
 def environment(jinja2):
-    """As transformers' apply_chat_template makes it."""
+    """Makes the environment of transformers' apply_chat_template."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def raise_exception(message):
@@ -105,7 +105,7 @@ def environment(jinja2):
 
 
 def published_templates():
-    """(name, source) of all."""
+    """Yields (name, source) of all published templates."""
     for path in sorted((DATA / "chat_templates" / "llama.cpp").glob("*.jinja")):
         yield path.name, path.read_text()
     for folder in sorted((DATA / "tokenizers" / "tokenizer_configs").iterdir()):
@@ -119,7 +119,7 @@ def published_templates():
 
 
 def expected(jinja2, template, job):
-    """("text", …), ("raised", message of raise_exception) or ("error", what)."""
+    """Returns ("text", …), ("raised", message of raise_exception) or ("error", what)."""
     try:
         return "text", template.render(messages=job["messages"], tools=job["tools"], bos_token="<s>", eos_token="</s>",
                                        add_generation_prompt=job["generate"], **job["extra"])
@@ -130,7 +130,7 @@ def expected(jinja2, template, job):
 
 
 def fault(wanted, answer):
-    """What is wrong with the answer, or None."""
+    """Returns what is wrong with the answer, or None."""
     kind, text = wanted
     if kind == "text":
         return None if answer.get("text") == text else f"expected {text!r}, got {answer!r}"
