@@ -41,7 +41,7 @@ class Measured(unittest.TestCase):
                 self.assertLess(abs(point.error()), 0.15, (name, point))
 
     def test_few_experts_were_reached_where_it_is_said(self):
-        # All experts of all layers would have taken longer to read than the whole forward took.
+        # Reading all experts of all layers would take longer than the whole measured forward.
         read_ms = MIXTURE.layers * MIXTURE.experts * MIXTURE.mlp_bytes() / H200.fit["memory_TBps"] / 1e9
         point = next(point for name, row in check.compare(H200) for point in row if point.few_experts and "TP 1" in name)
         self.assertGreater(read_ms, 1.2 * point.measured_ms)
@@ -106,7 +106,7 @@ class Costs(unittest.TestCase):
     def test_stages_share_layers_and_add_nothing_but_sends(self):
         one, two = (cost.decode(H200, LLAMA, Layout(pp=pp), pp, 1024) for pp in (1, 2))
         self.assertAlmostEqual(one["launches"], two["launches"])
-        self.assertLess(one["read"], two["read"])  # the head, in the pace of its stage
+        self.assertLess(one["read"], two["read"])  # the head, which sets the pace of its stage
         self.assertLess(one.get("waits", 0), two["waits"])
 
     def test_experts_that_all_are_reached_are_shared_evenly(self):

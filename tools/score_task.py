@@ -12,9 +12,9 @@ import sys
 import tempfile
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models" / "demo"
-MODES = ["off", "full_and_piecewise", "piecewise", "full"]  # the second is the default
+MODES = ["off", "full_and_piecewise", "piecewise", "full"]  # the second one is the default
 SUMS = [(a, b) for a in range(2, 10) for b in range(3, 9, 2)]
-OFFSETS = [0, 1, -1, 3]  # of the answers from the sum
+OFFSETS = [0, 1, -1, 3]  # offsets of the four answers from the sum
 
 
 def question(a, b, answer):
@@ -22,7 +22,7 @@ def question(a, b, answer):
 
 
 def score(program, mode, flags):
-    """How many are right, and the mean log-probability of the right answers with their questions."""
+    """Returns the number of right choices, and the mean log-probability of the right answers with their questions."""
     prompts = [word for a, b in SUMS for offset in OFFSETS for word in ("--prompt", question(a, b, a + b + offset))]
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([program, "score", "--model-path", MODEL, "--cuda-graph-mode", mode, "--log-level", "error",

@@ -9,17 +9,17 @@ from scaling.machine import Machine
 from scaling.shapes import read_shapes
 from scaling.tables import table, total
 
-CONTEXT = 1024  # of the decodes that were measured
+CONTEXT = 1024  # of the measured decodes
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A forward that was measured, and what the model says of it."""
+    """A measured forward and the model's estimate of it."""
     size: int  # requests of a decode, tokens of a prefill
     measured_ms: float
     model_ms: float
-    fitted: bool       # a constant was chosen so that it is right
-    few_experts: bool  # the router of random weights did not reach all experts, which the model has it do
+    fitted: bool       # a constant was fitted to this point
+    few_experts: bool  # the router with random weights did not reach all experts, which the model assumes
 
     def error(self) -> float:
         return self.model_ms / self.measured_ms - 1
@@ -29,7 +29,7 @@ class Point:
 
 
 def compare(machine: Machine) -> Iterator[tuple[str, list[Point]]]:
-    """Each row of measured points: what was measured, and its points."""
+    """Yields each row of measurements: its name and its points."""
     for entry in machine.data["measured"]:
         shapes = read_shapes(machine.data["models"][entry["model"]])
         layout = Layout(tp=entry["tp"], ep=entry.get("ep", 1))

@@ -27,13 +27,13 @@ def gather(parts: Parts, more: Parts, times: float = 1) -> None:
 
 
 def product(machine: Machine, weights: float, rows: float) -> Parts:
-    """A linear of so many bytes of weights (2 a parameter, so that one row takes that many operations)."""
+    """A linear with this many bytes of weights (2 a parameter, so that one row takes the same number of operations)."""
     read, compute = weights / machine.fit["memory_TBps"] / 1e6, weights * rows / machine.fit["matmul_TFLOPs"] / 1e6
     return {"read": read, "matmul": math.hypot(read, compute) - read}
 
 
 def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: int) -> float:
-    """Of a layer on the rank with most to read. `tokens` of all ranks together; experts are shared by ranks / slices groups, and each
+    """The experts of a layer on the rank that reads most. `tokens` of all ranks together; experts are shared by ranks / slices groups, and each
     is cut into `slices`. The most of n groups is as many deviations above the mean as the greatest of n normal values (Blom's
     approximation)."""
     groups, part = ranks // slices, shapes.reached(tokens)
@@ -48,7 +48,7 @@ def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: i
 
 
 def exchange(machine: Machine, size: float, tp: int) -> Parts:
-    """One all-reduce and the wait in it."""
+    """One all-reduce and the ranks' wait in it."""
     return {"collectives": machine.all_reduce_us(size, tp), "waits": machine.fit["wait_us"]} if tp > 1 else {}
 
 

@@ -6,7 +6,7 @@ import math
 from scaling.machine import Machine
 from scaling.shapes import Shapes
 
-USABLE = 0.95  # of the memory, for weights and KV cache: the engine's own share
+USABLE = 0.95  # of the memory, for weights and KV cache, as in the engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Layout:
 
 
 def whole_experts(shapes: Shapes, tp: int, pp: int = 1) -> Layout:
-    """Experts whole where they divide, which for many requests is faster than slices."""
+    """Keeps experts whole where they divide, which is faster than slices for many requests."""
     return Layout(tp=tp, ep=tp if shapes.experts and shapes.experts % tp == 0 else 1, pp=pp)
 
 
 def bytes_of_a_gpu(shapes: Shapes, layout: Layout, batch: int, context: int) -> float:
-    """Weights, and the KV cache of `batch` requests of `context` tokens, on the fullest GPU."""
+    """Returns the bytes of weights, and of the KV cache of `batch` requests of `context` tokens, on the fullest GPU."""
     tp = 1 if layout.spread else layout.tp
     requests = math.ceil(batch / layout.tp) if layout.spread else batch
     layer = shapes.dense_bytes() / tp + shapes.experts * shapes.mlp_bytes() / layout.tp + requests * context * shapes.kv_bytes(tp)
@@ -41,7 +41,7 @@ def bytes_of_a_gpu(shapes: Shapes, layout: Layout, batch: int, context: int) -> 
 
 
 def problem(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context: int) -> str:
-    """Why the layout cannot be; "" where it can."""
+    """Returns why the layout is impossible; "" where it is possible."""
     if layout.tp & (layout.tp - 1):
         return f"TP {layout.tp} is not accepted; powers of two are"
     if not layout.spread and shapes.heads % layout.tp:

@@ -14,14 +14,15 @@ GPUS_OF_A_HOST = 8
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """Between hosts; assumed, not measured. One adapter of 400 Gbit/s for each GPU: 50 GB/s, of which NCCL's large messages reach some
+    """The network between hosts; assumed, not measured. One adapter of 400 Gbit/s for each GPU: 50 GB/s, of which NCCL's large messages reach some
     nine tenths; and the time of a small message from GPU to GPU through NCCL."""
     gb_per_s: float = 45
     latency_us: float = 10
 
 
 def between(table: Table, kib: float) -> float:
-    """µs at `kib` by straight lines between measured sizes; below the smallest as that one, above the largest by its bandwidth."""
+    """Returns µs at `kib`, interpolated linearly between measured sizes; constant below the smallest, by bandwidth above the
+    largest."""
     if kib <= table[0][0]:
         return table[0][1]
     for (low, low_us), (high, high_us) in zip(table, table[1:]):
@@ -31,14 +32,14 @@ def between(table: Table, kib: float) -> float:
 
 
 class Machine:
-    """Times in µs, sizes in bytes. `fit` has the constants, by name; h200.json says what each means and where it is from."""
+    """Times in µs, sizes in bytes. `fit` has the constants by name; h200.json says what each means and where it comes from."""
 
     def __init__(self, data: dict[str, Any], network: Network = Network()):
         self.data, self.network = data, network
         self.fit: dict[str, float] = {name: constant["value"] for name, constant in data["constants"].items()}
 
     def nccl_us(self, op: str, size: float, ranks: int) -> float:
-        """NCCL's collective inside a graph, on 2 or 4 GPUs of a host."""
+        """Returns the time of an NCCL collective inside a graph, on 2 or 4 GPUs of a host."""
         return between(self.data["nccl_us"][op][str(ranks)], size / 1024)
 
     def growth(self, op: str, size: float, ranks: int) -> float:
@@ -47,7 +48,7 @@ class Machine:
         return (self.nccl_us(op, size, 4) / self.nccl_us(op, size, 2)) ** (math.log2(ranks) - 1)
 
     def all_reduce_us(self, size: float, ranks: int) -> float:
-        """Every rank's `size` bytes added up. Measured on 2 GPUs. Over several hosts each GPU has its part of the sum in the host, which
+        """Sums `size` bytes of every rank. Measured on 2 GPUs. Over several hosts each GPU has its part of the sum in the host, which
         it adds to those of the other hosts: 2 log2(hosts) messages, and 2 (hosts - 1) / hosts of the part over its adapter."""
         if ranks == 1:
             return 0
@@ -60,7 +61,7 @@ class Machine:
         return us
 
     def all_gather_us(self, size: float, ranks: int) -> float:
-        """`size` bytes, of which each rank has its part, on all ranks: NCCL's times. Over hosts as above, once."""
+        """Gathers `size` bytes, of which each rank has a part, on all ranks: NCCL's times. Between hosts as above, once."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -72,7 +73,7 @@ class Machine:
         return us
 
     def all_to_all_us(self, size: float, ranks: int) -> float:
-        """Each GPU sends `size` bytes, in equal parts to all. What stays in the host goes beside what leaves it."""
+        """Each GPU sends `size` bytes, in equal parts to all. Transfers within the host overlap those between hosts."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -82,12 +83,13 @@ class Machine:
         return us
 
     def send_us(self, size: float, other_host: bool) -> float:
-        """From one GPU to another; within a host as NCCL's all-to-all of two, which sends half of its bytes."""
+        """Sends from one GPU to another; within a host at the speed of NCCL's all-to-all of two, which sends half of its
+        bytes."""
         if other_host:
             return self.network.latency_us + size / self.network.gb_per_s / 1e3
         return self.nccl_us("all_to_all", 2 * size, 2)
 
 
 def load(network: Network = Network()) -> Machine:
-    """The one machine that was measured."""
+    """Returns the only measured machine."""
     return Machine(json.loads(DATA.read_text()), network)

@@ -5,9 +5,9 @@ import json
 import pathlib
 from typing import Any
 
-BYTES = 2  # of a weight, an activation and an entry of the KV cache: what was measured is 16-bit
+BYTES = 2  # of a weight, an activation and an entry of the KV cache; measurements are 16-bit
 
-# Members of config.json that make a model another one than this file counts.
+# Members of config.json of models that this file does not support.
 OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurrent layers", "quantization_config": "quantised weights",
          "n_shared_experts": "shared experts", "shared_expert_intermediate_size": "shared experts",
          "first_k_dense_replace": "dense layers before experts", "mlp_only_layers": "dense layers among experts",
@@ -16,7 +16,7 @@ OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurren
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """Of a decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert where `experts` is not 0."""
+    """A decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert where `experts` is not 0."""
     layers: int
     hidden: int
     heads: int
@@ -47,16 +47,16 @@ class Shapes:
         return self.layers * (self.dense_bytes() + self.experts * self.mlp_bytes()) + 2 * self.head_bytes()
 
     def kv_bytes(self, ranks: int = 1) -> int:
-        """Of one token in one layer on a rank: of fewer KV heads than ranks, neighbours hold the same."""
+        """Bytes of one token in one layer on a rank. With fewer KV heads than ranks, neighbours hold the same heads."""
         return BYTES * 2 * self.head_dim * -(-self.kv_heads // ranks)
 
     def reached(self, tokens: int) -> float:
-        """The part of the experts that some token chooses where the router spreads them evenly: 1 - (1 - k/E)^tokens."""
+        """The share of experts that some token chooses with an even router: 1 - (1 - k/E)^tokens."""
         return 1 - (1 - self.experts_per_token / self.experts) ** tokens
 
 
 def read_shapes(config: dict[str, Any]) -> Shapes:
-    """ValueError, with the member's name, where the model is one that is not counted here."""
+    """Raises ValueError with the member's name for an unsupported model."""
     other = {name: what for name, what in OTHER.items() if config.get(name)}
     if config.get("use_sliding_window", True) and config.get("sliding_window"):
         other["sliding_window"] = "layers with a window"
@@ -72,7 +72,7 @@ def read_shapes(config: dict[str, Any]) -> Shapes:
         raise ValueError(f"decoder_sparse_step: {config['decoder_sparse_step']} is not accepted: layers have to be alike (1)")
 
     def number(*names: str) -> int:
-        """The first of these members that is there."""
+        """Returns the first of these members that exists."""
         name = next((name for name in names if config.get(name)), names[-1])
         if not isinstance(config.get(name), int) or config[name] < 1:
             raise ValueError(f"{name}: {config.get(name)!r} is not accepted in config.json; a whole number from 1 on is")
@@ -89,7 +89,7 @@ def read_shapes(config: dict[str, Any]) -> Shapes:
 
 
 def load_shapes(path: str) -> Shapes:
-    """Of a config.json, or of the folder that has it. OSError, or ValueError where it is none."""
+    """Reads a config.json or the folder with it. Raises OSError, or ValueError for another file."""
     file = pathlib.Path(path)
     config = json.loads((file / "config.json" if file.is_dir() else file).read_text())
     if not isinstance(config, dict):

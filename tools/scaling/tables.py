@@ -8,9 +8,9 @@ from scaling.layout import Layout, problem, whole_experts
 from scaling.machine import GPUS_OF_A_HOST, Machine
 from scaling.shapes import Shapes
 
-PAYS = 0.90    # a doubling of tensor parallelism has to bring a step to this part of its time
-PROMPT = 4096  # tokens of the prefill that is shown
-NONE = "–"     # in the place of what cannot be
+PAYS = 0.90    # doubling tensor parallelism must reduce a step to this part of its time
+PROMPT = 4096  # tokens of the prefill in the table
+NONE = "–"     # for an impossible layout
 
 
 def total(parts: Parts) -> float:
@@ -18,7 +18,7 @@ def total(parts: Parts) -> float:
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:
-    """Numbers to the right."""
+    """Writes a table with right-aligned numbers."""
     lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -28,19 +28,19 @@ def step(parts: Parts) -> str:
 
 
 class Sizing:
-    """Of one model under one load: `requests` a GPU that decode at a time, with `context` tokens each."""
+    """The layouts of one model under one load: `requests` a GPU decode at a time, with `context` tokens each."""
 
     def __init__(self, machine: Machine, shapes: Shapes, requests: int, context: int):
         self.machine, self.shapes, self.requests, self.context = machine, shapes, requests, context
 
     def alone_ms(self, layout: Layout) -> float:
-        """A token of one request; infinite where the layout cannot be."""
+        """Returns the time of a token of one request; infinite for an impossible layout."""
         if problem(self.machine, self.shapes, layout, 1, self.context):
             return math.inf
         return total(cost.decode(self.machine, self.shapes, layout, 1, self.context))
 
     def loaded(self, layout: Layout) -> tuple[float, float]:
-        """(tokens/s of a GPU, ms a token); (0, infinite) where the layout cannot be."""
+        """Returns (tokens/s of a GPU, ms a token); (0, infinite) for an impossible layout."""
         batch = self.requests * layout.gpus()
         if problem(self.machine, self.shapes, layout, batch, self.context):
             return 0, math.inf
@@ -61,13 +61,13 @@ class Sizing:
                 *([f"{ms:.1f}", f"{rate:.0f}"] if rate else [NONE, NONE]), "checked" if layout.gpus() <= 2 else "extrapolated"]
 
     def one_host(self) -> str:
-        """A row for each layout within a host, and where tensor parallelism stops to pay."""
+        """Writes a row for each layout within a host, and where tensor parallelism stops paying off."""
         heads = ["one host", "1 request, ms a token", f"prompt of {PROMPT}, ms", "its tokens/s a GPU",
                  f"{self.requests} requests a GPU, ms a token", "tokens/s a GPU", ""]
         return table(heads, [self.host_row(layout) for layout in self.host_layouts()]) + "\n" + self.where_it_stops()
 
     def where_it_stops(self) -> str:
-        """Up to where tensor parallelism shortens the step of one request."""
+        """Says up to where tensor parallelism shortens the step of one request."""
         ms = {tp: self.alone_ms(Layout(tp=tp)) for tp in (1, 2, 4, 8, 16, 32, 64)}
         ms = {tp: alone_ms for tp, alone_ms in ms.items() if math.isfinite(alone_ms)}
         if not ms:
@@ -84,7 +84,7 @@ class Sizing:
         return f"{rate:.0f} ({ms:.1f})" if rate else NONE
 
     def hosts(self, most: int) -> str:
-        """A row for 1, 2, 4 … `most` hosts, with each way to use them under the same load of each GPU."""
+        """Writes a row for 1, 2, 4 … `most` hosts, with each way to use them under the same load a GPU."""
         best = max(self.host_layouts(), key=self.loaded)
         stage = whole_experts(self.shapes, GPUS_OF_A_HOST)
         ways = {f"DP of {best}": lambda hosts: best,
