@@ -18,7 +18,7 @@ class StepResults {
   // The destinations of one forward's results.
   struct Slot {
     std::span<TokenId> sampled;     // [sampled rows]
-    std::span<float> logprobs;      // [wanted rows, or none]; the next two members have as many rows
+    std::span<float> logprobs;      // [wanted rows], or empty; the next two members have the same number of rows
     std::span<TokenId> top_ids;     // [rows × kMaxTopLogprobs]
     std::span<float> top_logprobs;  // [rows × kMaxTopLogprobs]
     int top = 0;                    // how many of the kMaxTopLogprobs are wanted; 0: none are downloaded

@@ -1,7 +1,7 @@
 // Decides which pages of the KV cache belong to which sequence. It has a pool for each cache group, the prefix cache
 // over all groups, and the holdings of every sequence.
 //
-//   cache.find(own, tokens);                       // what the prefix cache has of them; locked
+//   cache.find(own, tokens);                       // finds and locks their cached prefix
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
 //   cache.admit(own, n, most);                     // pages of paged groups for all n tokens, a slot of state groups
 //   for each forward:
@@ -12,11 +12,10 @@
 //     cache.leave_window(own, computed);
 //   cache.release(own);
 //
-// What a sequence of n tokens holds of a group, with p tokens in a page:
+// A sequence of n tokens holds in each group, with p tokens a page:
 //   paged, latent   ⌈n / p⌉ pages
-//   window          the pages that the next token's window lies in: ⌈(window - 1) / p⌉ + 1 at most; while a chunk of
-//   its
-//                   prompt is computed, that chunk's too
+//   window          the pages of the next token's window, at most ⌈(window - 1) / p⌉ + 1, and those of a chunk of
+//                   its prompt while that is computed
 //   state           one slot
 //
 // A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run

@@ -97,7 +97,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   return leader != nullptr && !is_known(*leader, standing.shared, reusable);
 }
 
-// Returns whether as many pages of `tokens` as they share with the leader's prompt can be reused already.
+// Returns whether all `pages` pages that `tokens` share with the leader's prompt can already be reused.
 bool PrefixWaits::is_known(Leader& leader, std::int64_t pages, const PrefixTokens& tokens) const {
   if (!leader.nodes) {
     leader.nodes = leader.sequence->cache.path;

@@ -1,8 +1,8 @@
 // Decides which waiting sequences should wait for the pages of a running prompt with the same beginning.
 //   waits.begin(running);                         // before a round of questions
-//   if (waits.should_wait(*sequence, reusable)) … // for each that waits
-//   waits.add(*admitted);                         // once it runs
-//   waits.forget_nodes();                         // once pages were taken or given back
+//   if (waits.should_wait(*sequence, reusable)) … // for each waiting sequence
+//   waits.add(*admitted);                         // once it was admitted
+//   waits.forget_nodes();                         // after pages were taken or given back
 //
 // A sequence waits as long as it shares more full pages with such a prompt than the prefix cache can give it. It is
 // compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the page's end, so

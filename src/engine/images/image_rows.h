@@ -2,8 +2,8 @@
 // with the same image share its rows. Rows that no sequence holds stay until others need the room, and are evicted
 // least recently used first.
 //
-//   ImageRows::Image* image = images.take(content, tokens);  // null: no room, as long as others hold what they hold
-//   … where it is not written, the tower writes the rows: images.set_written(content, true) …
+//   ImageRows::Image* image = images.take(content, tokens);  // null: other images in use take the room
+//   … where image->is_written is false, the tower writes the rows: images.set_written(content, true) …
 //   images.release(*image);
 //
 // Pure bookkeeping; used by one thread.

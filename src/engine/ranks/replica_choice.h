@@ -1,7 +1,7 @@
 // Chooses which of several engines of one model gets a request: the one with the shortest expected wait. Pure
 // bookkeeping.
 //
-//   wait(r) = prompt tokens that r has still to compute + those of this prompt that r's cache lacks
+//   wait(r) = prompt tokens that r still has to compute + tokens of this prompt that r's cache lacks
 //             + kRunningTokens · requests that r runs
 //
 // The contents of a cache are estimated from the prompts that went there, in blocks of kBlockTokens, as routers in

@@ -4,7 +4,7 @@
 // when the forward is collected, or before an order to all ranks. The submitted spans are no longer valid by then, so
 // the packed message is kept.
 //
-// Allocates nothing once it has held as many forwards of that size. Threads: one thread owns it.
+// Allocates nothing for forwards no larger, and no more numerous, than before. Threads: one thread owns it.
 #pragma once
 
 #include <cstddef>

@@ -124,7 +124,7 @@ class Value {
   bool is_undefined() const { return is<std::shared_ptr<const Undefined>>(); }
   bool is_none() const { return is<None>(); }
   bool is_bool() const { return is<bool>(); }
-  bool is_int() const { return is<std::int64_t>(); }  // a boolean is none
+  bool is_int() const { return is<std::int64_t>(); }  // false for a boolean
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const Text>>(); }
