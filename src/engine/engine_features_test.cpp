@@ -57,7 +57,7 @@ void expect_logprobs(const TokenLogprobs& got, const std::vector<double>& want, 
   }
 }
 
-TEST_P(EngineFeatures, LogprobsAreThoseOfTheModelsLogits) {
+TEST_P(EngineFeatures, LogprobsFollowFromTheLogits) {
   const std::unique_ptr<Engine> engine = make();
   Request asked = request(40, 4);
   asked.sampling = {.temperature = 1.2, .repetition_penalty = 1.3, .seed = 5};
@@ -243,7 +243,7 @@ TEST_P(EngineFeatures, RequestsThatFitTheNextStepAreNotQueued) {
   EXPECT_EQ(engine->submit(request(5, 4)).status().code(), StatusCode::kResourceExhausted) << "four run, one waits";
 }
 
-TEST_P(EngineFeatures, AFullQueueRefusesAndTheEngineGoesOn) {
+TEST_P(EngineFeatures, AFullQueueRefusesRequests) {
   EngineOptions options = small_options();
   options.max_queued_requests = 2;
   options.max_running_requests = 1;

@@ -98,7 +98,7 @@ TEST(FusedDecodes, UpToTheBatchThatWasAskedFor) {
 }
 
 // The programs of one start are in the cache folder for the next one.
-TEST(FusedStart, TheSecondLoadsWhatTheFirstCompiled) {
+TEST(FusedStart, ASecondStartLoadsCompiledPrograms) {
   std::string folder = ::testing::TempDir() + "/fused_start_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   RunnerOptions options = fused_options();

@@ -41,7 +41,7 @@ TEST_F(OpenClDevice, IsNoHostAndHasNoPointers) {
 }
 
 // Launches one command buffer with three contents; two operators are recorded into other command buffers beside it.
-TEST_F(OpenClDevice, OneCommandBufferComputesOnWhatIsThere) {
+TEST_F(OpenClDevice, ACommandBufferReadsCurrentContents) {
   using testing_tools::OpCase;
   const tessera::KernelTable* kernels = (*registry())->devices.kernels("opencl").value();
   const tessera::KernelDef* kernel = kernels->get("silu").value();
@@ -80,7 +80,7 @@ TEST_F(OpenClDevice, SaysHowMuchMemoryIsLeft) {
   EXPECT_EQ(device_->available_bytes(), before);
 }
 
-TEST_F(OpenClDevice, NamesWhatIsNotThere) {
+TEST_F(OpenClDevice, ErrorsNameWhatIsMissing) {
   const auto opened = (*registry())->devices.open("opencl:99");
   EXPECT_EQ(opened.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(opened.status().message(), ::testing::HasSubstr("99"));

@@ -215,7 +215,7 @@ TEST_F(GrammarTest, EbnfIsRecursive) {
 }
 
 // The mask and accept() are two code paths of xgrammar and must agree on every token.
-TEST_F(GrammarTest, MaskIsWhatIsAccepted) {
+TEST_F(GrammarTest, MaskAgreesWithAccept) {
   Model& model = demo();
   for (const GrammarSpec& spec :
        {GrammarSpec{Kind::kRegex, "the [a-z ]{3,9}(end|ending)s?"}, GrammarSpec{Kind::kRegex, "[A-Za-z ,.]{1,300}"},

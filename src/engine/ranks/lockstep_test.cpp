@@ -33,7 +33,7 @@ TEST(Lockstep, CallsTheOthersOnceAForward) {
   EXPECT_TRUE(group->awaits(1));
 }
 
-TEST(Lockstep, RanksWithOtherSizesDoNotGoOn) {
+TEST(Lockstep, RanksWithOtherSizesFail) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLockstepLimit);
   const auto agree = [&](int rank, std::int64_t largest) {
     const std::array<std::int64_t, 2> prefill{16, largest};

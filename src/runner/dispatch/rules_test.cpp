@@ -107,7 +107,7 @@ TEST(Rules, SwitchesFollowTheMatrix) {
   }
 }
 
-TEST(GraphModes, ParseWhatTheyPrint) {
+TEST(GraphModes, PrintAndParseAlike) {
   for (const GraphMode mode : {GraphMode::kOff, GraphMode::kPiecewise, GraphMode::kFull, GraphMode::kFullAndPiecewise})
     EXPECT_EQ(*parse_graph_mode(graph_mode_name(mode)), mode);
   for (const char* wrong : {"", "Full", "full ", "piecewise,full", "on"}) {

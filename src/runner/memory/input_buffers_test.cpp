@@ -198,7 +198,7 @@ TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
   EXPECT_EQ(buffers_.bytes(), std::ssize(kNames) * static_cast<std::int64_t>(kDeviceAlignment));
 }
 
-TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {
+TEST_F(InputBuffersTest, KeepsNoMoreIdsThanRequests) {
   std::vector<std::int32_t> sampled = {5, 6, 7, 8};
   const DeviceAddress bytes{reinterpret_cast<std::byte*>(sampled.data())};
   std::vector<TokenId> ids(3);

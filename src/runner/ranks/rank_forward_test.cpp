@@ -200,7 +200,7 @@ TEST(RankForward, RandomForwardsComeAsTheyWereSent) {
   }
 }
 
-TEST(RankForward, SteadyTablesSendWhatIsNew) {
+TEST(RankForward, UnchangedTablesSendOnlyNewPages) {
   std::vector<PageId> pages(1000, PageId(5));
   ForwardBatch batch = batch_of_groups(1);
   batch.query_lens = {1};

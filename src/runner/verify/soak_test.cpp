@@ -87,7 +87,7 @@ TEST(Soak, FindsValuesThatShareBytes) {
 
 // Ties are rare, so differences in many batches are failures, for a routing model too. Here every batch differs by more
 // than is allowed.
-TEST(Soak, TiesOfARouterAreFew) {
+TEST(Soak, ManyRouterTiesAreFailures) {
   const RunnerBench routes = make_captured("qwen3-moe", small_options());
   const SoakReport one = soaked(routes, {.batches = 1, .tolerance = -1});
   EXPECT_THAT(one.failures, IsEmpty());
