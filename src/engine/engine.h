@@ -118,10 +118,9 @@ class Engine {
   bool awaited() const;
   void when_awaited(std::function<void()> call);
   // Leaves the lockstep: the other engines stop waiting for this one, and their next steps fail, since it makes no
-  // further step. Waits until this rank runs no kernel that reads or writes other ranks' memory, or has its own memory
-  // read or written by theirs.
+  // further step. First waits until this rank runs no kernel that reads or writes other ranks' memory.
   void leave_lockstep();
-  // Does the same where the engine has failed, and calls the functions of when_awaited() at once.
+  // Does the same where the engine has failed, without that wait: wakes the other engines at once.
   void fail_lockstep(const Status& why);
 
   EngineStats stats() const;

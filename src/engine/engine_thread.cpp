@@ -129,7 +129,7 @@ struct EngineThread::Impl {
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
     } else if (health_.ok() && idle_work_left_) {
-      // Captures are short and no later capture is waited for, so they start at once.
+      // Captures are short and hardly delay a request that arrives meanwhile, so they start at once.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);

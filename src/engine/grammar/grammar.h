@@ -65,8 +65,9 @@ inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where js
 // - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped where JSON
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
-// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions of characters stop at a count
-// that no text within maxLength exceeds. All other repetitions stop too where these alone would stop before the eighth.
+// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of
+// characters, stop at a count with which no text exceeds maxLength. Where these alone would have to stop before the
+// eighth, all other repetitions stop too.
 // - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Only those objects are generated
 // that one property tells apart, and those arrays that their number of items or their first item tells apart.
 // - Forms of a format that validators do not agree on (formats.h).
