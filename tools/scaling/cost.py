@@ -1,13 +1,13 @@
 """Computes the time of a forward as a sum of its parts, in µs inside and in ms outside.
 
     read      weights from memory: bytes / memory_TBps
-    matmul    what products take beyond that. A product that reads for r and computes for c takes sqrt(r² + c²), c = 2 x parameters x
-              rows / matmul_TFLOPs: the one hides the other but where both are alike
-    experts   their weights and products: the greater of the two, because an expert's rows are few or its weights are many
-    attention keys and values: a constant for each layer and bytes / attention_TBps; of prompts 4 x heads x head_dim x T² / 2
+    matmul    the time of matmuls beyond that. A matmul that reads for r and computes for c takes sqrt(r² + c²), with
+              c = 2 x parameters x rows / matmul_TFLOPs: one hides the other, except where both are similar
+    experts   the greater of reading the experts' weights and computing their matmuls, since an expert has few rows or many weights
+    attention keys and values: a constant for each layer and bytes / attention_TBps; for prompts 4 x heads x head_dim x T² / 2
               operations / prompt_attention_TFLOPs
-    launches  norms, rotation and what else a layer has, a constant for each layer, which grows up to 16 rows
-    waits     of the ranks for the slowest of them: a constant for each collective
+    launches  norms, rotation and the rest of a layer: a constant for each layer, which grows up to 16 rows
+    waits     the ranks' waits for the slowest one: a constant for each collective
     collectives  two all-reduces a layer, one for the embedding, an all-gather of the logits; sends between pipeline stages
 """
 
@@ -33,9 +33,9 @@ def product(machine: Machine, weights: float, rows: float) -> Parts:
 
 
 def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: int) -> float:
-    """The experts of a layer on the rank that reads most. `tokens` of all ranks together; experts are shared by ranks / slices groups, and each
-    is cut into `slices`. The most of n groups is as many deviations above the mean as the greatest of n normal values (Blom's
-    approximation)."""
+    """The experts of a layer on the rank that reads most. `tokens` are those of all ranks together. The experts are divided among
+    ranks / slices groups, and each expert is cut into `slices`. The largest of n groups is estimated as the greatest of n normal
+    values (Blom's approximation)."""
     groups, part = ranks // slices, shapes.reached(tokens)
     read = shapes.experts * part / groups
     if groups > 1:
@@ -71,8 +71,8 @@ def layers(machine: Machine, shapes: Shapes, layout: Layout, rows: int, attentio
 
 
 def forward(machine: Machine, shapes: Shapes, layout: Layout, rows: int, layer: Parts, logits: int) -> Parts:
-    """ms of a forward through all stages, which others keep busy in the meantime: each takes as long as the last one, which has the
-    head too. `layer`: of one layer, in µs."""
+    """Returns ms of a forward through all stages, while other forwards keep the stages busy. Every stage takes as long as the last
+    one, which also has the head. `layer` has the parts of one layer, in µs."""
     tp = 1 if layout.spread else layout.tp
     parts: Parts = {}
     gather(parts, layer, layout.pp * math.ceil(shapes.layers / layout.pp))
@@ -87,8 +87,8 @@ def forward(machine: Machine, shapes: Shapes, layout: Layout, rows: int, layer: 
 
 
 def decode(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context: int) -> Parts:
-    """ms of one token for each of `batch` requests of a model instance (each GPU has its part of them, where they are spread; each
-    stage computes a `pp`th of them at a time)."""
+    """Returns ms of one token for each of `batch` requests of a model instance. Where requests are spread, each GPU has a part of
+    them; each stage computes a `pp`th of them at a time."""
     shares = layout.tp if layout.spread else layout.pp
     rows = math.ceil(batch / shares)
     tp = 1 if layout.spread else layout.tp
@@ -99,7 +99,7 @@ def decode(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context
 
 
 def prefill(machine: Machine, shapes: Shapes, layout: Layout, tokens: int) -> Parts:
-    """ms of a prompt of `tokens`, computed at once (on each GPU, where requests are spread)."""
+    """Returns ms of a prompt of `tokens`, computed at once (one on each GPU where requests are spread)."""
     tp = 1 if layout.spread else layout.tp
     operations = 2 * shapes.heads / tp * shapes.head_dim * tokens**2
     attention = machine.fit["prompt_attention_us"] + operations / machine.fit["prompt_attention_TFLOPs"] / 1e6

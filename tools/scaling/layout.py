@@ -11,8 +11,8 @@ USABLE = 0.95  # of the memory, for weights and KV cache, as in the engine
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """`tp` ranks share each layer, `ep` of them have whole experts (it divides tp), `pp` stages share the layers. `spread`: instead of
-    that each of `tp` GPUs has all of attention for its own requests, and experts are shared by all of them."""
+    """`tp` ranks share each layer, the experts are divided into `ep` parts (`ep` divides `tp`), and `pp` stages share the layers.
+    With `spread`, each of the `tp` GPUs has all of attention for its own requests instead, and all GPUs share the experts."""
     tp: int = 1
     ep: int = 1
     pp: int = 1

@@ -14,8 +14,8 @@ GPUS_OF_A_HOST = 8
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """The network between hosts; assumed, not measured. One adapter of 400 Gbit/s for each GPU: 50 GB/s, of which NCCL's large messages reach some
-    nine tenths; and the time of a small message from GPU to GPU through NCCL."""
+    """The network between hosts; assumed, not measured. Each GPU has an adapter of 400 Gbit/s (50 GB/s), of which NCCL's large
+    messages reach some nine tenths. It also has the time of a small message from GPU to GPU through NCCL."""
     gb_per_s: float = 45
     latency_us: float = 10
 
@@ -43,13 +43,13 @@ class Machine:
         return between(self.data["nccl_us"][op][str(ranks)], size / 1024)
 
     def growth(self, op: str, size: float, ranks: int) -> float:
-        """How many times the time on 2 GPUs it takes on `ranks` of a host. 4 as NCCL was measured; 8 as one more such step, which
-        nobody measured: for large messages that comes to the 1.75 that 2 (n - 1) / n says."""
+        """Returns the time on `ranks` GPUs of a host relative to 2 GPUs. The value for 4 is measured with NCCL. The value for 8
+        assumes one more such step and is not measured; for large messages it equals the 1.75 of 2 (n - 1) / n."""
         return (self.nccl_us(op, size, 4) / self.nccl_us(op, size, 2)) ** (math.log2(ranks) - 1)
 
     def all_reduce_us(self, size: float, ranks: int) -> float:
-        """Sums `size` bytes of every rank. Measured on 2 GPUs. Over several hosts each GPU has its part of the sum in the host, which
-        it adds to those of the other hosts: 2 log2(hosts) messages, and 2 (hosts - 1) / hosts of the part over its adapter."""
+        """Sums `size` bytes of every rank. Measured on 2 GPUs. With several hosts each GPU has a part of the host's sum and adds it
+        to those of the other hosts: 2 log2(hosts) messages, and 2 (hosts - 1) / hosts of the part over its adapter."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
