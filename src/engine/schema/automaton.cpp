@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "tessera/text/unicode.h"
@@ -194,56 +193,6 @@ Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
     }
   }
   return trimmed(out);
-}
-
-Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
-  std::vector<std::int32_t> block(a.states());
-  for (std::size_t s = 0; s < a.states(); ++s) block[s] = a.accepts[s] != 0 ? 1 : 0;
-  for (std::size_t count = 0;;) {
-    TRY(work.spend(2 * a.next.size() + a.states()));
-    // States of one block stay together where all their transitions lead to the same blocks. They are compared with the
-    // first states of the new blocks with the same hash.
-    const auto block_of = [&](std::size_t s, std::size_t c) {
-      const std::int32_t to = a.step(s, c);
-      return to == kNoState ? kNoState : block[static_cast<std::size_t>(to)];
-    };
-    const auto alike = [&](std::size_t s, std::size_t t) {
-      if (block[s] != block[t]) return false;
-      for (std::size_t c = 0; c < a.classes(); ++c) {
-        if (block_of(s, c) != block_of(t, c)) return false;
-      }
-      return true;
-    };
-    std::unordered_multimap<std::uint64_t, std::size_t> firsts;
-    std::vector<std::int32_t> refined(a.states());
-    std::int32_t made = 0;
-    for (std::size_t s = 0; s < a.states(); ++s) {
-      auto hash = static_cast<std::uint64_t>(block[s]);
-      for (std::size_t c = 0; c < a.classes(); ++c)
-        hash = (hash ^ static_cast<std::uint32_t>(block_of(s, c))) * 0x9E3779B97F4A7C15ULL;
-      const auto [begin, end] = firsts.equal_range(hash);
-      const auto same = std::find_if(begin, end, [&](const auto& entry) { return alike(s, entry.second); });
-      refined[s] = same == end ? made++ : refined[same->second];
-      if (same == end) firsts.emplace(hash, s);
-    }
-    block = std::move(refined);
-    if (static_cast<std::size_t>(made) == count) break;
-    count = static_cast<std::size_t>(made);
-  }
-  // Blocks are numbered by their first state, so the initial state's block is 0.
-  const auto count = static_cast<std::size_t>(*std::ranges::max_element(block)) + 1;
-  Automaton out{.starts = a.starts};
-  out.accepts.assign(count, 0);
-  out.next.assign(count * a.classes(), kNoState);
-  for (std::size_t s = 0; s < a.states(); ++s) {
-    const auto at = static_cast<std::size_t>(block[s]);
-    out.accepts[at] = a.accepts[s];
-    for (std::size_t c = 0; c < a.classes(); ++c) {
-      const std::int32_t to = a.step(s, c);
-      out.next[at * a.classes() + c] = to == kNoState ? kNoState : block[static_cast<std::size_t>(to)];
-    }
-  }
-  return out;
 }
 
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most) {

@@ -180,7 +180,7 @@ class Subsets {
         if (enter(to * kPhases + phase)) queue.push_back(to * kPhases + phase);
       }
     }
-    TRY(work_.spend(20 * queue.size()));
+    TRY(work_.spend(4 * queue.size()));
     std::ranges::sort(queue);
     made.sorted = std::move(queue);
     const auto [found, added] = ids_.try_emplace(made, static_cast<std::int32_t>(states_.size()));
