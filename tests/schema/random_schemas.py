@@ -63,7 +63,7 @@ class Generator:
         if self.chance(0.35):
             schema[self.pick(["maximum", "exclusiveMaximum"])] = high
         if self.chance(0.15):
-            schema["multipleOf"] = self.pick([1, 2, 3, 5, 7, 10, 12, 25, 100] if integer else [1, 2, 5, 0.5, 0.25, 1.5])
+            schema["multipleOf"] = self.pick([1, 2, 3, 5, 7, 10, 12, 25, 100] if integer else [1, 2, 5, 0.5, 0.25, 1.5, 0.1, 0.01, 0.05, 0.3])
         return schema
 
     def array(self, depth):

@@ -7,6 +7,7 @@ Needs jsonschema; without it the test is skipped. The last line is "N passed, N 
 
 import argparse
 import collections
+import fractions
 import json
 import pathlib
 import re
@@ -51,6 +52,13 @@ def properties(validator, named, instance, schema):
         yield jsonschema.ValidationError(f"the property {name!r} comes twice")
 
 
+def multiple_of(_, step, instance, __):
+    """The keyword "multipleOf", for decimals as the texts have them: a quotient of doubles refuses 0.07 for 0.01."""
+    number = isinstance(instance, (int, float)) and not isinstance(instance, bool)
+    if number and (fractions.Fraction(str(instance)) / fractions.Fraction(str(step))).denominator != 1:
+        yield jsonschema.ValidationError(f"{instance} is no multiple of {step}")
+
+
 class TextFormats:
     """Wraps format checks, some of which raise errors of their own, such as fqdn's on an empty string."""
 
@@ -66,7 +74,7 @@ class TextFormats:
 
 def validator_for(schema):
     known = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    strict = jsonschema.validators.extend(known, {"properties": properties})
+    strict = jsonschema.validators.extend(known, {"properties": properties, "multipleOf": multiple_of})
     strict.VALIDATORS_BEFORE = known.VALIDATORS
     return strict(schema, format_checker=TextFormats(known.FORMAT_CHECKER))
 

@@ -91,7 +91,7 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
       {Kind::kJsonSchema, R"({"items":{"type":"object","minProperties":2}})", "#/items: \"minProperties\"", unheld},
       {Kind::kJsonSchema, R"({"minLength":10000000000})", "#: \"minLength\"", unheld},
       {Kind::kJsonSchema, R"({"type":"string","maxLength":1.5})", "#: \"maxLength\": it is 1.5"},
-      {Kind::kJsonSchema, R"({"type":"number","multipleOf":0.1})", "multipleOf", unheld},
+      {Kind::kJsonSchema, R"({"type":"number","multipleOf":1e-20})", "multipleOf", unheld},
       {Kind::kJsonSchema, R"({"oneOf":[{"type":"integer"},{"type":"number","minimum":3}]})", "#: \"oneOf\"", unheld},
       {Kind::kJsonSchema, R"({"type":"string","pattern":"(a"})", "JSON schema"},
       {Kind::kJsonSchema, R"({"type":"integer","minimum":5,"maximum":4})", "JSON schema"},

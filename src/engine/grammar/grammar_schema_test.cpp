@@ -36,6 +36,30 @@ void expect_texts(const std::string& schema, const std::vector<std::string>& acc
   for (const std::string& text : refused) EXPECT_FALSE(has_text(*grammar, text)) << schema << ": " << text;
 }
 
+TEST_F(GrammarSchema, MultiplesOfDecimalFractionsAreToldExactly) {
+  expect_texts(R"({"type":"number","multipleOf":0.01})", {"0", "0.07", "1.15", "-19.99", "100", "0.10"},
+               {"0.001", "1.005", "1e-3", "-0", "00.1"});
+  expect_texts(R"({"type":"number","multipleOf":0.05})", {"0.15", "0.3", "1", "-2.35"}, {"0.12", "0.151", "0.01"});
+  expect_texts(R"({"type":"number","multipleOf":0.7})", {"0.7", "2.1", "-4.9", "7"}, {"0.1", "2", "0.77"});
+  expect_texts(R"({"type":"number","allOf":[{"multipleOf":0.2},{"multipleOf":0.03}]})", {"0.6", "-1.2", "3"},
+               {"0.2", "0.03", "1"});
+  expect_texts(R"({"type":"integer","multipleOf":1.5})", {"3", "-6"}, {"1", "2", "4.5"});
+}
+
+TEST_F(GrammarSchema, BoundsOfMultiplesAreDecimalsToo) {
+  expect_texts(R"({"type":"number","multipleOf":0.1,"minimum":0.25,"exclusiveMaximum":0.5})", {"0.3", "0.4"},
+               {"0.2", "0.25", "0.5"});
+  expect_texts(R"({"type":"number","multipleOf":0.1,"minimum":0.3,"maximum":0.3})", {"0.3"}, {"0.2", "0.4"});
+  expect_texts(R"({"type":"number","multipleOf":0.01,"minimum":0,"maximum":99999999999999.98})",
+               {"0.07", "9999999999999.99"}, {"-0.01", "99999999999999.99", "0.001"});
+  expect_texts(R"({"multipleOf":0.1,"enum":[0.3,0.35,2]})", {"0.3", "2"}, {"0.35"});
+}
+
+TEST_F(GrammarSchema, NumbersApartByDecimalMultiplesExclude) {
+  expect_texts(R"({"oneOf":[{"type":"number","multipleOf":0.1,"minimum":0.31,"maximum":0.39},{"const":0.35}]})",
+               {"0.35"}, {"0.3", "0.4"});
+}
+
 TEST_F(GrammarSchema, LongPatternsKeepTheirMaximalLength) {
   const std::string at_most = "https://example.org/" + std::string(8, 'a');
   expect_texts(R"({"type":"string","format":"uri","maxLength":255})", {'"' + at_most + '"'},

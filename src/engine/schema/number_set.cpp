@@ -38,7 +38,7 @@ NumberSet both(const NumberSet& a, const NumberSet& b) {
                 .low = tighter(a.low, b.low, 1),
                 .high = tighter(a.high, b.high, -1),
                 .multiples = a.multiples};
-  for (const long double one : b.multiples) {
+  for (const Decimal& one : b.multiples) {
     if (std::ranges::find(out.multiples, one) == out.multiples.end()) out.multiples.push_back(one);
   }
   return out;
@@ -46,11 +46,12 @@ NumberSet both(const NumberSet& a, const NumberSet& b) {
 
 bool provably_empty(const NumberSet& set) {
   if (!set.low || !set.high) return false;
-  std::vector<long double> steps = set.multiples;
-  if (set.integer) steps.push_back(1);
-  for (const long double step : steps) {
-    const Bound low = {set.low->value / step, set.low->exclusive};
-    if (first_integer(low, 1) > first_integer({set.high->value / step, set.high->exclusive}, -1)) return true;
+  std::vector<Decimal> steps = set.multiples;
+  if (set.integer) steps.push_back({1, 0});
+  for (const Decimal& step : steps) {
+    const auto first = first_multiple(set.low->value, set.low->exclusive, step, 1);
+    const auto last = first_multiple(set.high->value, set.high->exclusive, step, -1);
+    if (first && last && *first > *last) return true;
   }
   return set.low->value > set.high->value ||
          (set.low->value == set.high->value && (set.low->exclusive || set.high->exclusive));
@@ -60,7 +61,7 @@ bool contains(const NumberSet& set, const Json& number) {
   const long double value = value_of(number);
   if (set.integer && std::trunc(value) != value) return false;
   return within(set, value) &&
-         std::ranges::all_of(set.multiples, [&](long double step) { return std::fmod(value, step) == 0; });
+         std::ranges::all_of(set.multiples, [&](const Decimal& step) { return is_multiple(value, step); });
 }
 
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other) {
@@ -79,7 +80,7 @@ std::optional<std::vector<NumberSet>> without(const NumberSet& set, const Number
 
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most) {
   const bool whole =
-      set.integer || std::ranges::any_of(set.multiples, [](long double step) { return std::trunc(step) == step; });
+      set.integer || std::ranges::any_of(set.multiples, [](const Decimal& step) { return step.places == 0; });
   if (!whole || !set.low || !set.high) return std::nullopt;
   const long double first = first_integer(*set.low, 1);
   const long double last = first_integer(*set.high, -1);

@@ -9,6 +9,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/engine/schema/automaton.h"
+#include "tessera/engine/schema/decimal.h"
 #include "tessera/engine/schema/ebnf.h"
 
 namespace tessera::schema {
@@ -16,6 +17,8 @@ namespace tessera::schema {
 // Only some numbers of a set have texts. Integers have up to 18 digits and no exponent, so they fit 64 bits. Numbers
 // within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different texts are thus
 // two different doubles, and a bound holds for the number that a reader makes of the text.
+//
+// Numbers are decimals, as the standard has it: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse it.
 struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly
@@ -24,8 +27,7 @@ struct NumberSet {
   bool integer = false;
   std::optional<Bound> low{};
   std::optional<Bound> high{};
-  // A number must be a multiple of each; each is a sum of powers of two, so that division is exact.
-  std::vector<long double> multiples{};
+  std::vector<Decimal> multiples{};  // a number must be a multiple of each; is_step() holds for each
 
   bool free() const { return !integer && !low && !high && multiples.empty(); }
 };

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "tessera/engine/schema/number_set.h"
@@ -15,12 +15,6 @@ constexpr int kIntegerDigits = 18;
 constexpr int kDigits = 15;          // of a number within bounds
 constexpr int kFractionDigits = 9;   // of these, after the point
 constexpr int kUnboundedDigits = 9;  // before the point, on a side without a bound
-
-std::int64_t power_of_ten(int exponent) {
-  std::int64_t out = 1;
-  while (exponent-- > 0) out *= 10;
-  return out;
-}
 
 Regex digit(char first, char last) {
   return make_class(CharSet({{static_cast<char32_t>(first), static_cast<char32_t>(last)}}));
@@ -122,13 +116,8 @@ Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
 // Returns the number of digits after the point of a double's shortest text, written without an exponent.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
-  const std::string shortest = fmt::format("{}", static_cast<double>(value));  // 0.25, 1.5e-07
-  const std::size_t end = std::min(shortest.find('e'), shortest.size());
-  const std::size_t point = shortest.find('.');
-  const int digits = point < end ? static_cast<int>(end - point) - 1 : 0;
-  int exponent = 0;
-  if (end < shortest.size()) std::from_chars(shortest.data() + end + 1, shortest.data() + shortest.size(), exponent);
-  return digits - exponent;
+  const std::optional<Decimal> number = decimal_of(value);
+  return number ? number->places : kIntegerDigits + 1;
 }
 
 // Returns the number of digits before the point. Precondition: at most kDigits.
@@ -153,6 +142,23 @@ Status too_many_digits() {
   return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
 }
 
+// Multiples have no more places than their steps: bounds that have more move to the next number without them.
+Result<Units> units_of_multiples(const NumberSet& set) {
+  Units out;
+  for (const Decimal& step : set.multiples) out.places = std::max(out.places, step.places);
+  const std::int64_t most = power_of_ten(kDigits) - 1;
+  const auto units = [&](const std::optional<NumberSet::Bound>& bound, int sign) -> Result<std::int64_t> {
+    // A bound that no text reaches bounds nothing.
+    if (!bound || bound->value * sign <= -static_cast<long double>(most)) return -sign * most;
+    const auto first = first_multiple(bound->value, bound->exclusive, {1, out.places}, sign);
+    if (!first || *first * sign > most) return too_many_digits();
+    return std::clamp(*first, -most, most);
+  };
+  out.low = TRY(units(set.low, 1));
+  out.high = TRY(units(set.high, -1));
+  return out;
+}
+
 Result<Units> units_between(const NumberSet& set) {
   Units out;
   long double low = set.low ? set.low->value : 0;
@@ -167,6 +173,7 @@ Result<Units> units_between(const NumberSet& set) {
     }
     return Units{static_cast<std::int64_t>(std::max(low, -most)), static_cast<std::int64_t>(std::min(high, most)), 0};
   }
+  if (!set.multiples.empty()) return units_of_multiples(set);
   const auto reach = static_cast<long double>(power_of_ten(kDigits));
   if (low >= reach || high <= -reach) return too_many_digits();
   // A bound beyond all texts has no effect.
@@ -176,9 +183,8 @@ Result<Units> units_between(const NumberSet& set) {
   if (!has_high) high = 0;
   int before = std::max(whole_digits(low), whole_digits(high));
   if (!has_low || !has_high) before = std::max(before + 1, kUnboundedDigits);
-  int needed = std::max(places_of(low), places_of(high));
-  for (const long double step : set.multiples) needed = std::max(needed, places_of(step));
-  out.places = set.multiples.empty() ? std::clamp(kDigits - before, needed, std::max(needed, kFractionDigits)) : needed;
+  const int needed = std::max(places_of(low), places_of(high));
+  out.places = std::clamp(kDigits - before, needed, std::max(needed, kFractionDigits));
   if (before + out.places > kDigits) return too_many_digits();
   const std::int64_t most = power_of_ten(before + out.places) - 1;
   out.low = has_low ? units_of(low, out.places) + (set.low->exclusive ? 1 : 0) : -most;
@@ -220,40 +226,36 @@ Automaton multiples_automaton(std::int64_t step, int places) {
   return out;
 }
 
-// Multiples of an integer are integers. Moves bounds to the next multiple, which has the fewest digits.
-NumberSet tightened(NumberSet set) {
-  for (const long double step : set.multiples) set.integer |= std::trunc(step) == step;
-  for (const long double step : set.multiples) {
-    if (set.integer) continue;
-    if (set.low) {
-      const long double count = std::ceil(set.low->value / step);
-      set.low = {(count + (set.low->exclusive && count * step == set.low->value ? 1 : 0)) * step};
-    }
-    if (set.high) {
-      const long double count = std::floor(set.high->value / step);
-      set.high = {(count - (set.high->exclusive && count * step == set.high->value ? 1 : 0)) * step};
-    }
-  }
-  return set;
+// `step` in units of 10^-places; unimplemented where its multiples take too many states.
+Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, int places) {
+  // Integers that are multiples of 1.5 are those of 3.
+  const std::int64_t whole = step.units / std::gcd(step.units, power_of_ten(step.places));
+  const auto most = static_cast<std::int64_t>(kMaxStates) / (places + 2);
+  const std::int64_t scale = set.integer ? 1 : power_of_ten(places - step.places);
+  const std::int64_t units = set.integer ? whole : step.units;
+  if (units <= most / scale) return units * scale;
+  return unimplemented(fmt::format("multiples of {} take more than {} states of an automaton",
+                                   static_cast<double>(step.units) / static_cast<double>(power_of_ten(step.places)),
+                                   kMaxStates));
 }
 
-Result<std::optional<std::string>> bounded_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work) {
+Result<std::optional<std::string>> bounded_ebnf(NumberSet set, EbnfRules& rules, WorkLimit& work) {
   TRY(work.spend(2000));
+  for (const Decimal& step : set.multiples) set.integer |= step.places == 0;  // multiples of an integer are integers
   const Units units = TRY(units_between(set));
   if (units.low > units.high) return std::optional<std::string>();
   const Regex texts = signed_decimals(units.low, units.high, units.places);
   if (texts == nullptr) return std::optional<std::string>();
-  if (set.multiples.empty()) return std::optional(ebnf_regex(texts, rules, ""));
+  std::vector<std::int64_t> steps;
+  for (const Decimal& step : set.multiples) {
+    const std::int64_t one = TRY(step_in_units(step, set, units.places));
+    if (one > 1) steps.push_back(one);
+  }
+  // Every number of so many places is a multiple of their unit.
+  if (steps.empty()) return std::optional(ebnf_regex(texts, rules, ""));
   Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
-  for (long double step : set.multiples) {
-    // Integers that are multiples of 1.5 are the multiples of 3.
-    while (set.integer && std::trunc(step) != step) step *= 2;
-    const std::int64_t step_units = units_of(step, units.places);
-    if (std::abs(step) > 1e6L || step_units * (units.places + 2) > static_cast<std::int64_t>(kMaxStates)) {
-      return unimplemented(fmt::format("multiples of {} take more than {} states of an automaton",
-                                       static_cast<double>(step), kMaxStates));
-    }
-    const Automaton multiples = TRY(minimised(multiples_automaton(step_units, units.places), work));
+  for (const std::int64_t step : steps) {
+    const Automaton multiples = TRY(minimised(multiples_automaton(step, units.places), work));
     automaton = TRY(minimised(TRY(intersection(automaton, multiples, work)), work));
   }
   if (automaton.empty()) return std::optional<std::string>();
@@ -269,7 +271,7 @@ Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& 
     return std::optional(
         fmt::format("\"-\"? {} (\".\" [0-9]{{1,17}})? ([eE] [+-]? [0-9]{{1,2}})?", rules.shared(whole)));
   }
-  return bounded_ebnf(tightened(set), rules, work);
+  return bounded_ebnf(set, rules, work);
 }
 
 }  // namespace tessera::schema

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "tessera/engine/schema/formats.h"
@@ -9,8 +8,6 @@
 
 namespace tessera::schema {
 namespace {
-
-constexpr int kBinaryPlaces = 6;  // binary places of a fractional multipleOf
 
 long double value_of(const Json& number) {
   return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
@@ -40,14 +37,9 @@ Result<NumberSet> SchemaReader::numbers() {
                 .high = TRY(bound("maximum", "exclusiveMaximum", -1))};
   if (const Json* step = schema_.find("multipleOf")) {
     if (!step->is_number() || step->as_double() <= 0) return malformed("multipleOf", "a number above 0");
-    const long double value = value_of(*step);
-    if (std::trunc(std::ldexp(value, kBinaryPlaces)) != std::ldexp(value, kBinaryPlaces)) {
-      return unheld("multipleOf",
-                    fmt::format("multiples of {} are not told exactly by binary floating point; accepted: "
-                                "integers, and fractions such as 0.5, 0.25 and 0.125",
-                                step->dump()));
-    }
-    out.multiples.push_back(value);
+    const std::optional<Decimal> value = decimal_of(value_of(*step));
+    if (!value || !is_step(*value)) return unheld("multipleOf", "it has more than 15 digits or decimal places");
+    out.multiples.push_back(*value);
   }
   return out;
 }
