@@ -60,6 +60,30 @@ TEST_F(GrammarSchema, NumbersApartByDecimalMultiplesExclude) {
                {"0.35"}, {"0.3", "0.4"});
 }
 
+TEST_F(GrammarSchema, PatternsOfNamesMayLookAhead) {
+  expect_texts(R"({"patternProperties":{"^(?!tag$|cat)[a-z]+$":{"type":"null"}},"additionalProperties":false})",
+               {R"({"dog": null})", R"({"tags": null})", "{}"},
+               {R"({"tag": null})", R"({"cats": null})", R"({"dog": 1})"});
+  expect_texts(R"({"patternProperties":{"^(?!a)(?!b)[a-z]$":{"const":1}},"additionalProperties":{"const":2}})",
+               {R"({"c": 1})", R"({"a": 2})", R"({"b": 2})", R"({"cc": 2})"},
+               {R"({"c": 2})", R"({"a": 1})", R"({"b": 1})", R"({"cc": 1})"});
+}
+
+TEST_F(GrammarSchema, PropertyNamesMayLeaveNamesOut) {
+  expect_texts(R"({"propertyNames":{"not":{"enum":["a","b"]}},"additionalProperties":{"const":1}})",
+               {R"({"c": 1})", R"({"ab": 1})"}, {R"({"a": 1})", R"({"b": 1})"});
+  expect_texts(
+      R"({"propertyNames":{"oneOf":[{"enum":["a","b"]},{"pattern":"^[bc]$"}]},"additionalProperties":{"const":1}})",
+      {R"({"a": 1})", R"({"c": 1})"}, {R"({"b": 1})", R"({"d": 1})"});
+}
+
+TEST_F(GrammarSchema, LongEnumsAreUniqueInTheirOrder) {
+  std::string values;
+  for (int i = 0; i < 100; ++i) values += (i > 0 ? ",\"v" : "\"v") + std::to_string(i) + "\"";
+  expect_texts(R"({"type":"array","uniqueItems":true,"items":{"enum":[)" + values + "]}}",
+               {"[]", R"(["v3", "v99"])", R"(["v0", "v1", "v2"])"}, {R"(["v3", "v3"])", R"(["w"])"});
+}
+
 TEST_F(GrammarSchema, LongPatternsKeepTheirMaximalLength) {
   const std::string at_most = "https://example.org/" + std::string(8, 'a');
   expect_texts(R"({"type":"string","format":"uri","maxLength":255})", {'"' + at_most + '"'},

@@ -18,7 +18,8 @@ namespace tessera::schema {
 // within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different texts are thus
 // two different doubles, and a bound holds for the number that a reader makes of the text.
 //
-// Numbers are decimals, as the standard has it: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse it.
+// Numbers are decimals, as the standard has it: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse
+// it.
 struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly

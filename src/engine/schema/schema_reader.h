@@ -35,7 +35,15 @@ class SchemaReader {
   Result<TextSet> texts();
   Result<ArrayShape> array();
   Result<ObjectShape> object();
+  // Names, and the schemas of the patterns that match them.
+  struct Matched {
+    TextSet names{};
+    std::vector<const Json*> schemas{};
+  };
+  Result<std::vector<Matched>> match_patterns(const Json* patterns);
+  Result<std::vector<TextTerm>> pattern_terms(std::string_view pattern, std::string_view key);
   Status read_names(ObjectShape& out);
+  Result<std::optional<TextSet>> names_of(const Shape& shape);
   Status keep_names(ObjectShape& out);
   Result<Shapes> with_present(const std::string& name, const std::vector<std::string>& required, const Json* schema);
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <unordered_map>
 #include <utility>
 
+#include "tessera/engine/schema/lookahead.h"
 #include "tessera/engine/schema/schema_reader.h"
 
 namespace tessera::schema {
@@ -22,6 +22,56 @@ Result<ObjectShape> SchemaReader::object() {
   return out;
 }
 
+// Returns what a pattern says with its lookaheads: a text must be in each term.
+Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view pattern, std::string_view key) {
+  std::vector<TextTerm> out;
+  for (const PatternPart& part : split_lookaheads(pattern)) {
+    const Result<Regex> regex = table_.texts().pattern(part.pattern);
+    if (!regex.ok()) return table_.error(regex.status().code(), schema_, key, regex.status().message());
+    out.push_back({.regex = *regex, .negated = part.negated});
+  }
+  return out;
+}
+
+// Returns classes of names that do not overlap.
+Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Json* patterns) {
+  std::vector<Matched> classes = {{}};
+  if (patterns == nullptr) return classes;
+  if (patterns->as_object().size() > kMaxPatterns) {
+    return unheld("patternProperties", fmt::format("more than {} patterns", kMaxPatterns));
+  }
+  bool first = true;
+  for (const auto& [pattern, schema] : patterns->as_object()) {
+    if (!schema.is_object() && !schema.is_bool()) return malformed("patternProperties", "schemas by pattern");
+    const std::vector<TextTerm> terms = TRY(pattern_terms(pattern, "patternProperties"));
+    std::vector<Matched> split;
+    for (const Matched& one : classes) {
+      Matched rest = one;
+      std::vector<Matched> parts;
+      // Names that are of the first terms and not of the next one.
+      for (const TextTerm& term : terms) {
+        parts.push_back(rest);
+        parts.back().names.terms.push_back(term);
+        parts.back().names.terms.back().negated = !term.negated;
+        rest.names.terms.push_back(term);
+      }
+      rest.schemas.push_back(&schema);
+      parts.insert(parts.begin(), std::move(rest));
+      for (Matched& part : parts) {
+        // One pattern leaves both of its sides; further ones, and those with lookaheads, may not.
+        const bool sure = first && terms.size() == 1;
+        if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
+        split.push_back(std::move(part));
+      }
+    }
+    first = false;
+    classes = std::move(split);
+    if (classes.size() > kMaxNameClasses)
+      return unheld("patternProperties", fmt::format("its patterns overlap in more than {} ways", kMaxNameClasses));
+  }
+  return classes;
+}
+
 Status SchemaReader::read_names(ObjectShape& out) {
   const Json* properties = TRY(find("properties", "object"));
   const Json* patterns = TRY(find("patternProperties", "object"));
@@ -32,37 +82,11 @@ Status SchemaReader::read_names(ObjectShape& out) {
     if (has_applicators()) return unheld("unevaluatedProperties", "it stands beside $ref, allOf, anyOf, oneOf or if");
     additional = unevaluated;
   }
-  // A class of names, and the schemas of the patterns that match it.
-  struct Matched {
-    TextSet names;
-    std::vector<const Json*> schemas;
-  };
-  std::vector<Matched> classes = {{}};
-  if (patterns != nullptr && patterns->as_object().size() > kMaxPatterns) {
-    return unheld("patternProperties", fmt::format("more than {} patterns", kMaxPatterns));
-  }
-  for (std::size_t p = 0; patterns != nullptr && p < patterns->as_object().size(); ++p) {
-    const auto& [pattern, schema] = patterns->as_object()[p];
-    if (!schema.is_object() && !schema.is_bool()) return malformed("patternProperties", "schemas by pattern");
-    const Result<Regex> regex = table_.texts().pattern(pattern);
-    if (!regex.ok()) return table_.error(regex.status().code(), schema_, "patternProperties", regex.status().message());
-    std::vector<Matched> split;
-    for (const Matched& one : classes) {
-      for (const bool matches : {true, false}) {
-        Matched part = one;
-        part.names.terms.push_back({.regex = *regex, .negated = !matches});
-        if (matches) part.schemas.push_back(&schema);
-        // The first pattern always leaves both sides non-empty; later ones may not.
-        if (p > 0 && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
-        split.push_back(std::move(part));
-      }
-    }
-    classes = std::move(split);
-    if (classes.size() > kMaxNameClasses)
-      return unheld("patternProperties", fmt::format("its patterns overlap in more than {} ways", kMaxNameClasses));
-  }
+  std::vector<Matched> classes = TRY(match_patterns(patterns));
+  std::vector<std::uint8_t> of_pattern;  // by class
   for (Matched& one : classes) {
     const bool matched = !one.schemas.empty();
+    of_pattern.push_back(matched ? 1 : 0);
     if (!matched && additional == nullptr) {
       out.classes.push_back({std::move(one.names), TRY(table_.any()), true});
     } else {
@@ -81,7 +105,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
       TypeId value = TRY(table_.type_of({&schema}));
       // Patterns that match the name apply too.
       const NameClass* found = patterns == nullptr ? nullptr : TRY(class_of(name));
-      if (found != nullptr && std::ranges::any_of(found->names.terms, std::logical_not(), &TextTerm::negated)) {
+      if (found != nullptr && of_pattern[static_cast<std::size_t>(found - out.classes.data())] != 0) {
         value = TRY(table_.join(value, found->value));
       }
       out.members.push_back({name, value, false});
@@ -104,6 +128,23 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
+// Returns the names that are in a shape, without what it leaves out; nothing where there are none.
+Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
+  const TextSet* texts = shape.get<TextSet>();
+  const Json* value = shape.get<Json>();
+  std::optional<TextSet> out;
+  if (texts != nullptr) out = *texts;
+  if (value != nullptr && value->is_string()) {
+    out = TextSet{.terms = {{.regex = make_whole(make_text(value->as_string()))}}};
+  }
+  for (const LeftOut& other : shape.left_out) {
+    if (value != nullptr && out && TRY(table_.admits(other.type, *value, Reading::kWide))) out.reset();
+    if (value != nullptr) continue;
+    if (out && !TRY(table_.leave_out(*out, other.type))) out.reset();
+  }
+  return out;
+}
+
 // Handles "propertyNames": other names are not allowed.
 Status SchemaReader::keep_names(ObjectShape& out) {
   const Json* schema = TRY(subschema("propertyNames"));
@@ -111,13 +152,7 @@ Status SchemaReader::keep_names(ObjectShape& out) {
   std::vector<TextSet> allowed;
   const TypeId type = TRY(table_.type_of({schema}));
   for (const Shape& shape : *TRY(table_.shapes(type))) {
-    if (!shape.left_out.empty())
-      return unheld("propertyNames", "\"oneOf\", \"not\" and \"if\" are not supported in it");
-    if (const TextSet* set = shape.get<TextSet>()) allowed.push_back(*set);
-    const Json* value = shape.get<Json>();
-    if (value != nullptr && value->is_string()) {
-      allowed.push_back({.terms = {{.regex = make_whole(make_text(value->as_string()))}}});
-    }
+    if (std::optional<TextSet> set = TRY(names_of(shape))) allowed.push_back(*std::move(set));
   }
   for (Member& member : out.members) {
     if (!TRY(table_.admits(type, Json(member.name), Reading::kNarrow))) member.value = TRY(table_.never());

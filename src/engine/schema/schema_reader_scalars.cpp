@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "tessera/engine/schema/formats.h"
-#include "tessera/engine/schema/lookahead.h"
 #include "tessera/engine/schema/schema_reader.h"
 
 namespace tessera::schema {
@@ -47,11 +46,7 @@ Result<NumberSet> SchemaReader::numbers() {
 Result<TextSet> SchemaReader::texts() {
   TextSet out{.min = TRY(count("minLength", 0)), .max = TRY(count("maxLength", -1))};
   if (const Json* pattern = TRY(find("pattern", "string"))) {
-    for (const PatternPart& part : split_lookaheads(pattern->as_string())) {
-      const Result<Regex> regex = table_.texts().pattern(part.pattern);
-      if (!regex.ok()) return table_.error(regex.status().code(), schema_, "pattern", regex.status().message());
-      out.terms.push_back({.regex = *regex, .negated = part.negated});
-    }
+    out.terms = TRY(pattern_terms(pattern->as_string(), "pattern"));
   }
   if (const Json* format = TRY(find("format", "string"))) {
     const Result<std::optional<TextTerm>> term = format_term(format->as_string());

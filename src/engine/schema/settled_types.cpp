@@ -11,7 +11,7 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxNamesOfClass = 64;  // written as properties of their own
-constexpr std::int64_t kMaxFewValues = 64;
+constexpr std::int64_t kMaxFewValues = 512;
 constexpr std::size_t kMaxPieces = 8;      // of an object minus another one
 constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas
 
@@ -131,19 +131,14 @@ Result<Shapes> SettledTypes::without(const Shape& shape, const LeftOut& other) {
     return TRY(table_.admits(other.type, *value, Reading::kWide)) ? Shapes() : here;
   }
   Shapes out = here;
+  if (TextSet* texts = out.front().get<TextSet>()) {
+    if (!TRY(table_.leave_out(*texts, other.type))) out.clear();
+    return out;
+  }
   for (const Shape& one : *TRY(table_.shapes(other.type))) {
-    const Json* value = one.get<Json>();
     Shapes rest;
     for (Shape& part : out) {
-      if (TextSet* texts = part.get<TextSet>()) {
-        const TextSet* others = one.get<TextSet>();
-        if (others != nullptr && others->free()) continue;
-        if (others != nullptr) TRY(table_.texts().leave_out(*texts, *others));
-        if (value != nullptr && value->is_string()) {
-          texts->terms.push_back({.regex = make_whole(make_text(value->as_string())), .negated = true});
-        }
-        rest.push_back(std::move(part));
-      } else if (part.get<NumberSet>() != nullptr) {
+      if (part.get<NumberSet>() != nullptr) {
         for (Shape& piece : TRY(number_without(part, one, other))) rest.push_back(std::move(piece));
       } else {
         if (part.values.index() == one.values.index() && holds_all(one, TRY(table_.any()))) continue;

@@ -197,6 +197,7 @@ Status TextSets::leave_out(TextSet& set, const TextSet& other) {
 
 Status TextSets::leave_out_texts(TextSet& set, std::vector<std::string> texts) {
   std::ranges::sort(texts);
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   std::shared_ptr<const Automaton>& known = of_texts_[texts];
   if (known == nullptr) known = std::make_shared<const Automaton>(TRY(texts_automaton(texts, work_)));
   set.terms.push_back({.left_out = known, .exact = true});

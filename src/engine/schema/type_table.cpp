@@ -207,6 +207,19 @@ Result<const NameClass*> TypeTable::class_of(const ObjectShape& shape, const std
   return nullptr;
 }
 
+Result<bool> TypeTable::leave_out(TextSet& texts, TypeId other) {
+  std::vector<std::string> values;
+  for (const Shape& shape : *TRY(shapes(other))) {
+    const TextSet* others = shape.get<TextSet>();
+    if (others != nullptr && others->free()) return false;
+    if (others != nullptr) TRY(texts_.leave_out(texts, *others));
+    const Json* value = shape.get<Json>();
+    if (value != nullptr && value->is_string()) values.push_back(value->as_string());
+  }
+  if (!values.empty()) TRY(texts_.leave_out_texts(texts, std::move(values)));
+  return true;
+}
+
 Result<TypeId> TypeTable::value_of(const ObjectShape& shape, const std::string& name) {
   const NameClass* found = TRY(class_of(shape, name));
   return found == nullptr ? never() : found->value;

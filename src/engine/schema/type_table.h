@@ -43,6 +43,8 @@ class TypeTable {
   // Returns the type of a property that is not one of the shape's members; never() where no class has the name. Returns
   // unimplemented where dialects of regular expressions differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
+  // Takes the texts of `other` away from `texts`; false where nothing is left.
+  Result<bool> leave_out(TextSet& texts, TypeId other);
   // Returns whether `value` is in it: in every reading of its patterns (narrow), or in some reading (wide).
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
