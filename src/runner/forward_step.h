@@ -29,7 +29,6 @@ class ForwardStep {
   Status accompany(const Decision& decision);
   // After an error of run(): returns whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
-  void forget_failure() { replay_failed_ = false; }
 
   // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` is that of
   // InputBuffers::stage_rows.

@@ -4,19 +4,16 @@
 //   TRY(runner->capture());
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
-// Forwards run on RunnerParts, which GraphCapture starts. For each forward the Dispatcher picks runner and size, and
-// ForwardStep runs it. CostMeasurement and FullMeasurement work in idle moments. This class keeps track of the forwards
-// in flight.
+// Forwards run on RunnerParts, which GraphCapture starts. Each forward takes a StepWay: the Dispatcher picks runner and
+// size, and LocalForwards runs it. CostMeasurement and FullMeasurement work in idle moments.
 //
 // Threads: one thread owns a runner. An error of a forward leaves the runner usable, unless it is kDeviceLost.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
@@ -29,9 +26,10 @@
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/forward_step.h"
 #include "tessera/runner/memory/memory_report.h"
-#include "tessera/runner/ranks/deferred_forwards.h"
 #include "tessera/runner/runner_options.h"
 #include "tessera/runner/runner_parts.h"
+#include "tessera/runner/steps/local_forwards.h"
+#include "tessera/runner/steps/step_way.h"
 
 namespace tessera {
 
@@ -51,9 +49,9 @@ class ModelRunner {
   // options.capture says. `more` is asked before each size that kCore puts off; capture continues with them while it
   // returns true. Call it once, before the first forward; without it every forward is eager. An error is one that a
   // smaller set of graphs would not avoid.
-  Status capture(const std::function<bool()>& more = {}) { return capture_.start(results_, more); }
+  Status capture(const std::function<bool()>& more = {}) { return capture_.start(more); }
   // Does the first part of capture() alone, on a rank that follows another.
-  Status prepare() { return capture_.prepare(results_); }
+  Status prepare() { return capture_.prepare(); }
   // Captures now what options.capture puts off. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
   // Does one piece of work that can wait for an idle moment: captures a pending size (one of kCore, or a tower size
@@ -62,12 +60,12 @@ class ModelRunner {
   Result<bool> idle_work();
   // Returns whether idle work captures a size that kCore put off.
   bool captures_when_idle() const {
-    return parts_->options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
+    return parts_->options.capture == CaptureMode::kCore && dispatcher_->table().graphs_enabled &&
            capture_.has_pending();
   }
   // Measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
-  const CostTable& costs() const { return dispatcher_.costs(); }
-  void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
+  const CostTable& costs() const { return dispatcher_->costs(); }
+  void set_costs(CostTable costs) { dispatcher_->costs() = std::move(costs); }
 
   // Calls submit() and collect() for one forward. Precondition: no forward is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
@@ -84,40 +82,29 @@ class ModelRunner {
 
   // Enqueues a forward and returns; where the device runs beside the host, it returns before the forward has run. The
   // host can then stage and enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). It
-  // waits for logits and hidden states where they are wanted. In a pipeline on a host device, rank 0's part runs when
-  // the forward is collected, and fills them in then (deferred_forwards.h). Precondition: fewer than max_in_flight()
-  // forwards are in flight. Allocates nothing for sizes that were seen before.
+  // waits for logits and hidden states where they are wanted, unless the forward runs when it is collected, and fills
+  // them in then (steps/host_pipeline.cpp). Precondition: fewer than max_in_flight() forwards are in flight. Allocates
+  // nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Idle forward, for ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together: by
-  // submit(), or by accompany() on a rank that has no tokens for it. Each call blocks until all ranks have made theirs,
-  // and the ranks agree on runner and size. A forward that fails on one rank ends the group: this call and all later
-  // ones return kDeviceLost. accompany() only enqueues, but waits where max_in_flight() idle forwards run already.
-  // end_accompanied() waits for all of them, as idle_work() does; a fault of the last one shows there.
-  Status accompany();
-  Status end_accompanied();
-  // Submits a forward as another rank has decided it: captures nothing and retries nothing.
-  Status follow(const ForwardInputs& inputs, const Decision& decision);
+  // Idle forward, for ranks with tokens of their own (ModelGraphs::dp_size): makes a forward together with the other
+  // ranks, for which this one has no tokens (steps/data_parallel.cpp). accompany() only enqueues, but waits where
+  // max_in_flight() idle forwards run already. end_accompanied() waits for all of them, as idle_work() does; a fault of
+  // the last one shows there.
+  Status accompany() { return way_->accompany(); }
+  Status end_accompanied() { return way_->end_accompanied(); }
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
   // in flight.
   Result<StepOutputs> collect();
-  // Waits for the newest forward in flight and drops its results. Precondition: a forward is in flight.
-  Status discard();
-  // Returns whether this is a pipeline on a host device: each rank collects a forward once it has run its own part,
-  // rank 0 in collect().
-  bool collects_as_it_runs() const;
-  int in_flight() const { return in_flight_ + deferred_.size() + static_cast<int>(ran_.size()); }
+  int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->options.max_in_flight; }
-  // Where there are several ranks: a hash of all results of the last collected forward, the same on every rank of its
-  // stage.
-  std::uint64_t digest() const { return digest_; }
   // Updates dispatch after sizes were captured or dropped directly.
-  void refresh_dispatch() { dispatcher_.refresh(); }
+  void refresh_dispatch() { dispatcher_->refresh(); }
 
   const RunnerOptions& options() const { return parts_->options; }
   std::int64_t vocab_size() const { return parts_->vocab_size; }
   std::int64_t hidden_size() const { return parts_->hidden_size; }
-  const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
-  const ForwardCounters& counters() const { return counters_; }
+  const DispatchTable& dispatch_table() const { return dispatcher_->table(); }
+  const ForwardCounters& counters() const { return forwards_->counters(); }
   // The memory that the runner takes now, and the memory that was predicted for it.
   MemoryReport memory() const;
   const MemoryReport& predicted_memory() const { return parts_->predicted; }
@@ -140,48 +127,21 @@ class ModelRunner {
 
   // For the oracle and debug tools. Precondition: no forward is in flight.
   RunnerParts& parts() { return *parts_; }
-  ForwardStep& step() { return step_; }
+  ForwardStep& step() { return forwards_->step(); }
+  // For a rank that follows another (followed_forwards.h).
+  LocalForwards& forwards() { return *forwards_; }
 
  private:
-  ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results);
-  Status check_inputs(const ForwardInputs& inputs) const;
-  Result<Decision> decide(const ForwardInputs& inputs);
-  bool has_own_tokens() const { return parts_->graphs.dp_size > 1; }
-  Result<Decision> enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone);
-  ForwardInputs of_stage(const ForwardInputs& inputs) const;
-  Result<Decision> submit_here(const ForwardInputs& asked, const Decision& decided, bool alone);
-  Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
-  Result<StepOutputs> collect_here();
-  Status check_group() const;
-  Status or_end_group(const Status& ran);
-  Result<StepOutputs> run_deferred();
-  Result<StepOutputs> run_oldest();
-  void run_all_deferred();
-  std::size_t oldest_flight() const {
-    return static_cast<std::size_t>((next_flight_ + max_in_flight() - in_flight_) % max_in_flight());
-  }
-  Status wait_for(Event& done);
+  ModelRunner(std::unique_ptr<RunnerParts> parts, std::unique_ptr<Dispatcher> dispatcher,
+              std::unique_ptr<LocalForwards> forwards, std::unique_ptr<StepWay> way);
 
   std::unique_ptr<RunnerParts> parts_;
-  Dispatcher dispatcher_;
-  ForwardStep step_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<LocalForwards> forwards_;
+  std::unique_ptr<StepWay> way_;
   GraphCapture capture_;
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;
-  ForwardCounters counters_;
-  StepResults results_;                       // [max_in_flight()], as are the next three members
-  std::vector<std::unique_ptr<Event>> done_;  // recorded behind the forward of each slot
-  std::vector<std::uint64_t> digests_;        // digests of what submit() has filled in
-  std::vector<Decision> decisions_;           // decisions that forwards ran with, where there are several ranks
-  // [max_in_flight()], where ranks have tokens of their own: recorded behind each idle forward.
-  std::vector<std::unique_ptr<Event>> accompanied_;
-  std::size_t next_accompanied_ = 0;
-  DeferredForwards deferred_;
-  std::deque<Result<StepOutputs>> ran_;  // deferred forwards that ran before they were collected
-  bool runs_deferred_ = false;
-  std::uint64_t digest_ = 0;
-  int next_flight_ = 0;
-  int in_flight_ = 0;
 };
 
 }  // namespace tessera

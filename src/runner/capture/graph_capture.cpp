@@ -35,9 +35,9 @@ std::vector<const GraphRunner*> captured_runners(const RunnerParts& parts) {
 
 }  // namespace
 
-Status GraphCapture::start(StepResults& results, const std::function<bool()>& more) {
+Status GraphCapture::start(const std::function<bool()>& more) {
   const Timeline::Scope scope(parts_.options.start, "capture");
-  TRY(parts_.together({.kind = RankOrderKind::kPrepare}, [&] { return prepare(results); }));
+  TRY(parts_.together({.kind = RankOrderKind::kPrepare}, [&] { return prepare(); }));
   if (!dispatcher_.table().graphs_enabled) {
     report_memory();
     return ok_status();
@@ -52,12 +52,12 @@ Status GraphCapture::start(StepResults& results, const std::function<bool()>& mo
   return ok_status();
 }
 
-Status GraphCapture::prepare(StepResults& results) {
+Status GraphCapture::prepare() {
   dispatcher_.enable();
   if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!dispatcher_.table().graphs_enabled) return ok_status();
   if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be loading
-  TRY(warm_up(results).with_context("warming up"));
+  TRY(warm_up().with_context("warming up"));
   if (parts_.debug != nullptr) parts_.debug->resume();
   return ok_status();
 }
@@ -113,7 +113,7 @@ Status GraphCapture::reserve_memory() {
 
 // Runs every operator once, at the smallest size, on the reserved page. Kernels that only other sizes use are warmed up
 // before those sizes are captured.
-Status GraphCapture::warm_up(StepResults& results) {
+Status GraphCapture::warm_up() {
   const Timeline::Scope scope(parts_.options.start, "warm up");
   const ForwardBatch dummy =
       dummy_batch(1, /*decode=*/false, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
@@ -127,7 +127,7 @@ Status GraphCapture::warm_up(StepResults& results) {
                              .logprob_targets = std::span(&target, 1),
                              .top_logprobs = 1,
                              .force_eager = true};
-  TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1}, results.begin(0, inputs)));
+  TRY(forwards_.step().run(inputs, {.runner = RunnerKind::kEager, .size = 1}, forwards_.results().begin(0, inputs)));
   return parts_.stream->synchronize();
 }
 

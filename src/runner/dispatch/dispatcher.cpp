@@ -133,6 +133,12 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
                        warn ? " (further ones of this reason are logged at debug level)" : ""));
 }
 
+Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
+  if (end.graph_failed()) return replay_failed(decision, end.status);
+  if (end.status.ok() && !failed_replays_.empty()) failed_replays_.erase({decision.runner, decision.size});
+  return ok_status();
+}
+
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   constexpr int kMostFailures = 3;  // in a row; a single failure may have been a momentary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,

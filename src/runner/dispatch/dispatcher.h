@@ -10,6 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/dispatch/dispatch.h"
+#include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
@@ -35,11 +36,9 @@ class Dispatcher {
   // Logs every forward at debug level, and the first fallback to eager of each reason as a warning.
   void log(const ForwardBatch& batch, const Decision& decision);
 
-  // Records that the graph of a forward could not be launched. After three failures in a row its size is dropped.
-  Status replay_failed(const Decision& decision, const Status& why);
-  void replay_succeeded(const Decision& decision) {
-    if (!failed_replays_.empty()) failed_replays_.erase({decision.runner, decision.size});
-  }
+  // Records how a forward ended on all ranks. After three failed launches of its graph in a row its size is dropped.
+  // Returns the error of dropping it.
+  Status ended(const Decision& decision, const ForwardEnd& end);
 
   // Measured costs of forwards, which dispatch reads where costs are measured.
   const CostTable& costs() const { return costs_; }
@@ -68,6 +67,7 @@ class Dispatcher {
   // Returns the decision among captured sizes alone, while that costs less than a capture would. Returns nothing when
   // the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
+  Status replay_failed(const Decision& decision, const Status& why);
 
   RunnerParts& parts_;
   DispatchTable table_;

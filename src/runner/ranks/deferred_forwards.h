@@ -1,8 +1,5 @@
-// Pipeline forwards that rank 0 has sent to the other ranks and not yet run itself. On a host device a forward runs
-// while it is enqueued. Rank 0 belongs to the last stage, so it would block there until the earlier stages are done,
-// and could send them nothing meanwhile. Rank 0 therefore sends a forward when it is submitted, and runs its own part
-// when the forward is collected, or before an order to all ranks. The submitted spans are no longer valid by then, so
-// the packed message is kept.
+// Forwards that rank 0 has sent to the other ranks and not yet run itself (steps/host_pipeline.cpp). The submitted spans
+// are no longer valid by then, so the packed message is kept.
 //
 // Allocates nothing for forwards no larger, and no more numerous, than before. Threads: one thread owns it.
 #pragma once

@@ -41,7 +41,7 @@ Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& a
   if (kind != RankOrderKind::kPlan && runner_ == nullptr)
     return failed_precondition(fmt::format("a message of kind {} before the weights are loaded", reader.kind()));
   switch (kind) {
-    case RankOrderKind::kForward: return forward(reader, answer);
+    case RankOrderKind::kForward: return forwards_->run(reader, answer);
     case RankOrderKind::kEncodeImages: return encode(reader);
     default: return carry_out(TRY(unpack_order(kind, reader)), answer);
   }
@@ -49,7 +49,7 @@ Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& a
 
 Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   if (order.kind == RankOrderKind::kPlan) return make_plan(order.size, answer);
-  if (order.kind == RankOrderKind::kCollect) return collect(answer);
+  if (order.kind == RankOrderKind::kCollect) return forwards_->collect(answer);
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
   GraphRunner& runner = parts.runner(order.role);
@@ -80,12 +80,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
       if (order.size == kTowersStart) return GraphCapture::capture_start_budgets(parts);
       if (parts.vision == nullptr) return failed_precondition("a capture of the tower of a model that has none");
       return parts.vision->capture_next().status();
-    case RankOrderKind::kDiscard: {
-      if (in_flight_.empty()) return internal_error("no forward is in flight to be given up");
-      const bool runs = in_flight_.back().ran.ok();
-      in_flight_.pop_back();
-      return runs ? runner_->discard() : ok_status();
-    }
+    case RankOrderKind::kDiscard: return forwards_->discard();
     case RankOrderKind::kMemory: {
       MessageWriter writer(answer.content, static_cast<std::uint32_t>(order.kind), 0);
       pack_memory(runner_->memory(), writer);
@@ -109,45 +104,7 @@ Status RankFollower::make_plan(std::int64_t max_requests, RankAnswer& answer) {
 Status RankFollower::load(MessageReader& from) {
   const RankLimits agreed = TRY(unpack_limits(from));
   runner_ = TRY(host_->load(agreed, *communicator_));
-  in_flight_.reserve(static_cast<std::size_t>(runner_->options().max_in_flight));
-  return ok_status();
-}
-
-// After a message that cannot be read, the rank is lost, because later messages build on it.
-Status RankFollower::forward(MessageReader& from, RankAnswer& answer) {
-  if (const Status read = received_.unpack(from); !read.ok())
-    return device_lost(fmt::format("a forward's message cannot be read: {}", read.message()));
-  const ForwardInputs wanted = received_.inputs({}, {});
-  const std::int64_t hidden_rows =
-      wanted.hidden_rows.empty() ? wanted.batch.num_tokens() : std::ssize(wanted.hidden_rows);
-  const auto size = [](bool is_wanted, std::int64_t rows, std::int64_t columns) {
-    return static_cast<std::size_t>(is_wanted ? rows * columns : 0);
-  };
-  const bool has_head = runner_->parts().graphs.has_head;
-  logits_.resize(size(has_head && received_.wants_logits(), wanted.batch.num_wanted_rows(), runner_->vocab_size()));
-  hidden_states_.resize(size(has_head && received_.wants_hidden(), hidden_rows, runner_->hidden_size()));
-  Status ran = runner_->follow(received_.inputs(logits_, hidden_states_), received_.decision());
-  answer.replay_failed = !ran.ok() && runner_->step().replay_failed();
-  if (runner_->collects_as_it_runs()) {
-    TRY(ran);
-    return collect_results(answer);
-  }
-  in_flight_.push_back({ran, answer.replay_failed});
-  return ran;
-}
-
-Status RankFollower::collect(RankAnswer& answer) {
-  if (in_flight_.empty()) return internal_error("no forward is in flight to be collected");
-  const Flight oldest = std::move(in_flight_.front());
-  in_flight_.erase(in_flight_.begin());
-  answer.replay_failed = oldest.replay_failed;
-  TRY(oldest.ran);
-  return collect_results(answer);
-}
-
-Status RankFollower::collect_results(RankAnswer& answer) {
-  TRY(runner_->collect());
-  answer.digest = runner_->digest();
+  forwards_.emplace(runner_->parts(), runner_->forwards());
   return ok_status();
 }
 

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include "tessera/base/status.h"
 #include "tessera/ops/comm/collective.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/ranks/rank_channel.h"
-#include "tessera/runner/ranks/rank_forward.h"
 #include "tessera/runner/ranks/rank_group.h"
 #include "tessera/runner/ranks/rank_order.h"
+#include "tessera/runner/steps/followed_forwards.h"
 
 namespace tessera {
 
@@ -28,9 +28,6 @@ class RankFollower {
   Status carry_out(const RankOrder& order, RankAnswer& answer);
   Status make_plan(std::int64_t max_requests, RankAnswer& answer);
   Status load(MessageReader& from);
-  Status forward(MessageReader& from, RankAnswer& answer);
-  Status collect(RankAnswer& answer);
-  Status collect_results(RankAnswer& answer);
   Status encode(MessageReader& from);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();
@@ -41,14 +38,7 @@ class RankFollower {
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RankHost> host_;
   ModelRunner* runner_ = nullptr;  // owned by the host; null before kLoad
-  ReceivedForward received_;
-  std::vector<float> logits_;
-  std::vector<float> hidden_states_;
-  struct Flight {
-    Status ran;  // not ok where the forward failed on this rank
-    bool replay_failed = false;
-  };
-  std::vector<Flight> in_flight_;  // forwards, oldest first
+  std::optional<FollowedForwards> forwards_;  // empty before kLoad
 };
 
 }  // namespace tessera

@@ -108,8 +108,7 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
 
 // Returns the error that caused the others, from the oldest message that has one. Errors that ranks report because
 // another rank left are not the cause.
-RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbers, const Status& own,
-                                            bool replay_failed) const {
+ForwardEnd RankGroup::first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {
       case StatusCode::kOk: return 0;
@@ -119,7 +118,8 @@ RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbe
     }
   };
   int rank = 0;
-  const Status* status = &own;
+  const Status* status = &own.status;
+  bool replay_failed = own.replay_failed;
   for (const std::uint64_t number : numbers) {
     for (int r = 1; r < ranks(); ++r) {
       const RankAnswer& answer = channel_->answer(number, r);
@@ -134,11 +134,10 @@ RankGroup::Failure RankGroup::first_failure(std::span<const std::uint64_t> numbe
   return {status->with_context(fmt::format("rank {} of {}", rank, ranks())), replay_failed};
 }
 
-RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, const Status& own,
-                                    bool replay_failed) const {
-  Failure failure = first_failure(numbers, own, replay_failed);
-  if (failure.status.code() == StatusCode::kCancelled) failure.status = internal_error(failure.status.message());
-  return failure;
+ForwardEnd RankGroup::cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const {
+  ForwardEnd end = first_failure(numbers, own);
+  if (end.status.code() == StatusCode::kCancelled) end.status = internal_error(end.status.message());
+  return end;
 }
 
 // Restarts the communicator. All ranks have answered, so none is in a collective. Where the group cannot continue, its
@@ -158,12 +157,15 @@ Status RankGroup::finish(Result<std::uint64_t> number, const std::function<Statu
   const Status own = local();
   alone_ = false;
   if (!own.ok()) communicator_->abort(own.message());
-  TRY(wait(*number, channel_->limit()));
-  Failure failure = cause(std::span(&*number, 1), own, false);
+  TRY(wait(*number));
+  return settle(cause(std::span(&*number, 1), {.status = own})).status;
+}
+
+ForwardEnd RankGroup::settle(ForwardEnd end) {
   restart();
-  if (failure.status.ok()) failure.status = lost_;
-  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
-  return std::move(failure.status);
+  if (end.status.ok()) end.status = lost_;
+  if (end.status.code() == StatusCode::kDeviceLost) lost_ = end.status;
+  return end;
 }
 
 Status RankGroup::together(const RankOrder& order, const std::function<Status()>& local) {
@@ -172,8 +174,8 @@ Status RankGroup::together(const RankOrder& order, const std::function<Status()>
 
 Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_requests) {
   const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan, .size = max_requests}));
-  TRY(wait(number, channel_->limit()));
-  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  TRY(wait(number));
+  TRY(cause(std::span(&number, 1), {}).status);
   std::vector<RankLimits> limits;
   for (int rank = 1; rank < ranks(); ++rank) {
     MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
@@ -204,14 +206,14 @@ Status RankGroup::load(const RankLimits& agreed, const std::function<Status()>& 
     return std::move(own).with_context(fmt::format("rank 0 of {}", ranks()));
   }
   TRY(wait(number, kLoadLimit));
-  return cause(std::span(&number, 1), ok_status(), false).status;
+  return cause(std::span(&number, 1), {}).status;
 }
 
 Result<std::int64_t> RankGroup::least(const RankOrder& order, std::int64_t own) {
   if (alone_) return own;
   const std::uint64_t number = TRY(send(order));
-  TRY(wait(number, channel_->limit()));
-  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  TRY(wait(number));
+  TRY(cause(std::span(&number, 1), {}).status);
   for (int rank = 1; rank < ranks(); ++rank) own = std::min(own, channel_->answer(number, rank).value);
   return own;
 }
@@ -226,8 +228,8 @@ Status RankGroup::encode_images(std::span<const Patches* const> images, std::spa
 
 Result<std::vector<MemoryReport>> RankGroup::memory() {
   const std::uint64_t number = TRY(send({.kind = RankOrderKind::kMemory}));
-  TRY(wait(number, channel_->limit()));
-  TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  TRY(wait(number));
+  TRY(cause(std::span(&number, 1), {}).status);
   std::vector<MemoryReport> reports;
   for (int rank = 1; rank < ranks(); ++rank) {
     MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
@@ -236,64 +238,8 @@ Result<std::vector<MemoryReport>> RankGroup::memory() {
   return reports;
 }
 
-Status RankGroup::send_forward(const ForwardInputs& inputs, const Decision& decision) {
-  in_flight_.push_back(
-      TRY(send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); })));
-  return ok_status();
-}
-
-RankGroup::Failure RankGroup::forward_failed(const Status& own, bool replay_failed) {
-  communicator_->abort(own.message());
-  const std::uint64_t number = in_flight_.back();
-  in_flight_.pop_back();
-  if (Status waited = wait(number, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = first_failure(std::span(&number, 1), own, replay_failed);
-  restart();
-  if (failure.status.code() == StatusCode::kDeviceLost) {
-    lost_ = failure.status;
-  } else if (Status left = together({.kind = RankOrderKind::kDiscard}, [] { return ok_status(); }); !left.ok()) {
-    failure.status = std::move(left);
-  }
-  return failure;
-}
-
-RankGroup::Failure RankGroup::ran(const Status& own, bool replay_failed, std::uint64_t digest) {
-  Failure failure;
-  if (own.ok()) {
-    const std::uint64_t oldest = in_flight_.front();
-    if (Status waited = wait(oldest, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-    failure = cause(std::span(&oldest, 1), own, false);
-    if (failure.status.ok()) failure.status = same_results(oldest, digest);
-    if (failure.status.ok()) {
-      in_flight_.erase(in_flight_.begin());
-      return failure;
-    }
-  }
-  // A restart empties the links between stages, so their data of later forwards is lost.
-  communicator_->abort(own.ok() ? failure.status.message() : own.message());
-  if (Status waited = wait(in_flight_.back(), channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  if (failure.status.ok()) failure = cause(in_flight_, own, replay_failed);
-  in_flight_.clear();
-  restart();
-  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
-  return failure;
-}
-
-Status RankGroup::send_collect() {
-  collecting_ = TRY(send({.kind = RankOrderKind::kCollect}));
-  return ok_status();
-}
-
-RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest) {
-  in_flight_.erase(in_flight_.begin());
-  if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = cause(std::span(&collecting_, 1), own, false);
-  restart();
-  // Results differ between ranks of an ended group, but that is not the cause.
-  if (failure.status.ok()) failure.status = lost_;
-  if (failure.status.ok()) failure.status = same_results(collecting_, digest);
-  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
-  return failure;
+Result<std::uint64_t> RankGroup::send_forward(const ForwardInputs& inputs, const Decision& decision) {
+  return send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); });
 }
 
 // Stages before the last have no results; their faults reach the last stage's results.

@@ -31,6 +31,7 @@
 #include "tessera/image/patches.h"
 #include "tessera/net/node_group.h"
 #include "tessera/ops/comm/collective.h"
+#include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/memory/memory_report.h"
 #include "tessera/runner/ranks/rank_channel.h"
 #include "tessera/runner/ranks/rank_forward.h"
@@ -103,27 +104,27 @@ class RankGroup {
 
   // Returns whether rank 0's forwards must be sent; false within together().
   bool leads() const { return !alone_; }
-  // Sends a forward. Each sent forward ends with forward_failed() or collected(). Within a process a steady decode
-  // allocates nothing; frames to and from other nodes allocate memory.
-  Status send_forward(const ForwardInputs& inputs, const Decision& decision);
-  struct Failure {
-    Status status;
-    bool replay_failed = false;  // a graph's launch failed on the rank where the fault began
-  };
-  // Reports that the newest forward failed on rank 0, perhaps because of a failure on another rank. Returns the cause
-  // that all ranks agree on, or kCancelled where no rank failed in this forward but one had in an earlier one. The
-  // forward is then in flight on no rank.
-  Failure forward_failed(const Status& own, bool replay_failed);
+
+  // The rest is what ways to run a step are made of (runner/steps/).
+  // Sends a forward, and returns the message's number. Within a process a steady decode allocates nothing; frames to
+  // and from other nodes allocate memory.
+  Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
   // Returns the message of the last sent forward; valid until the next message.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
-  // Used where forwards are collected as they run (ModelRunner::collects_as_it_runs). Reports that rank 0 has run the
-  // oldest forward, and returns what collected() returns. After an error no forward is in flight.
-  Failure ran(const Status& own, bool replay_failed, std::uint64_t digest);
-  // Makes the other ranks collect their oldest forward too.
-  Status send_collect();
-  // Called once rank 0 has collected. Returns the error of any rank, or kInternal where a rank of the last stage has
-  // other results than rank 0; otherwise `status` is ok.
-  Failure collected(const Status& own, std::uint64_t digest);
+  // Sends an order to the other ranks, and returns the message's number.
+  Result<std::uint64_t> send(const RankOrder& order);
+  // Waits for the answers to a message and to all earlier ones. An error ends the group.
+  Status wait(std::uint64_t number) { return wait(number, channel_->limit()); }
+  // Returns the first failure among received answers and rank 0's own end; kCancelled where none of these messages is
+  // its cause, but one of an earlier forward is.
+  ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
+  // Returns first_failure(), with kCancelled turned into kInternal: for use where no earlier forward can explain it.
+  ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
+  // Restarts the communicator after a failure, so that the group continues. Where it cannot, or the end is kDeviceLost,
+  // the group has ended. Returns the end of the forward. Precondition: all ranks have answered every message.
+  ForwardEnd settle(ForwardEnd end);
+  // Returns kInternal where a rank of rank 0's stage has answered a digest of its results other than `digest`, rank 0's.
+  Status same_results(std::uint64_t number, std::uint64_t digest) const;
 
  private:
   RankGroup(const RankLayout& layout, std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator,
@@ -138,19 +139,11 @@ class RankGroup {
   // Packs a message by `pack(writer)`, sends it, and returns its number.
   template <class Pack>
   Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack);
-  Result<std::uint64_t> send(const RankOrder& order);
   // Returns the limits of the ranks 1 and up, as RankHost::plan gives them.
   Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
   // Sends the order, does rank 0's part, and waits for the other ranks.
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
-  // Waits for the answers to a message and to all earlier ones.
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
-  // Returns the first failure among received answers; kCancelled where none of these messages is its cause.
-  Failure first_failure(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
-  // Returns first_failure(), with kCancelled turned into kInternal: for use where no earlier forward can explain it.
-  Failure cause(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
-  // Returns kInternal where a rank of this stage has results other than `digest`, rank 0's.
-  Status same_results(std::uint64_t number, std::uint64_t digest) const;
   void restart();
 
   const RankLayout layout_;
@@ -161,9 +154,7 @@ class RankGroup {
   std::mutex when_lost_mutex_;
   std::function<void()> when_lost_;
   ForwardPacker packer_;
-  std::vector<std::uint64_t> in_flight_;  // messages of forwards, oldest first
   const std::vector<std::byte>* last_forward_ = nullptr;
-  std::uint64_t collecting_ = 0;  // number of the message
   std::function<void()> before_orders_;
   bool alone_ = false;
   Status lost_;  // not ok: the group has ended

@@ -1,0 +1,89 @@
+// Ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together, by submit() or, on a rank
+// without tokens for it, by accompany(). Each call blocks until all ranks have made theirs, and the ranks agree on one
+// graph. A failed forward ends the group: the other ranks wait for its data, or have received wrong data.
+
+#include <utility>
+#include <vector>
+
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/dispatch/agreed_shape.h"
+#include "tessera/runner/steps/step_ways.h"
+
+namespace tessera {
+namespace {
+
+class DataParallel final : public StepWay {
+ public:
+  DataParallel(const StepContext& context, std::vector<std::unique_ptr<Event>> passed)
+      : stream_(*context.parts.stream),
+        group_(*context.parts.options.communicator),
+        dispatcher_(context.dispatcher),
+        forwards_(context.forwards),
+        passed_(std::move(passed)) {}
+
+  Result<Decision> submit(const ForwardInputs& inputs) override;
+  Result<StepOutputs> collect() override;
+  int in_flight() const override { return forwards_.in_flight(); }
+  Status fail(const Status& why) override {
+    group_.abort(why.message());
+    return device_lost(why.message());
+  }
+  Status accompany() override { return or_end_group(make_idle_forward()); }
+  Status end_accompanied() override { return or_end_group(stream_.synchronize()); }
+
+ private:
+  Result<Decision> make_forward(const ForwardInputs& inputs);
+  Status make_idle_forward();
+  Status or_end_group(const Status& made) { return made.ok() ? made : fail(made); }
+
+  Stream& stream_;
+  Communicator& group_;
+  Dispatcher& dispatcher_;
+  LocalForwards& forwards_;
+  std::vector<std::unique_ptr<Event>> passed_;  // [max_in_flight]: recorded behind each idle forward
+  std::size_t next_passed_ = 0;
+};
+
+Result<Decision> DataParallel::submit(const ForwardInputs& inputs) {
+  Result<Decision> made = make_forward(inputs);
+  if (!made.ok()) return fail(made.status());
+  return made;
+}
+
+Result<Decision> DataParallel::make_forward(const ForwardInputs& inputs) {
+  const BatchShape own = shape_of(inputs.batch, inputs.force_eager);
+  const BatchShape agreed = TRY(agree_on_shape(group_, own));
+  Decision decision = TRY(dispatcher_.decide(agreed));
+  decision.padding += agreed.tokens - own.tokens;
+  TRY(forwards_.submit(inputs, decision).status);
+  return decision;
+}
+
+// Kernels that waited for an ended group return with incomplete data, so the group is asked after each forward.
+Result<StepOutputs> DataParallel::collect() {
+  Result<StepOutputs> outputs = forwards_.collect();
+  if (!outputs.ok()) return fail(outputs.status());
+  const Status group = group_.status();
+  if (!group.ok()) return device_lost(group.message());
+  return outputs;
+}
+
+Status DataParallel::make_idle_forward() {
+  Event& passed = *passed_[next_passed_];
+  next_passed_ = (next_passed_ + 1) % passed_.size();
+  TRY(forwards_.wait(passed));  // for the oldest idle forward
+  TRY(forwards_.step().accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group_, {}))))));
+  return stream_.record(passed);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepWay>> make_data_parallel(const StepContext& context) {
+  const RunnerParts& parts = context.parts;
+  if (parts.graphs.dp_size == 1) return nullptr;
+  std::vector<std::unique_ptr<Event>> passed(static_cast<std::size_t>(parts.options.max_in_flight));
+  for (std::unique_ptr<Event>& event : passed) event = TRY(parts.device.create_event());
+  return std::make_unique<DataParallel>(context, std::move(passed));
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// The forwards of a rank that follows rank 0: it runs each as rank 0 has decided it, captures nothing and retries nothing.
+// RankFollower hands over the messages.
+//
+// Threads: the rank's thread.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/net/message.h"
+#include "tessera/runner/ranks/rank_channel.h"
+#include "tessera/runner/ranks/rank_forward.h"
+#include "tessera/runner/runner_parts.h"
+#include "tessera/runner/steps/local_forwards.h"
+
+namespace tessera {
+
+class FollowedForwards {
+ public:
+  // Both outlive this object.
+  FollowedForwards(const RunnerParts& parts, LocalForwards& forwards);
+
+  // Runs a forward and, where ranks collect as they run (step_ways.h), collects it. The rank is lost after a message
+  // that cannot be read, because later messages build on it.
+  Status run(MessageReader& from, RankAnswer& answer);
+  // Collects the oldest forward, and answers the digest of its results.
+  Status collect(RankAnswer& answer);
+  // Drops the newest forward, which failed on some rank.
+  Status discard();
+
+ private:
+  Status collect_results(RankAnswer& answer);
+
+  const RunnerParts& parts_;
+  LocalForwards& forwards_;
+  const bool collects_at_once_;
+  ReceivedForward received_;
+  std::vector<float> logits_;
+  std::vector<float> hidden_states_;
+  std::vector<ForwardEnd> in_flight_;  // oldest first; not ok where the forward failed on this rank
+};
+
+}  // namespace tessera

@@ -1,0 +1,125 @@
+// Rank 0 of a pipeline on a host device, where a forward runs while it is enqueued. Rank 0 belongs to the last stage, so
+// it would block there until the earlier stages are done, and could send them nothing meanwhile. It therefore sends a
+// forward when it is submitted, and runs its own part when the forward is collected, or before an order to all ranks.
+// The others answer a forward once they have run and collected it. On a device that runs beside the host, their work
+// continues while rank 0 waits for its own, and rank 0 leads them as it leads any (leader.cpp).
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/ranks/deferred_forwards.h"
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/steps/step_ways.h"
+
+namespace tessera {
+namespace {
+
+class HostPipeline final : public StepWay {
+ public:
+  HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer)
+      : ranks_(*context.parts.options.ranks),
+        dispatcher_(context.dispatcher),
+        forwards_(context.forwards),
+        peer_(std::move(peer)) {
+    // The ranks of this stage carry out an order only after the forwards sent before it, and those need this rank.
+    ranks_.before_orders([this] { run_all(); });
+  }
+  ~HostPipeline() override { ranks_.before_orders({}); }
+
+  Result<Decision> submit(const ForwardInputs& inputs) override;
+  Result<StepOutputs> collect() override;
+  int in_flight() const override { return forwards_.in_flight() + deferred_.size() + static_cast<int>(ran_.size()); }
+  Status fail(const Status& why) override { return ranks_.leads() ? why : peer_->fail(why); }
+
+ private:
+  void run_all();
+  Result<StepOutputs> run_oldest();
+  ForwardEnd end_oldest(const ForwardEnd& own);
+
+  RankGroup& ranks_;
+  Dispatcher& dispatcher_;
+  LocalForwards& forwards_;
+  const std::unique_ptr<StepWay> peer_;  // takes the forwards within orders to all ranks
+  std::vector<std::uint64_t> sent_;      // messages of forwards that have not run, oldest first
+  DeferredForwards deferred_;
+  std::deque<Result<StepOutputs>> ran_;  // forwards that ran before they were collected
+  bool runs_ = false;
+};
+
+Result<Decision> HostPipeline::submit(const ForwardInputs& inputs) {
+  if (!ranks_.leads()) return peer_->submit(inputs);
+  const Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
+  sent_.push_back(TRY(ranks_.send_forward(inputs, decision)));
+  deferred_.push(ranks_.last_forward(), inputs);
+  return decision;
+}
+
+Result<StepOutputs> HostPipeline::collect() {
+  if (!ranks_.leads()) return forwards_.collect();
+  if (ran_.empty()) return run_oldest();
+  Result<StepOutputs> oldest = std::move(ran_.front());
+  ran_.pop_front();
+  return oldest;
+}
+
+void HostPipeline::run_all() {
+  while (!runs_ && deferred_.size() > 0) ran_.push_back(run_oldest());
+}
+
+// Where a forward fails on any rank, all forwards in flight fail.
+Result<StepOutputs> HostPipeline::run_oldest() {
+  runs_ = true;  // an order that drops a size is sent meanwhile
+  Result<StepOutputs> outputs = [&]() -> Result<StepOutputs> {
+    const ForwardInputs inputs = TRY(deferred_.take());
+    const Decision decision = deferred_.decision();
+    ForwardEnd own = forwards_.submit(inputs, decision);
+    Result<StepOutputs> made = own.status.ok() ? forwards_.collect() : own.status;
+    if (!made.ok()) own.status = made.status();
+    const ForwardEnd end = end_oldest(own);
+    if (!end.status.ok()) deferred_.fail(end.status);
+    TRY(dispatcher_.ended(decision, end));
+    TRY(end.status);
+    return made;
+  }();
+  runs_ = false;
+  return outputs;
+}
+
+// Rank 0 has run the oldest forward. After an error no forward is in flight on any rank.
+ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
+  ForwardEnd end;
+  if (own.status.ok()) {
+    const std::uint64_t oldest = sent_.front();
+    if (Status waited = ranks_.wait(oldest); !waited.ok()) return {std::move(waited)};
+    end = ranks_.cause(std::array{oldest}, own);
+    if (end.status.ok()) end.status = ranks_.same_results(oldest, forwards_.digest());
+    if (end.status.ok()) {
+      sent_.erase(sent_.begin());
+      return end;
+    }
+  }
+  // A restart empties the links between stages, so their data of later forwards is lost.
+  ranks_.communicator().abort(own.status.ok() ? end.status.message() : own.status.message());
+  if (Status waited = ranks_.wait(sent_.back()); !waited.ok()) return {std::move(waited)};
+  if (end.status.ok()) end = ranks_.cause(sent_, own);
+  sent_.clear();
+  return ranks_.settle(std::move(end));
+}
+
+}  // namespace
+
+bool collects_as_it_runs(const RunnerParts& parts) {
+  Communicator* const communicator = parts.options.communicator;
+  return communicator != nullptr && communicator->pipeline() != nullptr && parts.device.properties().on_host;
+}
+
+Result<std::unique_ptr<StepWay>> make_host_pipeline(const StepContext& context) {
+  if (context.parts.options.ranks == nullptr || !collects_as_it_runs(context.parts)) return nullptr;
+  return std::make_unique<HostPipeline>(context, TRY(make_peer(context)));
+}
+
+}  // namespace tessera

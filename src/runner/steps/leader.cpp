@@ -1,0 +1,97 @@
+// Rank 0 of several: it tells the other ranks each forward, and runs its own part beside them. The others collect a
+// forward when they are told to. followed_forwards.h is what they do.
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/steps/step_ways.h"
+
+namespace tessera {
+namespace {
+
+class Leader final : public StepWay {
+ public:
+  Leader(const StepContext& context, std::unique_ptr<StepWay> peer)
+      : ranks_(*context.parts.options.ranks),
+        dispatcher_(context.dispatcher),
+        forwards_(context.forwards),
+        peer_(std::move(peer)) {
+    sent_.reserve(static_cast<std::size_t>(context.parts.options.max_in_flight));
+  }
+
+  Result<Decision> submit(const ForwardInputs& inputs) override;
+  Result<StepOutputs> collect() override;
+  int in_flight() const override { return forwards_.in_flight(); }
+  Status fail(const Status& why) override { return ranks_.leads() ? why : peer_->fail(why); }
+
+ private:
+  struct Sent {
+    std::uint64_t number = 0;  // of the message
+    Decision decision;
+  };
+  ForwardEnd end_failed(std::uint64_t number, const ForwardEnd& own);
+  ForwardEnd end_collected(std::uint64_t collecting, const Status& own);
+
+  RankGroup& ranks_;
+  Dispatcher& dispatcher_;
+  LocalForwards& forwards_;
+  const std::unique_ptr<StepWay> peer_;  // takes the forwards within orders to all ranks
+  std::vector<Sent> sent_;               // forwards in flight, oldest first
+};
+
+Result<Decision> Leader::submit(const ForwardInputs& inputs) {
+  if (!ranks_.leads()) return peer_->submit(inputs);
+  const Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
+  const std::uint64_t number = TRY(ranks_.send_forward(inputs, decision));
+  const ForwardEnd own = forwards_.submit(inputs, decision);
+  if (own.status.ok()) {
+    sent_.push_back({number, decision});
+    return decision;
+  }
+  const ForwardEnd end = end_failed(number, own);
+  TRY(dispatcher_.ended(decision, end));
+  return end.status;
+}
+
+// The newest forward failed on rank 0, perhaps because of a failure on another rank. The error is kCancelled where no
+// rank failed in this forward but one had in an earlier one, which is not collected yet.
+ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
+  ranks_.communicator().abort(own.status.message());
+  if (Status waited = ranks_.wait(number); !waited.ok()) return {std::move(waited)};
+  ForwardEnd end = ranks_.settle(ranks_.first_failure(std::array{number}, own));
+  if (end.status.code() == StatusCode::kDeviceLost) return end;
+  Status left = ranks_.together({.kind = RankOrderKind::kDiscard}, [] { return ok_status(); });
+  return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
+}
+
+// A rank whose launch failed after the last collective has not delayed other ranks, so a failed launch may show here.
+Result<StepOutputs> Leader::collect() {
+  if (!ranks_.leads()) return forwards_.collect();
+  const Sent oldest = sent_.front();
+  sent_.erase(sent_.begin());
+  Result<std::uint64_t> collecting = ranks_.send({.kind = RankOrderKind::kCollect});
+  Result<StepOutputs> outputs = forwards_.collect();
+  const ForwardEnd end = end_collected(TRY(collecting), outputs.status());
+  TRY(dispatcher_.ended(oldest.decision, end));
+  TRY(end.status);
+  return outputs;
+}
+
+ForwardEnd Leader::end_collected(std::uint64_t collecting, const Status& own) {
+  if (Status waited = ranks_.wait(collecting); !waited.ok()) return {std::move(waited)};
+  ForwardEnd end = ranks_.settle(ranks_.cause(std::array{collecting}, {.status = own}));
+  // Results differ between ranks of an ended group, but that is not the cause.
+  if (end.status.ok()) end.status = ranks_.same_results(collecting, forwards_.digest());
+  return end;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepWay>> make_leader(const StepContext& context) {
+  if (context.parts.options.ranks == nullptr) return nullptr;
+  return std::make_unique<Leader>(context, TRY(make_peer(context)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+// Runs forwards of one rank as they were decided, and keeps track of those in flight: their results, events and counts.
+//
+// Threads: the runner's thread. Allocates nothing for sizes that were seen before.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/forward_counters.h"
+#include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/forward_step.h"
+#include "tessera/runner/runner_parts.h"
+#include "tessera/runner/step_results.h"
+
+namespace tessera {
+
+class LocalForwards {
+ public:
+  // `parts` and `dispatcher` must outlive this object.
+  static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher);
+
+  // Checks inputs before a forward is decided; `in_flight` forwards were submitted and not yet collected.
+  Status check(const ForwardInputs& inputs, int in_flight) const;
+
+  // Enqueues a forward; after success it is in flight. It does the next three in turn. A stage without a head samples
+  // nothing and computes no logits, whatever the inputs want.
+  ForwardEnd submit(const ForwardInputs& inputs, const Decision& decision);
+  // Takes a slot for the results, and enqueues what is written before the forward.
+  Status begin(const ForwardInputs& inputs);
+  // Enqueues the forward itself. It may be called again after a launch that failed.
+  ForwardEnd run(const ForwardInputs& inputs, const Decision& decision);
+  // Enqueues the download of the sampled tokens, and counts the forward.
+  Status finish(const ForwardInputs& inputs, const Decision& decision);
+
+  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
+  // in flight.
+  Result<StepOutputs> collect();
+  // Waits for the newest forward in flight and drops its results.
+  Status discard();
+  int in_flight() const { return in_flight_; }
+  // A hash of all results of the last collected forward, where rank 0 compares it with those of other ranks.
+  std::uint64_t digest() const { return digest_; }
+
+  // Waits for an event behind a forward. A failed forward ends the profile, because its events may never pass.
+  Status wait(Event& done);
+
+  ForwardStep& step() { return step_; }
+  StepResults& results() { return results_; }
+  const StepResults& results() const { return results_; }
+  const ForwardCounters& counters() const { return counters_; }
+
+ private:
+  struct Flight {
+    std::unique_ptr<Event> done;  // recorded behind the forward
+    std::uint64_t digest = 0;     // of what submit() has filled in
+    StepResults::Slot* results = nullptr;
+  };
+
+  LocalForwards(RunnerParts& parts, Dispatcher& dispatcher, StepResults results, std::vector<Flight> flights)
+      : parts_(parts),
+        dispatcher_(dispatcher),
+        step_(parts),
+        results_(std::move(results)),
+        flights_(std::move(flights)),
+        has_digests_(parts.options.communicator != nullptr && parts.graphs.dp_size == 1) {}
+  Flight& next() { return flights_[next_]; }
+  std::size_t num_flights() const { return flights_.size(); }
+
+  RunnerParts& parts_;
+  Dispatcher& dispatcher_;
+  ForwardStep step_;
+  StepResults results_;
+  std::vector<Flight> flights_;  // [max_in_flight], a ring buffer
+  std::size_t next_ = 0;
+  int in_flight_ = 0;
+  ForwardCounters counters_;
+  const bool has_digests_;
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace tessera

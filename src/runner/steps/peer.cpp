@@ -1,0 +1,45 @@
+// One of several ranks that all submit the same forwards by themselves, as within an order that rank 0 gives
+// (RankGroup::together). A forward that fails on one rank ends the collective operations in which the others wait. It
+// cannot be run again without its graph, because the others have already met it in the graph's collectives.
+
+#include "tessera/ops/comm/collective.h"
+#include "tessera/runner/steps/step_ways.h"
+
+namespace tessera {
+namespace {
+
+class Peer final : public StepWay {
+ public:
+  explicit Peer(const StepContext& context)
+      : communicator_(*context.parts.options.communicator),
+        dispatcher_(context.dispatcher),
+        forwards_(context.forwards) {}
+
+  Result<Decision> submit(const ForwardInputs& inputs) override {
+    const Result<Decision> decided = dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager));
+    if (!decided.ok()) return fail(decided.status());
+    const ForwardEnd end = forwards_.submit(inputs, *decided);
+    if (!end.status.ok()) return fail(end.status);
+    return decided;
+  }
+  Result<StepOutputs> collect() override { return forwards_.collect(); }
+  int in_flight() const override { return forwards_.in_flight(); }
+  Status fail(const Status& why) override {
+    communicator_.abort(why.message());
+    return why;
+  }
+
+ private:
+  Communicator& communicator_;
+  Dispatcher& dispatcher_;
+  LocalForwards& forwards_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StepWay>> make_peer(const StepContext& context) {
+  if (context.parts.options.communicator == nullptr) return nullptr;
+  return std::make_unique<Peer>(context);
+}
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// How the ranks of one model take a step together. ModelRunner has one way, chosen once (step_ways.h), and knows nothing
+// else about ranks.
+//
+// A way decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what they
+// must know (RankGroup, Communicator).
+//
+// Threads: the runner's thread.
+#pragma once
+
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/runner_parts.h"
+#include "tessera/runner/steps/local_forwards.h"
+
+namespace tessera {
+
+// What a way works with. All of it outlives the way.
+struct StepContext {
+  RunnerParts& parts;
+  Dispatcher& dispatcher;
+  LocalForwards& forwards;
+};
+
+class StepWay {
+ public:
+  virtual ~StepWay() = default;
+
+  // Decides a forward and enqueues it. After an error it is in flight on no rank. Precondition: the inputs were checked,
+  // and fewer than max_in_flight forwards are in flight.
+  virtual Result<Decision> submit(const ForwardInputs& inputs) = 0;
+  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
+  // in flight.
+  virtual Result<StepOutputs> collect() = 0;
+  // Returns the number of forwards that were submitted and not yet collected.
+  virtual int in_flight() const = 0;
+
+  // Handles a step that this rank cannot make, which other ranks may wait for. Returns the error for the caller.
+  virtual Status fail(const Status& why) { return why; }
+  // Idle forward: takes part in a forward of other ranks without tokens of its own (ModelRunner::accompany).
+  virtual Status accompany() { return internal_error("a rank that computes all tokens accompanies no other"); }
+  // Waits for all idle forwards.
+  virtual Status end_accompanied() { return ok_status(); }
+};
+
+}  // namespace tessera
