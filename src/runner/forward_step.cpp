@@ -18,7 +18,10 @@ constexpr std::size_t kSampled = 2;
 }  // namespace
 
 ForwardStep::ForwardStep(RunnerParts& parts)
-    : parts_(parts), chooser_(parts), in_order_(static_cast<std::size_t>(max_head_rows(parts.options))) {
+    : parts_(parts),
+      launcher_(parts),
+      chooser_(parts, launcher_),
+      in_order_(static_cast<std::size_t>(max_head_rows(parts.model.options))) {
   std::iota(in_order_.begin(), in_order_.end(), 0);
 }
 
@@ -26,9 +29,9 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   replay_failed_ = false;
   if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
   TRY(run_body(inputs, decision));
-  if (!parts_.graphs.has_head) return ok_status();
+  if (!parts_.model.graphs.has_head) return ok_status();
   TRY(run_head(inputs, results));
-  return parts_.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
+  return parts_.model.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
 }
 
 // The body needs at least one token, so it gets that of a dummy batch on the reserved page.
@@ -36,30 +39,30 @@ Status ForwardStep::accompany(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
   const ForwardBatch dummy =
-      dummy_batch(1, decodes, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
+      dummy_batch(1, decodes, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
   if (decodes) {
     TRY(stage_decode({.batch = dummy}, decision.size, {}));
   } else {
-    TRY(parts_.stage({.batch = dummy}, BatchKind::kExtend, decision.size));
+    TRY(launcher_.stage({.batch = dummy}, BatchKind::kExtend, decision.size));
   }
   const bool captured = decision.runner != RunnerKind::kEager;
   if (!captured) TRY(runner.make_ready(decision.size));
-  return parts_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
+  return launcher_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
                        &replay_failed_);
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
-  const std::int64_t rows = size * parts_.options.decode_query_length;
-  TRY(parts_.stage(tokens, parts_.runner(RunnerRole::kDecode).spec().batches, rows));
-  return parts_.inputs->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
+  const std::int64_t rows = size * parts_.model.options.decode_query_length;
+  TRY(launcher_.stage(tokens, parts_.runner(RunnerRole::kDecode).spec().batches, rows));
+  return parts_.inputs().stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
 }
 
 Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
   GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
   TRY(stage_decode(inputs.tokens(), size, inputs.sampling));
-  TRY(parts_.launch(runner, size, inputs.batch.num_tokens(),
+  TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(),
                     inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
-  if (!parts_.graphs.has_head) return ok_status();
+  if (!parts_.model.graphs.has_head) return ok_status();
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
   if (!inputs.hidden_states.empty())
@@ -75,33 +78,33 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
 // Hidden states may be wanted of any row, and debug mode searches all rows for NaNs. In both cases every row is planned
 // as a wanted one.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
-  const bool wants_all = !inputs.hidden_states.empty() || parts_.debug != nullptr;
-  if (!parts_.graphs.prefill || !wants_all) return parts_.stage(inputs.tokens(), BatchKind::kExtend, size);
+  const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
+  if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);
   ForwardBatch all = inputs.batch;
   want_all_rows(all);
-  return parts_.stage({.batch = all, .rope_positions = inputs.rope_positions}, BatchKind::kExtend, size);
+  return launcher_.stage({.batch = all, .rope_positions = inputs.rope_positions}, BatchKind::kExtend, size);
 }
 
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   TRY(stage_body(inputs, decision.size));
-  if (parts_.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
+  if (parts_.model.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));
   const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;
-  TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(),
+  TRY(launcher_.launch(runner, decision.size, inputs.batch.num_tokens(),
                     captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
   const ir::Bucket bucket = runner.bucket(decision.size);
-  if (!parts_.graphs.prefill && !inputs.hidden_states.empty())
+  if (!parts_.model.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
   // In planned memory the outputs already lie where the head reads them; in isolated memory they have addresses of
   // their own.
-  for (std::size_t i = 0; i < parts_.handed_over.size(); ++i) {
+  for (std::size_t i = 0; i < parts_.model.handed_over.size(); ++i) {
     const OutputView made = TRY(runner.executable().output(bucket, i));
-    const DeviceAddress place = parts_.arena->base() + parts_.handed_over[i].offset;
+    const DeviceAddress place = parts_.arena().base() + parts_.model.handed_over[i].offset;
     if (made.data == place) continue;
-    TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.handed_over_bytes)));
-    TRY(parts_.stream->copy(place, made.data, static_cast<std::size_t>(made.bytes())));
+    TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.handed_over_bytes)));
+    TRY(parts_.stream().copy(place, made.data, static_cast<std::size_t>(made.bytes())));
   }
   return ok_status();
 }
@@ -112,7 +115,7 @@ Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);
   const std::size_t count = std::min(static_cast<std::size_t>(runner.spec().ladder.back()), rest.size());
   const std::size_t begin = std::min(first, inputs.sampling.size());
-  return parts_.inputs->stage_rows(rest.first(count),
+  return parts_.inputs().stage_rows(rest.first(count),
                                    inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
                                    runner.padded_size(static_cast<std::int64_t>(count)));
 }
@@ -121,14 +124,14 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
   GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
-  const std::size_t before = parts_.graphs.prefill ? 0 : 1;  // outputs that the head does not have
+  const std::size_t before = parts_.model.graphs.prefill ? 0 : 1;  // outputs that the head does not have
   for (std::int64_t first = 0; first < total; first += chunk) {
     const std::int64_t count = std::min(chunk, total - first);
     const std::int64_t size = runner.padded_size(count);
     // stage_body() staged the first rows with the body's inputs.
     if (first > 0) TRY(stage_head(inputs, static_cast<std::size_t>(first)));
     TRY(runner.make_ready(size));
-    TRY(parts_.launch(runner, size, count, Execution::kOperators));
+    TRY(launcher_.launch(runner, size, count, Execution::kOperators));
     const ir::Bucket bucket = runner.bucket(size);
     const HeadRows made{.first = first,
                         .count = count,
@@ -140,18 +143,18 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
 }
 
 Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results) {
-  Stream& stream = *parts_.stream;
+  Stream& stream = parts_.stream();
   if (!inputs.logits.empty()) {
-    const std::span<float> part = inputs.logits.subspan(static_cast<std::size_t>(rows.first * parts_.vocab_size),
-                                                        static_cast<std::size_t>(rows.count * parts_.vocab_size));
-    TRY(parts_.check_fresh(rows.logits));
+    const std::span<float> part = inputs.logits.subspan(static_cast<std::size_t>(rows.first * parts_.model.vocab_size),
+                                                        static_cast<std::size_t>(rows.count * parts_.model.vocab_size));
+    TRY(launcher_.check_fresh(rows.logits));
     TRY(stream.download(part.data(), rows.logits.data, part.size_bytes()));
     TRY(stream.synchronize());  // the next run of the head overwrites the logits
   }
   if (inputs.needs_choice()) return chooser_.take(inputs, rows, results);
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
-  TRY(parts_.check_fresh(rows.sampled));
-  return sampled == 0 ? ok_status() : parts_.inputs->keep_sampled(rows.sampled.data, rows.first, sampled, stream);
+  TRY(launcher_.check_fresh(rows.sampled));
+  return sampled == 0 ? ok_status() : parts_.inputs().keep_sampled(rows.sampled.data, rows.first, sampled, stream);
 }
 
 Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
@@ -166,10 +169,10 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
     for (std::int64_t i = 0; i < count; ++i)
       hidden_rows_[static_cast<std::size_t>(i)] =
           rows.empty() ? static_cast<std::int32_t>(first + i) : rows[static_cast<std::size_t>(first + i)];
-    TRY(parts_.inputs->stage_rows(hidden_rows_, {}, size));
+    TRY(parts_.inputs().stage_rows(hidden_rows_, {}, size));
     TRY(runner.make_ready(size));
-    TRY(parts_.launch(runner, size, count, Execution::kOperators));
-    const auto values = static_cast<std::size_t>(parts_.hidden_size);
+    TRY(launcher_.launch(runner, size, count, Execution::kOperators));
+    const auto values = static_cast<std::size_t>(parts_.model.hidden_size);
     TRY(read_hidden(TRY(runner.executable().output(runner.bucket(size), kHidden)), {},
                     inputs.hidden_states.subspan(static_cast<std::size_t>(first) * values,
                                                  static_cast<std::size_t>(count) * values)));
@@ -179,21 +182,21 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
 
 // Uses one download for each run of neighbouring rows.
 Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to) {
-  TRY(parts_.check_fresh(hidden));
-  const ir::DType dtype = parts_.graphs.body.value(parts_.graphs.body.outputs[0]).type.dtype;
+  TRY(launcher_.check_fresh(hidden));
+  const ir::DType dtype = parts_.model.graphs.body.value(parts_.model.graphs.body.outputs[0]).type.dtype;
   const std::size_t bytes = to.size() * ir::dtype_size(dtype);
   hidden_host_.resize(std::max(hidden_host_.size(), bytes));
-  if (rows.empty()) TRY(parts_.stream->download(hidden_host_.data(), hidden.data, bytes));
+  if (rows.empty()) TRY(parts_.stream().download(hidden_host_.data(), hidden.data, bytes));
   const std::size_t row_bytes = rows.empty() ? 0 : bytes / rows.size();
   for (std::size_t begin = 0; begin < rows.size();) {
     std::size_t end = begin + 1;
     while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-    TRY(parts_.stream->download(hidden_host_.data() + begin * row_bytes,
+    TRY(parts_.stream().download(hidden_host_.data() + begin * row_bytes,
                                 hidden.data + static_cast<std::size_t>(rows[begin]) * row_bytes,
                                 (end - begin) * row_bytes));
     begin = end;
   }
-  TRY(parts_.stream->synchronize());
+  TRY(parts_.stream().synchronize());
   return widen_floats(hidden_host_.data(), dtype, to);
 }
 

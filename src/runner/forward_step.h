@@ -12,6 +12,7 @@
 #include "tessera/runner/dispatch/chooser.h"
 #include "tessera/runner/dispatch/dispatch.h"
 #include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/step_results.h"
 
@@ -27,6 +28,7 @@ class ForwardStep {
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
   // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::accompany).
   Status accompany(const Decision& decision);
+  Launcher& launcher() { return launcher_; }
   // After an error of run(): returns whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
@@ -47,6 +49,7 @@ class ForwardStep {
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
 
   RunnerParts& parts_;
+  Launcher launcher_;
   Chooser chooser_;
   std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of a decode graph
   std::vector<std::int32_t> hidden_rows_;  // rows of one run of the head

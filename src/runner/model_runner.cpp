@@ -9,25 +9,23 @@
 
 namespace tessera {
 
-ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts, std::unique_ptr<Dispatcher> dispatcher,
-                         std::unique_ptr<LocalForwards> forwards, std::unique_ptr<StepWay> way)
+ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts)
     : parts_(std::move(parts)),
-      dispatcher_(std::move(dispatcher)),
-      forwards_(std::move(forwards)),
-      way_(std::move(way)),
-      capture_(*parts_, *dispatcher_, *forwards_),
-      measurement_(*parts_, *dispatcher_),
-      full_measurement_(*parts_, *dispatcher_) {}
+      step_(*parts_),
+      captures_(*parts_, step_.launcher()),
+      dispatcher_(*parts_, captures_),
+      capture_(*parts_, captures_, dispatcher_, step_),
+      measurement_(*parts_, step_.launcher(), dispatcher_),
+      full_measurement_(*parts_, step_.launcher(), captures_, dispatcher_) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,
                                                          RunnerOptions options) {
   std::unique_ptr<RunnerParts> parts =
       TRY(RunnerParts::create(std::move(graphs), std::move(weights), device, std::move(options)));
-  auto dispatcher = std::make_unique<Dispatcher>(*parts);
-  std::unique_ptr<LocalForwards> forwards = TRY(LocalForwards::create(*parts, *dispatcher));
-  std::unique_ptr<StepWay> way = TRY(make_step_way({*parts, *dispatcher, *forwards}));
-  return std::unique_ptr<ModelRunner>(
-      new ModelRunner(std::move(parts), std::move(dispatcher), std::move(forwards), std::move(way)));
+  std::unique_ptr<ModelRunner> made(new ModelRunner(std::move(parts)));
+  made->forwards_ = TRY(LocalForwards::create(*made->parts_, made->dispatcher_, made->step_));
+  made->way_ = TRY(make_step_way({*made->parts_, made->dispatcher_, *made->forwards_}));
+  return made;
 }
 
 ModelRunner::~ModelRunner() = default;
@@ -36,11 +34,11 @@ Result<bool> ModelRunner::idle_work() {
   if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");
   TRY(end_accompanied());
   const bool tower_waits =
-      parts_->vision != nullptr && parts_->vision->has_wanted() && dispatcher_->table().graphs_enabled;
+      parts_->vision() != nullptr && parts_->vision()->has_wanted() && dispatcher_.table().graphs_enabled;
   if (tower_waits || captures_when_idle()) return capture_.capture_next();
   if (TRY(measurement_.measure_next())) return true;
   if (TRY(full_measurement_.measure_next())) return true;
-  return parts_->vision != nullptr && TRY(parts_->vision->measure_next());
+  return parts_->vision() != nullptr && TRY(parts_->vision()->measure_next());
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
@@ -51,9 +49,9 @@ Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
 }
 
 Status ModelRunner::reserve_embeddings(std::int64_t rows) {
-  if (rows <= parts_->embeddings->rows()) return ok_status();
+  if (rows <= parts_->embeddings().rows()) return ok_status();
   return parts_->together({.kind = RankOrderKind::kReserveRows, .size = rows},
-                          [&] { return parts_->embeddings->reserve(rows); });
+                          [&] { return parts_->embeddings().reserve(rows); });
 }
 
 Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {

@@ -20,6 +20,7 @@
 #include "tessera/model/model.h"
 #include "tessera/runner/capture/full_measurement.h"
 #include "tessera/runner/capture/graph_capture.h"
+#include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/dispatch/cost_measurement.h"
 #include "tessera/runner/dispatch/dispatcher.h"
 #include "tessera/runner/forward_counters.h"
@@ -49,9 +50,9 @@ class ModelRunner {
   // options.capture says. `more` is asked before each size that kCore puts off; capture continues with them while it
   // returns true. Call it once, before the first forward; without it every forward is eager. An error is one that a
   // smaller set of graphs would not avoid.
-  Status capture(const std::function<bool()>& more = {}) { return capture_.start(more); }
+  Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
   // Does the first part of capture() alone, on a rank that follows another.
-  Status prepare() { return capture_.prepare(); }
+  Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures now what options.capture puts off. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
   // Does one piece of work that can wait for an idle moment: captures a pending size (one of kCore, or a tower size
@@ -60,12 +61,12 @@ class ModelRunner {
   Result<bool> idle_work();
   // Returns whether idle work captures a size that kCore put off.
   bool captures_when_idle() const {
-    return parts_->options.capture == CaptureMode::kCore && dispatcher_->table().graphs_enabled &&
+    return parts_->model.options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();
   }
   // Measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
-  const CostTable& costs() const { return dispatcher_->costs(); }
-  void set_costs(CostTable costs) { dispatcher_->costs() = std::move(costs); }
+  const CostTable& costs() const { return dispatcher_.costs(); }
+  void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
 
   // Calls submit() and collect() for one forward. Precondition: no forward is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
@@ -73,12 +74,12 @@ class ModelRunner {
   // Commits device memory for embeddings that forwards write and read (EmbeddingRows::reserve). Precondition: no
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
-  std::int64_t embedding_rows() const { return parts_->embeddings->rows(); }
+  std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
   // For code that writes rows on the device, on stream(): the address of row 0 and the size of each row.
-  DeviceAddress embeddings_base() const { return parts_->embeddings->base(); }
-  std::int64_t embedding_row_values() const { return parts_->embeddings->row_values(); }
-  std::int64_t embedding_row_bytes() const { return parts_->embeddings->row_bytes(); }
-  ir::DType embedding_dtype() const { return parts_->embeddings->dtype(); }
+  DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
+  std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
+  std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
+  ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
 
   // Enqueues a forward and returns; where the device runs beside the host, it returns before the forward has run. The
   // host can then stage and enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). It
@@ -96,52 +97,54 @@ class ModelRunner {
   // in flight.
   Result<StepOutputs> collect();
   int in_flight() const { return way_->in_flight(); }
-  int max_in_flight() const { return parts_->options.max_in_flight; }
+  int max_in_flight() const { return parts_->model.options.max_in_flight; }
   // Updates dispatch after sizes were captured or dropped directly.
-  void refresh_dispatch() { dispatcher_->refresh(); }
+  void refresh_dispatch() { dispatcher_.refresh(); }
 
-  const RunnerOptions& options() const { return parts_->options; }
-  std::int64_t vocab_size() const { return parts_->vocab_size; }
-  std::int64_t hidden_size() const { return parts_->hidden_size; }
-  const DispatchTable& dispatch_table() const { return dispatcher_->table(); }
+  const RunnerOptions& options() const { return parts_->model.options; }
+  std::int64_t vocab_size() const { return parts_->model.vocab_size; }
+  std::int64_t hidden_size() const { return parts_->model.hidden_size; }
+  const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
   const ForwardCounters& counters() const { return forwards_->counters(); }
   // The memory that the runner takes now, and the memory that was predicted for it.
   MemoryReport memory() const;
-  const MemoryReport& predicted_memory() const { return parts_->predicted; }
+  const MemoryReport& predicted_memory() const { return parts_->predicted(); }
   // The one stream that forwards run on.
-  Stream& stream() const { return *parts_->stream; }
-  Device& device() const { return parts_->device; }
+  Stream& stream() const { return parts_->stream(); }
+  Device& device() const { return parts_->model.device; }
   // Returns the kernels of planned operators (attention) as results name them: "fa3", "cpu", or "fa3, tessera" where
   // layers differ.
-  std::string planned_kernels(BatchKind kind) const { return parts_->plans->kernels(kind); }
+  std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
   // The vision tower; null where the model has none. It is used between two forwards.
-  VisionRunner* vision() { return parts_->vision.get(); }
-  const VisionRunner* vision() const { return parts_->vision.get(); }
+  VisionRunner* vision() { return parts_->vision(); }
+  const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
   // Measures forwards from here on; null stops it. The profiler must be removed before it is destroyed. Precondition:
   // no forward is in flight.
-  void set_profiler(StepProfiler* profiler) { parts_->profiler = profiler; }
+  void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }
 
   // For the oracle and debug tools. Precondition: no forward is in flight.
   RunnerParts& parts() { return *parts_; }
-  ForwardStep& step() { return forwards_->step(); }
+  ForwardStep& step() { return step_; }
+  SizeCapture& captures() { return captures_; }
   // For a rank that follows another (followed_forwards.h).
   LocalForwards& forwards() { return *forwards_; }
 
  private:
-  ModelRunner(std::unique_ptr<RunnerParts> parts, std::unique_ptr<Dispatcher> dispatcher,
-              std::unique_ptr<LocalForwards> forwards, std::unique_ptr<StepWay> way);
+  explicit ModelRunner(std::unique_ptr<RunnerParts> parts);
 
   std::unique_ptr<RunnerParts> parts_;
-  std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<LocalForwards> forwards_;
-  std::unique_ptr<StepWay> way_;
+  ForwardStep step_;
+  SizeCapture captures_;
+  Dispatcher dispatcher_;
   GraphCapture capture_;
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;
+  std::unique_ptr<LocalForwards> forwards_;
+  std::unique_ptr<StepWay> way_;
 };
 
 }  // namespace tessera

@@ -34,6 +34,7 @@ class FormBench {
   FormBench(ModelRunner& runner, std::string compiler, std::int64_t repeat)
       : parts_(runner.parts()),
         step_(runner.step()),
+        captures_(runner.captures()),
         table_(runner.dispatch_table()),
         compiler_(std::move(compiler)),
         repeat_(repeat) {}
@@ -66,7 +67,7 @@ class FormBench {
     const std::vector<SampleRow> greedy(batch.wanted_rows.size());
     const auto prepare = [&] {
       TRY(step_.stage_decode({.batch = batch}, *size, greedy));
-      return parts_.upload();
+      return step_.launcher().upload();
     };
     if (size) {
       TRY(make_captured(decode(), *size));
@@ -93,7 +94,7 @@ class FormBench {
   std::int64_t most_head_rows() { return parts_.runner(RunnerRole::kHead).spec().ladder.back(); }
 
   Status make_captured(GraphRunner& runner, std::int64_t size) {
-    return runner.captured(size) ? ok_status() : parts_.capture(runner, size);
+    return runner.captured(size) ? ok_status() : captures_.capture(runner, size);
   }
 
   // Returns a form that runs the prefill runner's forward at `size`, and the head on the wanted rows.
@@ -102,10 +103,10 @@ class FormBench {
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
     const auto prepare = [this, &batch, &head, size, rows]() -> Status {
       const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-      TRY(parts_.stage({.batch = batch}, BatchKind::kExtend, size));
-      TRY(parts_.inputs->stage_rows(batch.wanted_rows, greedy, rows));
+      TRY(step_.launcher().stage({.batch = batch}, BatchKind::kExtend, size));
+      TRY(parts_.inputs().stage_rows(batch.wanted_rows, greedy, rows));
       TRY(head.make_ready(rows));
-      return parts_.upload();
+      return step_.launcher().upload();
     };
     const auto both = [&head, rows, enqueue = std::move(enqueue)]() -> Status {
       TRY(enqueue());
@@ -134,10 +135,10 @@ class FormBench {
     for (std::int64_t round = -kWarmUps; round < repeat_; ++round) {
       for (const Form& form : forms) {
         TRY(form.prepare());
-        TRY(parts_.stream->synchronize());
+        TRY(parts_.stream().synchronize());
         const Clock::time_point start = Clock::now();
         TRY(form.enqueue());
-        TRY(parts_.stream->synchronize());
+        TRY(parts_.stream().synchronize());
         if (round >= 0) form.times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
       }
     }
@@ -146,6 +147,7 @@ class FormBench {
 
   RunnerParts& parts_;
   ForwardStep& step_;
+  SizeCapture& captures_;
   const DispatchTable& table_;
   std::string compiler_;
   std::int64_t repeat_;

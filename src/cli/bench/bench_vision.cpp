@@ -192,14 +192,14 @@ class Towers {
       other.sizes.clear();
     }
     RunnerParts& parts = runner.parts();
-    towers.other_ = TRY(VisionRunner::create({.tower = *parts.graphs.vision,
-                                              .weights = parts.weights.addresses(),
-                                              .device = parts.device,
-                                              .stream = *parts.stream,
-                                              .arena = *parts.arena,
-                                              .workspace = *parts.workspace,
-                                              .warm = parts.warm,
-                                              .options = parts.options},
+    towers.other_ = TRY(VisionRunner::create({.tower = *parts.model.graphs.vision,
+                                              .weights = parts.model.weights.addresses(),
+                                              .device = parts.model.device,
+                                              .stream = parts.stream(),
+                                              .arena = parts.arena(),
+                                              .workspace = parts.workspace(),
+                                              .warm = parts.warm(),
+                                              .options = parts.model.options},
                                              std::move(other)));
     while (TRY(towers.other_->capture_next())) {
     }

@@ -252,7 +252,7 @@ std::string to_text(const SoakReport& report) {
 // in other models with such states, 1.1e-5 (tools/rounding_response.py; docs/benchmarks.md, "How far rounding
 // carries").
 double soak_tolerance(ModelRunner& runner) {
-  const ir::Graph& body = runner.parts().graphs.body;
+  const ir::Graph& body = runner.parts().model.graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;
   const auto is_recurrent = [](const ir::CacheGroup& g) { return g.kind == ir::CacheGroup::Kind::kState; };
   return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;

@@ -135,7 +135,7 @@ TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
 constexpr int kCaptured = 8;
 std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
   ModelRunner& runner = *bench.runner;
-  KernelVariants& warm = runner.parts().warm;
+  KernelVariants& warm = runner.parts().warm();
   std::vector<TestRequest> requests = {{ids(5)}, {ids(9, 2)}, {ids(3, 3)}};
   const std::vector<SampleRow> greedy(requests.size());
   std::vector<TokenId> tokens;
@@ -178,7 +178,7 @@ TEST(CaptureModes, CapturesASizeBesideAForwardInFlight) {
   EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(bench.runner->counters().of_size(RunnerKind::kDecode, 4).forwards, kCaptured);
   EXPECT_EQ(bench.runner->counters().of_size(RunnerKind::kDecode, 3).forwards, 12 - kCaptured);
-  EXPECT_FALSE(bench.runner->parts().warm.empty()) << "its kernels were run between the two forwards";
+  EXPECT_FALSE(bench.runner->parts().warm().empty()) << "its kernels were run between the two forwards";
 
   RunnerBench failing = make_captured("llama", core_options());
   EXPECT_EQ(decode_ahead(failing, {.end_recording_fails_at = 1}), want);

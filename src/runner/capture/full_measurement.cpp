@@ -49,7 +49,7 @@ std::optional<std::int64_t> FullMeasurement::next_size() {
   const CostTable& costs = dispatcher_.costs();
   int losses = 0;
   for (const std::int64_t size : runner().report().captured) {
-    if (!page_batch(size, parts_.options, parts_.graphs.body.cache_groups)) continue;
+    if (!page_batch(size, parts_.model.options, parts_.model.graphs.body.cache_groups)) continue;
     if (!costs.full(size)) return may_win(size) ? std::optional(size) : std::nullopt;
     losses = costs.full_wins(size) ? 0 : losses + 1;
     if (losses == kMostLosses) return std::nullopt;
@@ -75,7 +75,7 @@ Status FullMeasurement::work() {
 
 // Both forms must give the same bits. They do, unless a kernel computes differently within a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
-  TRY(dispatcher_.add_full(size));
+  TRY(captures_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
   if (TRY(output_of(size, GraphForm::kFull)) == pieces) return ok_status();
   const bool steady = TRY(output_of(size, GraphForm::kPieces)) == pieces;
@@ -86,7 +86,7 @@ Status FullMeasurement::begin(std::int64_t size) {
 }
 
 Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, GraphForm form) {
-  TRY(parts_.together({.kind = RankOrderKind::kStagePages, .size = size}, [&] { return parts_.stage_pages(size); }));
+  TRY(parts_.together({.kind = RankOrderKind::kStagePages, .size = size}, [&] { return launcher_.stage_pages(size); }));
   TRY(parts_.together({.kind = RankOrderKind::kReplay, .size = size, .form = form},
                       [&] { return runner().replay(size, form); }));
   const Executable& executable = runner().executable();
@@ -95,8 +95,8 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
     const OutputView output = TRY(executable.output(runner().bucket(size), i));
     const std::size_t before = bytes.size();
     bytes.resize(before + static_cast<std::size_t>(output.bytes()));
-    TRY(parts_.stream->download(bytes.data() + before, output.data, static_cast<std::size_t>(output.bytes())));
-    TRY(parts_.stream->synchronize());  // the download must finish before the vector moves
+    TRY(parts_.stream().download(bytes.data() + before, output.data, static_cast<std::size_t>(output.bytes())));
+    TRY(parts_.stream().synchronize());  // the download must finish before the vector moves
   }
   return bytes;
 }
@@ -106,14 +106,14 @@ Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // a request that arrives meanwhile waits this long at most
   const std::int64_t size = at_->size;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .size = size},
-                      [&] { return parts_.stage_dummy(runner(), size); }));
+                      [&] { return launcher_.stage_dummy(runner(), size); }));
   const auto replay_ms = [&](GraphForm form) -> Result<double> {
     double ms = 0;
     TRY(parts_.together({.kind = RankOrderKind::kReplay, .size = size, .form = form}, [&]() -> Status {
-      TRY(parts_.stream->synchronize());
+      TRY(parts_.stream().synchronize());
       const Clock::time_point start = Clock::now();
       TRY(runner().replay(size, form));
-      TRY(parts_.stream->synchronize());
+      TRY(parts_.stream().synchronize());
       ms = ms_since(start);
       return ok_status();
     }));
@@ -135,7 +135,7 @@ Status FullMeasurement::decide(FullCost cost) {
   const bool wins = dispatcher_.costs().full_wins(size);
   log_debug("dispatch", "prefill size {} {}: one graph takes at most {:.3f} of the pieces' time", size,
             wins ? "is replayed as one graph" : "stays in pieces", cost.ratio);
-  if (!wins) TRY(dispatcher_.drop_full(size));
+  if (!wins) TRY(captures_.drop_full(size));
   dispatcher_.refresh();
   return ok_status();
 }

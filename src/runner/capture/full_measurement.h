@@ -16,6 +16,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
@@ -27,8 +28,9 @@ double median_bound(std::vector<double> ratios);
 
 class FullMeasurement {
  public:
-  // `parts` and `dispatcher` must outlive this object.
-  FullMeasurement(RunnerParts& parts, Dispatcher& dispatcher) : parts_(parts), dispatcher_(dispatcher) {}
+  // All of them outlive this object.
+  FullMeasurement(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, Dispatcher& dispatcher)
+      : parts_(parts), launcher_(launcher), captures_(captures), dispatcher_(dispatcher) {}
 
   // Works on one size for about 30 ms at most. Returns false where no size is left. Precondition: CostMeasurement has
   // measured the costs of replays, and no forward is in flight.
@@ -50,6 +52,8 @@ class FullMeasurement {
   Status decide(FullCost cost);
 
   RunnerParts& parts_;
+  Launcher& launcher_;
+  SizeCapture& captures_;
   Dispatcher& dispatcher_;
   std::optional<Candidate> at_;
 };

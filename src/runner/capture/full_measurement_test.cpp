@@ -226,10 +226,11 @@ TEST(FullGraphs, SlowSizesAreNotMeasured) {
   RunnerBench bench = make_captured("llama", choosing());
   CostTable slow;
   for (const std::int64_t size : {4, 16, 40}) slow.add(RunnerKind::kPrefill, size, 1e9);
-  Dispatcher dispatcher(bench.runner->parts());
+  RunnerParts& parts = bench.runner->parts();
+  Dispatcher dispatcher(parts, bench.runner->captures());
   dispatcher.enable();
   dispatcher.costs() = slow;
-  FullMeasurement measurement(bench.runner->parts(), dispatcher);
+  FullMeasurement measurement(parts, bench.runner->step().launcher(), bench.runner->captures(), dispatcher);
   EXPECT_FALSE(*measurement.measure_next());
   dispatcher.costs() = small_costs();
   EXPECT_TRUE(*measurement.measure_next());

@@ -29,21 +29,22 @@ std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
 std::vector<const GraphRunner*> captured_runners(const RunnerParts& parts) {
   std::vector<const GraphRunner*> runners;
   for (const RunnerRole role : kCapturedRoles) runners.push_back(&parts.runner(role));
-  if (parts.vision != nullptr) runners.push_back(&parts.vision->runner());
+  if (parts.vision() != nullptr) runners.push_back(&parts.vision()->runner());
   return runners;
 }
 
 }  // namespace
 
-Status GraphCapture::start(const std::function<bool()>& more) {
-  const Timeline::Scope scope(parts_.options.start, "capture");
-  TRY(parts_.together({.kind = RankOrderKind::kPrepare}, [&] { return prepare(); }));
+Status GraphCapture::start(StepResults& results, const std::function<bool()>& more) {
+  const Timeline::Scope scope(parts_.model.options.start, "capture");
+  TRY(parts_.together({.kind = RankOrderKind::kPrepare}, [&] { return prepare(results); }));
   if (!dispatcher_.table().graphs_enabled) {
     report_memory();
     return ok_status();
   }
   const auto left = [&] {
-    return parts_.device.available_bytes() + static_cast<std::int64_t>(parts_.arena->size() + parts_.workspace->size());
+    return parts_.model.device.available_bytes() +
+           static_cast<std::int64_t>(parts_.arena().size() + parts_.workspace().size());
   };
   const std::int64_t before = left();
   TRY(capture_graphs(more));
@@ -52,13 +53,13 @@ Status GraphCapture::start(const std::function<bool()>& more) {
   return ok_status();
 }
 
-Status GraphCapture::prepare() {
+Status GraphCapture::prepare(StepResults& results) {
   dispatcher_.enable();
-  if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
+  if (parts_.model.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!dispatcher_.table().graphs_enabled) return ok_status();
-  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be loading
-  TRY(warm_up().with_context("warming up"));
-  if (parts_.debug != nullptr) parts_.debug->resume();
+  if (parts_.debug() != nullptr) parts_.debug()->pause();  // the weights may still be loading
+  TRY(warm_up(results).with_context("warming up"));
+  if (parts_.debug() != nullptr) parts_.debug()->resume();
   return ok_status();
 }
 
@@ -66,15 +67,15 @@ Status GraphCapture::prepare() {
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
   for (const GraphRunner* runner : captured_runners(parts_))
-    estimate += runner_memory(*runner, parts_.device.properties(), 1).graph_bytes();
+    estimate += runner_memory(*runner, parts_.model.device.properties(), 1).graph_bytes();
   if (estimate == 0) return;
   graph_bytes_of_estimate_ = static_cast<double>(std::max<std::int64_t>(bytes, 0)) / static_cast<double>(estimate);
 }
 
 void GraphCapture::report_memory() {
-  available_ = parts_.device.available_bytes();
-  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted));
-  const std::int64_t low = memory_reserve(parts_.device.properties()) / 2;
+  available_ = parts_.model.device.available_bytes();
+  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted()));
+  const std::int64_t low = memory_reserve(parts_.model.device.properties()) / 2;
   const std::int64_t pending = predicted_pending_bytes();
   if (available_ - pending >= low) return;
   log_warn("memory",
@@ -88,7 +89,7 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
   std::int64_t bytes = 0;
   for (const GraphRunner* runner : captured_runners(parts_)) {
     const std::vector<std::int64_t> pending = runner->pending();
-    const RunnerMemory* predicted = parts_.predicted.runner(runner->spec().role);
+    const RunnerMemory* predicted = parts_.predicted().runner(runner->spec().role);
     if (predicted == nullptr) continue;
     for (const SizeMemory& size : predicted->sizes)
       if (std::ranges::binary_search(pending, size.size)) bytes += size.graphs.bytes;
@@ -99,24 +100,24 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
 // Forwards of every size must be able to run, with graphs or without. The memory of the largest ones is taken here, so
 // that a lack of memory is an error of the start and not of a request.
 Status GraphCapture::reserve_memory() {
-  const std::int64_t arena = parts_.predicted[MemoryUse::kArena];
-  const std::int64_t workspace = parts_.predicted[MemoryUse::kWorkspace];
-  Status taken = parts_.arena->grow(static_cast<std::size_t>(arena));
-  if (taken.ok()) taken = parts_.workspace->grow(static_cast<std::size_t>(workspace));
+  const std::int64_t arena = parts_.predicted()[MemoryUse::kArena];
+  const std::int64_t workspace = parts_.predicted()[MemoryUse::kWorkspace];
+  Status taken = parts_.arena().grow(static_cast<std::size_t>(arena));
+  if (taken.ok()) taken = parts_.workspace().grow(static_cast<std::size_t>(workspace));
   if (taken.ok()) return taken;
   return std::move(taken).with_context(
       fmt::format("forwards of up to {} tokens need an arena of {} bytes and a workspace of {}; lower "
                   "chunked_prefill_size (1024), mem_fraction_static (0.8, 0.7), max_running_requests (256) or "
                   "cuda_graph_max_bs (16)",
-                  max_padded_tokens(parts_.options), arena, workspace));
+                  max_padded_tokens(parts_.model.options), arena, workspace));
 }
 
 // Runs every operator once, at the smallest size, on the reserved page. Kernels that only other sizes use are warmed up
 // before those sizes are captured.
-Status GraphCapture::warm_up() {
-  const Timeline::Scope scope(parts_.options.start, "warm up");
+Status GraphCapture::warm_up(StepResults& results) {
+  const Timeline::Scope scope(parts_.model.options.start, "warm up");
   const ForwardBatch dummy =
-      dummy_batch(1, /*decode=*/false, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
+      dummy_batch(1, /*decode=*/false, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
   const SampleRow row;
   const TokenId target(0);
   const LogitEdits edits{
@@ -127,8 +128,8 @@ Status GraphCapture::warm_up() {
                              .logprob_targets = std::span(&target, 1),
                              .top_logprobs = 1,
                              .force_eager = true};
-  TRY(forwards_.step().run(inputs, {.runner = RunnerKind::kEager, .size = 1}, forwards_.results().begin(0, inputs)));
-  return parts_.stream->synchronize();
+  TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1}, results.begin(0, inputs)));
+  return parts_.stream().synchronize();
 }
 
 Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
@@ -141,20 +142,20 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     for (const std::int64_t size : prefill.report().captured) TRY(dispatcher_.capture_full(size));
     const std::size_t full = prefill.report().full.size();
     log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}{}, {:.2f} s, arena {:.3f} GB",
-             prefill.report().captured.size(), when_captured(prefill, parts_.options.capture),
+             prefill.report().captured.size(), when_captured(prefill, parts_.model.options.capture),
              full == 0 ? "" : fmt::format(", {} of them as one graph too", full), prefill.report().seconds,
-             static_cast<double>(parts_.arena->size()) / 1e9);
+             static_cast<double>(parts_.arena().size()) / 1e9);
   }
   if (decode.spec().captured && !decode.spec().ladder.empty()) {
     TRY(capture_sizes(decode));
     log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
-             when_captured(decode, parts_.options.capture), decode.report().seconds);
+             when_captured(decode, parts_.model.options.capture), decode.report().seconds);
   }
-  if (parts_.vision != nullptr)
+  if (parts_.vision() != nullptr)
     TRY(parts_.together({.kind = RankOrderKind::kCaptureTower, .size = kTowersStart},
                         [&] { return capture_start_budgets(parts_); }));
   dispatcher_.refresh();
-  if (parts_.options.capture == CaptureMode::kCore) {
+  if (parts_.model.options.capture == CaptureMode::kCore) {
     while (more && more() && TRY(capture_next())) {
     }
   }
@@ -162,54 +163,43 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
 }
 
 Status GraphCapture::capture_start_budgets(RunnerParts& parts) {
-  if (parts.vision == nullptr || parts.options.capture == CaptureMode::kLazy) return ok_status();
-  const GraphRunner& tower = parts.vision->runner();
+  if (parts.vision() == nullptr || parts.model.options.capture == CaptureMode::kLazy) return ok_status();
+  const GraphRunner& tower = parts.vision()->runner();
   if (!tower.spec().captured) return ok_status();
   const std::vector<std::int64_t>& ladder = tower.spec().ladder;
-  TRY(parts.vision->capture(parts.options.capture == CaptureMode::kCore ? core_sizes(ladder) : ladder));
+  TRY(parts.vision()->capture(parts.model.options.capture == CaptureMode::kCore ? core_sizes(ladder) : ladder));
   log_info("capture", "Captured the vision tower's graphs for {} budgets of up to {} patches{}, {:.2f} s",
-           tower.report().captured.size(), ladder.back(), when_captured(tower, parts.options.capture),
+           tower.report().captured.size(), ladder.back(), when_captured(tower, parts.model.options.capture),
            tower.report().seconds);
   return ok_status();
 }
 
 Status GraphCapture::capture_sizes(GraphRunner& runner) {
-  if (parts_.options.capture == CaptureMode::kLazy) return ok_status();
+  const CaptureMode mode = parts_.model.options.capture;
+  if (mode == CaptureMode::kLazy) return ok_status();
   const std::vector<std::int64_t>& ladder = runner.spec().ladder;
-  const char* const rows =
-      runner.spec().role == RunnerRole::kDecode ? "batch size (batch_size" : "num tokens (num_tokens";
-  const auto before_each = [&](std::int64_t size) {
-    if (!log_enabled("capture", LogLevel::kDebug)) return;  // avoid asking the driver for a line that is not logged
-    log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
-              static_cast<double>(parts_.device.available_bytes()) / 1e9);
-  };
-  const bool core = parts_.options.capture == CaptureMode::kCore;
-  return runner.capture(core ? core_sizes(ladder) : ladder,
-                        {.stage = {},
-                         .show_progress = parts_.options.show_progress,
-                         .before_each = before_each,
-                         .capture = [&](std::int64_t size) { return parts_.capture(runner, size); }});
+  return captures_.capture(runner, mode == CaptureMode::kCore ? core_sizes(ladder) : ladder);
 }
 
 Result<bool> GraphCapture::capture_next() {
-  if (parts_.vision != nullptr && parts_.vision->has_wanted()) return capture_tower();
+  if (parts_.vision() != nullptr && parts_.vision()->has_wanted()) return capture_tower();
   for (const RunnerRole role : {RunnerRole::kDecode, RunnerRole::kPrefill}) {
     GraphRunner& runner = parts_.runner(role);
     const std::vector<std::int64_t> pending = runner.pending();
     if (pending.empty()) continue;
-    const Status captured = parts_.capture(runner, pending.front());
+    const Status captured = captures_.capture(runner, pending.front());
     if (captured.code() == StatusCode::kDeviceLost) return captured;
     if (role == RunnerRole::kPrefill) TRY(dispatcher_.capture_full(pending.front()));
     dispatcher_.refresh();
     return true;
   }
-  return parts_.vision != nullptr && TRY(capture_tower());
+  return parts_.vision() != nullptr && TRY(capture_tower());
 }
 
 Result<bool> GraphCapture::capture_tower() {
   bool left = false;
   TRY(parts_.together({.kind = RankOrderKind::kCaptureTower}, [&]() -> Status {
-    left = TRY(parts_.vision->capture_next());
+    left = TRY(parts_.vision()->capture_next());
     return ok_status();
   }));
   return left;

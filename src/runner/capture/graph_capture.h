@@ -7,22 +7,23 @@
 #include <span>
 
 #include "tessera/base/status.h"
+#include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/forward_step.h"
 #include "tessera/runner/runner_parts.h"
-#include "tessera/runner/steps/local_forwards.h"
 
 namespace tessera {
 
 class GraphCapture {
  public:
-  // `parts`, `dispatcher` and `forwards` must outlive this object.
-  GraphCapture(RunnerParts& parts, Dispatcher& dispatcher, LocalForwards& forwards)
-      : parts_(parts), dispatcher_(dispatcher), forwards_(forwards) {}
+  // All of them outlive this object.
+  GraphCapture(RunnerParts& parts, SizeCapture& captures, Dispatcher& dispatcher, ForwardStep& step)
+      : parts_(parts), captures_(captures), dispatcher_(dispatcher), step_(step) {}
 
-  // Does the work of ModelRunner::capture.
-  Status start(const std::function<bool()>& more);
+  // Does the work of ModelRunner::capture. `results` takes the results of the warm-up.
+  Status start(StepResults& results, const std::function<bool()>& more);
   // Does the first part of start(): takes memory for the largest forward and warms up.
-  Status prepare();
+  Status prepare(StepResults& results);
   // Does the last part of start(): captures the tower's sizes that a start captures, on this rank alone.
   static Status capture_start_budgets(RunnerParts& parts);
   // Captures one pending size: first the tower's sizes that images came for, then decode's, smallest first, then the
@@ -39,7 +40,7 @@ class GraphCapture {
 
  private:
   Status reserve_memory();
-  Status warm_up();
+  Status warm_up(StepResults& results);
   Status capture_graphs(const std::function<bool()>& more);
   Status capture_sizes(GraphRunner& runner);
   Result<bool> capture_tower();
@@ -49,8 +50,9 @@ class GraphCapture {
   std::int64_t predicted_pending_bytes() const;  // device memory that graph objects of the pending sizes will take
 
   RunnerParts& parts_;
+  SizeCapture& captures_;
   Dispatcher& dispatcher_;
-  LocalForwards& forwards_;
+  ForwardStep& step_;
   double graph_bytes_of_estimate_ = 1;
   std::int64_t available_ = 0;
 };

@@ -29,12 +29,12 @@ std::vector<std::int64_t> GraphRunner::pending() const {
   return sizes;
 }
 
-Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOptions& options) {
+Status GraphRunner::capture_each(std::span<const std::int64_t> sizes, bool show_progress,
+                                 const std::function<Status(std::int64_t size)>& capture) const {
   Progress progress(fmt::format("Capturing {} graphs", name()), static_cast<std::int64_t>(sizes.size()), "sizes",
-                    options.show_progress);
+                    show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {
-    if (options.before_each) options.before_each(sizes[i]);
-    const Status status = options.capture ? options.capture(sizes[i]) : capture_one(sizes[i], options.stage);
+    const Status status = capture(sizes[i]);
     if (status.code() == StatusCode::kDeviceLost) return status;
     progress.advance(1);
   }

@@ -47,15 +47,10 @@ class GraphRunner {
   // Stages and uploads the inputs and plans of a batch of the size, for kernels that must run once before they are
   // recorded. It is not called where all kernels have run before.
   using StageSize = std::function<Status(std::int64_t size)>;
-  struct CaptureOptions {
-    StageSize stage;
-    bool show_progress = false;
-    std::function<void(std::int64_t size)> before_each{};  // never while recording
-    StageSize capture{};                                   // replaces capture_one(size, stage)
-  };
-  // Captures every size, largest first: the largest plan fixes the arena, and smaller ones fit into it. A size that
-  // fails is dropped and reported. kDeviceLost ends the capture.
-  Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
+  // Calls `capture` for every size, largest first: the largest plan fixes the arena, and smaller ones fit into it. A
+  // size that fails is left out. kDeviceLost ends the capture.
+  Status capture_each(std::span<const std::int64_t> sizes, bool show_progress,
+                      const std::function<Status(std::int64_t size)>& capture) const;
   // Captures one more size. A failure is returned and recorded in the report; the caller handles it.
   Status capture_one(std::int64_t size, const StageSize& stage);
   // Captures one graph of a captured size's whole forward, beside those of its pieces (Executable::capture_full). After

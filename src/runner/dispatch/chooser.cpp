@@ -28,7 +28,7 @@ Status Chooser::take(const ForwardInputs& inputs, const HeadRows& rows, StepResu
     if (inputs.has_edits()) {
       const HeadRows part = rows.part(first, chunk);
       if (const std::int64_t sampled = part.num_sampled(total); sampled > 0) {
-        const std::int64_t fit = parts_.edits->rows_that_fit(*inputs.edits, part.first, sampled);
+        const std::int64_t fit = parts_.edits().rows_that_fit(*inputs.edits, part.first, sampled);
         if (fit < sampled) chunk = fit;
       }
     }
@@ -41,13 +41,13 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
   OutputView ids = rows.sampled;
   if (inputs.has_edits() && sampled > 0) ids = TRY(choose(inputs, rows, sampled));
-  TRY(parts_.check_fresh(ids));
-  if (sampled > 0) TRY(parts_.inputs->keep_sampled(ids.data, rows.first, sampled, *parts_.stream));
+  TRY(launcher_.check_fresh(ids));
+  if (sampled > 0) TRY(parts_.inputs().keep_sampled(ids.data, rows.first, sampled, parts_.stream()));
   if (inputs.logprob_targets.empty()) return ok_status();
   const auto first_given = static_cast<std::size_t>(rows.first + sampled);
   const auto num_given = static_cast<std::size_t>(rows.count - sampled);
-  TRY(parts_.edits->stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given),
-                                  *parts_.stream));
+  TRY(parts_.edits().stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given),
+                                  parts_.stream()));
   return read_logprobs(rows, results);
 }
 
@@ -60,10 +60,10 @@ Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& 
   const auto count = static_cast<std::size_t>(sampled);
   TRY(runner.make_ready(size));
   TRY(copy_logits(rows, sampled));
-  TRY(parts_.edits->stage_edits(*inputs.edits, rows.first, sampled, size, *parts_.stream));
-  TRY(parts_.inputs->stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
+  TRY(parts_.edits().stage_edits(*inputs.edits, rows.first, sampled, size, parts_.stream()));
+  TRY(parts_.inputs().stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
                                 inputs.sampling.subspan(first, count), size));
-  TRY(parts_.launch(runner, size, sampled, Execution::kOperators));
+  TRY(launcher_.launch(runner, size, sampled, Execution::kOperators));
   return runner.executable().output(runner.bucket(size), 0);
 }
 
@@ -72,13 +72,13 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
   const std::int64_t size = runner.padded_size(rows.count);
   TRY(runner.make_ready(size));
   TRY(copy_logits(rows, rows.count));
-  TRY(parts_.launch(runner, size, rows.count, Execution::kOperators));
+  TRY(launcher_.launch(runner, size, rows.count, Execution::kOperators));
   const auto first = static_cast<std::size_t>(rows.first);
   const auto count = static_cast<std::size_t>(rows.count);
   const auto download = [&](std::size_t output, auto to) -> Status {
     const OutputView from = TRY(runner.executable().output(runner.bucket(size), output));
-    TRY(parts_.check_fresh(from));
-    return parts_.stream->download(to.data(), from.data, to.size_bytes());
+    TRY(launcher_.check_fresh(from));
+    return parts_.stream().download(to.data(), from.data, to.size_bytes());
   };
   TRY(download(0, results.logprobs.subspan(first, count)));
   if (results.top == 0) return ok_status();
@@ -88,11 +88,11 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
 
 // Copies the logits to the input of both graphs. `choose` edits them in place.
 Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
-  const std::int64_t row_bytes = parts_.vocab_size * static_cast<std::int64_t>(sizeof(float));
-  TRY(parts_.check_fresh(rows.logits));
+  const std::int64_t row_bytes = parts_.model.vocab_size * static_cast<std::int64_t>(sizeof(float));
+  TRY(launcher_.check_fresh(rows.logits));
   // The planned arena already has this size; an isolated one has not grown yet.
-  TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.choice_logits_offset + kMaxChoiceRows * row_bytes)));
-  return parts_.stream->copy(parts_.arena->base() + parts_.choice_logits_offset, rows.logits.data,
+  TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.choice_logits_offset + kMaxChoiceRows * row_bytes)));
+  return parts_.stream().copy(parts_.arena().base() + parts_.model.choice_logits_offset, rows.logits.data,
                              static_cast<std::size_t>(count * row_bytes));
 }
 

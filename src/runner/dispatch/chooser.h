@@ -10,6 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/step_results.h"
 
@@ -29,8 +30,8 @@ struct HeadRows {
 
 class Chooser {
  public:
-  // `parts` outlive the chooser.
-  explicit Chooser(RunnerParts& parts) : parts_(parts) {}
+  // Both outlive the chooser.
+  Chooser(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
   // Writes the sampled ids of the rows to last_ids, and enqueues the download of log-probabilities to `results`.
   Status take(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
@@ -43,6 +44,7 @@ class Chooser {
   Status copy_logits(const HeadRows& rows, std::int64_t count);
 
   RunnerParts& parts_;
+  Launcher& launcher_;
 };
 
 }  // namespace tessera

@@ -59,8 +59,8 @@ Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   GraphRunner& runner = dispatcher_.runner_of(kind);
   const RunnerRole role = runner.spec().role;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .role = role, .size = size}, [&]() -> Status {
-    TRY(parts_.stage_dummy(runner, size));
-    return parts_.stream->synchronize();
+    TRY(launcher_.stage_dummy(runner, size));
+    return parts_.stream().synchronize();
   }));
   double best = 0;
   for (int run = 0; run < kRuns && (run < 2 ? best < kMostMeasuredMs : best < kLongEnoughMs); ++run) {
@@ -97,7 +97,7 @@ Result<double> CostMeasurement::timed(const RankOrder& order, const std::functio
   TRY(parts_.together(order, [&]() -> Status {
     const Clock::time_point start = Clock::now();
     TRY(run());
-    TRY(parts_.stream->synchronize());
+    TRY(parts_.stream().synchronize());
     ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     return ok_status();
   }));

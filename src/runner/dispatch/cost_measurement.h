@@ -11,14 +11,16 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/launcher.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
 
 class CostMeasurement {
  public:
-  // `parts` and `dispatcher` must outlive this object.
-  CostMeasurement(RunnerParts& parts, Dispatcher& dispatcher) : parts_(parts), dispatcher_(dispatcher) {}
+  // All of them outlive this object.
+  CostMeasurement(RunnerParts& parts, Launcher& launcher, Dispatcher& dispatcher)
+      : parts_(parts), launcher_(launcher), dispatcher_(dispatcher) {}
 
   // Measures one forward. After a forward of more than 30 ms, larger sizes of that runner are skipped. Returns false
   // where nothing is left to measure.
@@ -34,6 +36,7 @@ class CostMeasurement {
   Status forget(GraphRunner& runner, std::int64_t size);
 
   RunnerParts& parts_;
+  Launcher& launcher_;
   Dispatcher& dispatcher_;
   std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // taken from the back
   // Sizes that this runner has measured. A size that an earlier run measured is measured again, since that measurement

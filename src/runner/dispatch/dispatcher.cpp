@@ -11,15 +11,17 @@
 
 namespace tessera {
 
-Dispatcher::Dispatcher(RunnerParts& parts) : parts_(parts) { table_.graphs_enabled = false; }
+Dispatcher::Dispatcher(RunnerParts& parts, SizeCapture& captures) : parts_(parts), captures_(captures) {
+  table_.graphs_enabled = false;
+}
 
 void Dispatcher::enable() {
-  const GraphSwitches& on = parts_.options.graphs;
+  const GraphSwitches& on = parts_.model.options.graphs;
   table_ = {.graphs_enabled = on.prefill || on.decode,
             .prefill_enabled = on.prefill,
             .decode_enabled = on.decode,
-            .decode_padding = parts_.options.decode_padding,
-            .decode_query_length = parts_.options.decode_query_length,
+            .decode_padding = parts_.model.options.decode_padding,
+            .decode_query_length = parts_.model.options.decode_query_length,
             .prefill_sizes = {},
             .decode_sizes = {},
             .costs = measures_costs() ? &costs_ : nullptr};
@@ -31,7 +33,7 @@ void Dispatcher::refresh() {
     const GraphRunner& runner = parts_.runner(role);
     if (!runner.spec().captured) return std::vector<std::int64_t>();
     std::vector<std::int64_t> sizes = runner.report().captured;
-    if (parts_.options.capture == CaptureMode::kEager) return sizes;
+    if (parts_.model.options.capture == CaptureMode::kEager) return sizes;
     const std::vector<std::int64_t> pending = runner.pending();
     sizes.insert(sizes.end(), pending.begin(), pending.end());
     std::ranges::sort(sizes);
@@ -39,46 +41,31 @@ void Dispatcher::refresh() {
   };
   table_.prefill_sizes = sizes_of(RunnerRole::kPrefill);
   table_.waiting.clear();
-  if (parts_.options.capture == CaptureMode::kCore) table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
+  if (parts_.model.options.capture == CaptureMode::kCore) table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
   table_.decode_sizes = sizes_of(RunnerRole::kDecode);
   table_.full_sizes = parts_.runner(RunnerRole::kPrefill).report().full;
   std::erase_if(table_.full_sizes, [&](std::int64_t size) { return !costs_.full_wins(size); });
 }
 
 bool Dispatcher::chooses_full() const {
-  return table_.costs != nullptr && parts_.options.choose_full && table_.prefill_enabled &&
+  return table_.costs != nullptr && parts_.model.options.choose_full && table_.prefill_enabled &&
          parts_.runner(RunnerRole::kPrefill).executable().can_be_full();
 }
 
 bool Dispatcher::has_memory_for_full() const {
-  std::int64_t available = parts_.device.available_bytes();
-  if (parts_.options.ranks != nullptr) {
-    const Result<std::int64_t> least = parts_.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
+  std::int64_t available = parts_.model.device.available_bytes();
+  if (parts_.model.options.ranks != nullptr) {
+    const Result<std::int64_t> least = parts_.model.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
     available = least.ok() ? *least : 0;
   }
-  return available >= memory_reserve(parts_.device.properties()) / 2;
-}
-
-Status Dispatcher::add_full(std::int64_t size) {
-  GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
-  Status captured =
-      parts_.together({.kind = RankOrderKind::kCaptureFull, .size = size}, [&] { return runner.capture_full(size); });
-  if (!captured.ok() && captured.code() != StatusCode::kDeviceLost) TRY(drop_full(size));
-  return captured;
-}
-
-Status Dispatcher::drop_full(std::int64_t size) {
-  return parts_.together({.kind = RankOrderKind::kDropFull, .size = size}, [&]() -> Status {
-    parts_.runner(RunnerRole::kPrefill).drop_full(size);
-    return ok_status();
-  });
+  return available >= memory_reserve(parts_.model.device.properties()) / 2;
 }
 
 Status Dispatcher::capture_full(std::int64_t size) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   if (!chooses_full() || !runner.captured(size) || !costs_.full_wins(size) || !has_memory_for_full())
     return ok_status();
-  const Status captured = add_full(size);
+  const Status captured = captures_.add_full(size);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
   if (!captured.ok())
     log_warn("capture", "prefill size {} stays in pieces, although one graph was faster: {}", size,
@@ -91,7 +78,7 @@ std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const D
   // and half a millisecond with one of 0.6 G; a decode costs less.
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
-  if (parts_.options.capture != CaptureMode::kCore) return std::nullopt;
+  if (parts_.model.options.capture != CaptureMode::kCore) return std::nullopt;
   const std::pair size(wanted.runner, wanted.size);
   if (const auto waits = waits_.find(size); waits != waits_.end() && waits->second == kMostWaits) return std::nullopt;
   DispatchTable captured = table_;
@@ -110,7 +97,7 @@ Result<Decision> Dispatcher::decide(const BatchShape& batch) {
     GraphRunner& runner = runner_of(decision.runner);
     if (runner.captured(decision.size)) return decision;
     if (const std::optional<Decision> padded = wait_padded(batch, decision)) return *padded;
-    const Status captured = parts_.capture(runner, decision.size);
+    const Status captured = captures_.capture(runner, decision.size);
     if (captured.code() == StatusCode::kDeviceLost) return captured;
     if (decision.runner == RunnerKind::kPrefill) TRY(capture_full(decision.size));
     refresh();
@@ -142,16 +129,16 @@ Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   constexpr int kMostFailures = 3;  // in a row; a single failure may have been a momentary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
-           parts_.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
+           parts_.model.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
   const int failures = ++failed_replays_[{decision.runner, decision.size}];
   if (failures < kMostFailures) return ok_status();
-  TRY(parts_.stream->synchronize());  // an earlier launch may still use the graph
+  TRY(parts_.stream().synchronize());  // an earlier launch may still use the graph
   failed_replays_.erase({decision.runner, decision.size});
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);
-    TRY(drop_full(decision.size));
+    TRY(captures_.drop_full(decision.size));
   } else {
-    TRY(parts_.drop(runner_of(decision.runner), decision.size, why));
+    TRY(captures_.drop(runner_of(decision.runner), decision.size, why));
   }
   refresh();
   return ok_status();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tessera/base/status.h"
+#include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/dispatch/dispatch.h"
 #include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/runner_parts.h"
@@ -17,8 +18,8 @@ namespace tessera {
 
 class Dispatcher {
  public:
-  // `parts` must outlive this object. Until enable() is called, every forward is eager.
-  explicit Dispatcher(RunnerParts& parts);
+  // Both outlive this object. Until enable() is called, every forward is eager.
+  Dispatcher(RunnerParts& parts, SizeCapture& captures);
 
   // Starts to use graphs as the options say.
   void enable();
@@ -45,7 +46,8 @@ class Dispatcher {
   CostTable& costs() { return costs_; }
   // Where there are several ranks, only rank 0 measures and decides.
   bool measures_costs() const {
-    return parts_.options.measure_costs && (parts_.options.communicator == nullptr || parts_.options.ranks != nullptr);
+    const RunnerOptions& options = parts_.model.options;
+    return options.measure_costs && (options.communicator == nullptr || options.ranks != nullptr);
   }
 
   // Returns whether prefill sizes may get a full graph beside their pieces: the options allow it, costs are measured,
@@ -54,9 +56,6 @@ class Dispatcher {
   // Returns whether at least half of the device's memory reserve is free on every rank. Full graphs are not part of the
   // memory plan and may take from the rest.
   bool has_memory_for_full() const;
-  // Adds or drops the full graph of a captured prefill size, on all ranks or on none.
-  Status add_full(std::int64_t size);
-  Status drop_full(std::int64_t size);
 
   // Returns the runner of a decision. Eager forwards run the prefill runner's operators.
   GraphRunner& runner_of(RunnerKind kind) const {
@@ -70,6 +69,7 @@ class Dispatcher {
   Status replay_failed(const Decision& decision, const Status& why);
 
   RunnerParts& parts_;
+  SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager

@@ -46,20 +46,20 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   using enum MemoryUse;
   MemoryReport report;
   report.available = available;
-  report.set(kWeights, parts.weights.total_bytes());
-  report.set(kKvCache, parts.kv->bytes());
-  report.set(kArena, static_cast<std::int64_t>(parts.arena->size()));
-  report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace->size()));
-  report.set(kStaticInputs, parts.inputs->bytes() + parts.edits->bytes() + parts.embeddings->bytes());
-  report.set(kPlans, parts.plans->bytes());
+  report.set(kWeights, parts.model.weights.total_bytes());
+  report.set(kKvCache, parts.kv().bytes());
+  report.set(kArena, static_cast<std::int64_t>(parts.arena().size()));
+  report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace().size()));
+  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes());
+  report.set(kPlans, parts.plans().bytes());
   std::int64_t graph_objects = 0;
   for (const RunnerRole role : kCapturedRoles) {
-    report.runners.push_back(runner_memory(parts.runner(role), parts.device.properties(), of_estimate));
+    report.runners.push_back(runner_memory(parts.runner(role), parts.model.device.properties(), of_estimate));
     graph_objects += report.runners.back().graph_bytes();
   }
-  if (parts.vision != nullptr) {
-    report.set(kStaticInputs, report[kStaticInputs] + parts.vision->input_bytes());
-    report.runners.push_back(runner_memory(parts.vision->runner(), parts.device.properties(), of_estimate));
+  if (parts.vision() != nullptr) {
+    report.set(kStaticInputs, report[kStaticInputs] + parts.vision()->input_bytes());
+    report.runners.push_back(runner_memory(parts.vision()->runner(), parts.model.device.properties(), of_estimate));
     graph_objects += report.runners.back().graph_bytes();
   }
   report.set(kGraphObjects, graph_objects);

@@ -54,32 +54,32 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
   GraphRunner& runner = parts.runner(order.role);
   // A stage without a head takes no part in what rank 0 runs behind the body.
-  if (!parts.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
+  if (!parts.model.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
     return ok_status();
   switch (order.kind) {
     case RankOrderKind::kPrepare: return runner_->prepare();
     case RankOrderKind::kCapture: {
-      Status captured = parts.capture(runner, order.size);
+      Status captured = runner_->captures().capture(runner, order.size);
       runner_->refresh_dispatch();
       return captured;
     }
     case RankOrderKind::kDrop: return drop(runner, order.size);
     case RankOrderKind::kCaptureFull: return runner.capture_full(order.size);
     case RankOrderKind::kDropFull: runner.drop_full(order.size); return ok_status();
-    case RankOrderKind::kStageDummy: return parts.stage_dummy(runner, order.size);
-    case RankOrderKind::kStagePages: return parts.stage_pages(order.size);
-    case RankOrderKind::kReplay: TRY(runner.replay(order.size, order.form)); return parts.stream->synchronize();
+    case RankOrderKind::kStageDummy: return runner_->step().launcher().stage_dummy(runner, order.size);
+    case RankOrderKind::kStagePages: return runner_->step().launcher().stage_pages(order.size);
+    case RankOrderKind::kReplay: TRY(runner.replay(order.size, order.form)); return parts.stream().synchronize();
     case RankOrderKind::kRunEagerly:
       TRY(runner.make_ready(order.size));
       TRY(runner.run(order.size));
-      return parts.stream->synchronize();
+      return parts.stream().synchronize();
     case RankOrderKind::kForget: runner.forget(order.size); return ok_status();
-    case RankOrderKind::kAvailable: answer.value = parts.device.available_bytes(); return ok_status();
+    case RankOrderKind::kAvailable: answer.value = parts.model.device.available_bytes(); return ok_status();
     case RankOrderKind::kReserveRows: return runner_->reserve_embeddings(order.size);
     case RankOrderKind::kCaptureTower:
       if (order.size == kTowersStart) return GraphCapture::capture_start_budgets(parts);
-      if (parts.vision == nullptr) return failed_precondition("a capture of the tower of a model that has none");
-      return parts.vision->capture_next().status();
+      if (parts.vision() == nullptr) return failed_precondition("a capture of the tower of a model that has none");
+      return parts.vision()->capture_next().status();
     case RankOrderKind::kDiscard: return forwards_->discard();
     case RankOrderKind::kMemory: {
       MessageWriter writer(answer.content, static_cast<std::uint32_t>(order.kind), 0);
@@ -119,7 +119,7 @@ Status RankFollower::encode(MessageReader& from) {
 
 Status RankFollower::drop(GraphRunner& runner, std::int64_t size) {
   if (runner.captured(size)) {
-    TRY(runner_->parts().stream->synchronize());
+    TRY(runner_->parts().stream().synchronize());
     runner.drop(size, internal_error("another rank has no graph of it"));
   }
   runner_->refresh_dispatch();

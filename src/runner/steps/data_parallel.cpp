@@ -15,8 +15,8 @@ namespace {
 class DataParallel final : public StepWay {
  public:
   DataParallel(const StepContext& context, std::vector<std::unique_ptr<Event>> passed)
-      : stream_(*context.parts.stream),
-        group_(*context.parts.options.communicator),
+      : stream_(context.parts.stream()),
+        group_(*context.parts.model.options.communicator),
         dispatcher_(context.dispatcher),
         forwards_(context.forwards),
         passed_(std::move(passed)) {}
@@ -80,9 +80,9 @@ Status DataParallel::make_idle_forward() {
 
 Result<std::unique_ptr<StepWay>> make_data_parallel(const StepContext& context) {
   const RunnerParts& parts = context.parts;
-  if (parts.graphs.dp_size == 1) return nullptr;
-  std::vector<std::unique_ptr<Event>> passed(static_cast<std::size_t>(parts.options.max_in_flight));
-  for (std::unique_ptr<Event>& event : passed) event = TRY(parts.device.create_event());
+  if (parts.model.graphs.dp_size == 1) return nullptr;
+  std::vector<std::unique_ptr<Event>> passed(static_cast<std::size_t>(parts.model.options.max_in_flight));
+  for (std::unique_ptr<Event>& event : passed) event = TRY(parts.model.device.create_event());
   return std::make_unique<DataParallel>(context, std::move(passed));
 }
 

@@ -10,7 +10,7 @@ namespace tessera {
 
 FollowedForwards::FollowedForwards(const RunnerParts& parts, LocalForwards& forwards)
     : parts_(parts), forwards_(forwards), collects_at_once_(collects_as_it_runs(parts)) {
-  in_flight_.reserve(static_cast<std::size_t>(parts.options.max_in_flight));
+  in_flight_.reserve(static_cast<std::size_t>(parts.model.options.max_in_flight));
 }
 
 Status FollowedForwards::run(MessageReader& from, RankAnswer& answer) {
@@ -22,9 +22,9 @@ Status FollowedForwards::run(MessageReader& from, RankAnswer& answer) {
   const auto size = [](bool is_wanted, std::int64_t rows, std::int64_t columns) {
     return static_cast<std::size_t>(is_wanted ? rows * columns : 0);
   };
-  const bool has_head = parts_.graphs.has_head;
-  logits_.resize(size(has_head && received_.wants_logits(), wanted.batch.num_wanted_rows(), parts_.vocab_size));
-  hidden_states_.resize(size(has_head && received_.wants_hidden(), hidden_rows, parts_.hidden_size));
+  const bool has_head = parts_.model.graphs.has_head;
+  logits_.resize(size(has_head && received_.wants_logits(), wanted.batch.num_wanted_rows(), parts_.model.vocab_size));
+  hidden_states_.resize(size(has_head && received_.wants_hidden(), hidden_rows, parts_.model.hidden_size));
   const ForwardInputs inputs = received_.inputs(logits_, hidden_states_);
   ForwardEnd end{.status = forwards_.check(inputs, forwards_.in_flight())};
   if (end.status.ok()) end = forwards_.submit(inputs, received_.decision());

@@ -21,7 +21,7 @@ namespace {
 class HostPipeline final : public StepWay {
  public:
   HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer)
-      : ranks_(*context.parts.options.ranks),
+      : ranks_(*context.parts.model.options.ranks),
         dispatcher_(context.dispatcher),
         forwards_(context.forwards),
         peer_(std::move(peer)) {
@@ -113,12 +113,12 @@ ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
 }  // namespace
 
 bool collects_as_it_runs(const RunnerParts& parts) {
-  Communicator* const communicator = parts.options.communicator;
-  return communicator != nullptr && communicator->pipeline() != nullptr && parts.device.properties().on_host;
+  Communicator* const communicator = parts.model.options.communicator;
+  return communicator != nullptr && communicator->pipeline() != nullptr && parts.model.device.properties().on_host;
 }
 
 Result<std::unique_ptr<StepWay>> make_host_pipeline(const StepContext& context) {
-  if (context.parts.options.ranks == nullptr || !collects_as_it_runs(context.parts)) return nullptr;
+  if (context.parts.model.options.ranks == nullptr || !collects_as_it_runs(context.parts)) return nullptr;
   return std::make_unique<HostPipeline>(context, TRY(make_peer(context)));
 }
 

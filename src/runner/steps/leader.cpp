@@ -14,11 +14,11 @@ namespace {
 class Leader final : public StepWay {
  public:
   Leader(const StepContext& context, std::unique_ptr<StepWay> peer)
-      : ranks_(*context.parts.options.ranks),
+      : ranks_(*context.parts.model.options.ranks),
         dispatcher_(context.dispatcher),
         forwards_(context.forwards),
         peer_(std::move(peer)) {
-    sent_.reserve(static_cast<std::size_t>(context.parts.options.max_in_flight));
+    sent_.reserve(static_cast<std::size_t>(context.parts.model.options.max_in_flight));
   }
 
   Result<Decision> submit(const ForwardInputs& inputs) override;
@@ -90,7 +90,7 @@ ForwardEnd Leader::end_collected(std::uint64_t collecting, const Status& own) {
 }  // namespace
 
 Result<std::unique_ptr<StepWay>> make_leader(const StepContext& context) {
-  if (context.parts.options.ranks == nullptr) return nullptr;
+  if (context.parts.model.options.ranks == nullptr) return nullptr;
   return std::make_unique<Leader>(context, TRY(make_peer(context)));
 }
 

@@ -21,8 +21,8 @@ namespace tessera {
 
 class LocalForwards {
  public:
-  // `parts` and `dispatcher` must outlive this object.
-  static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher);
+  // All of them outlive this object.
+  static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step);
 
   // Checks inputs before a forward is decided; `in_flight` forwards were submitted and not yet collected.
   Status check(const ForwardInputs& inputs, int in_flight) const;
@@ -61,19 +61,22 @@ class LocalForwards {
     StepResults::Slot* results = nullptr;
   };
 
-  LocalForwards(RunnerParts& parts, Dispatcher& dispatcher, StepResults results, std::vector<Flight> flights)
+  LocalForwards(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step, StepResults results,
+                std::vector<Flight> flights)
       : parts_(parts),
         dispatcher_(dispatcher),
-        step_(parts),
+        step_(step),
+        launcher_(step.launcher()),
         results_(std::move(results)),
         flights_(std::move(flights)),
-        has_digests_(parts.options.communicator != nullptr && parts.graphs.dp_size == 1) {}
+        has_digests_(parts.model.options.communicator != nullptr && parts.model.graphs.dp_size == 1) {}
   Flight& next() { return flights_[next_]; }
   std::size_t num_flights() const { return flights_.size(); }
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;
-  ForwardStep step_;
+  ForwardStep& step_;
+  Launcher& launcher_;
   StepResults results_;
   std::vector<Flight> flights_;  // [max_in_flight], a ring buffer
   std::size_t next_ = 0;

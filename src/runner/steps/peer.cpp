@@ -11,7 +11,7 @@ namespace {
 class Peer final : public StepWay {
  public:
   explicit Peer(const StepContext& context)
-      : communicator_(*context.parts.options.communicator),
+      : communicator_(*context.parts.model.options.communicator),
         dispatcher_(context.dispatcher),
         forwards_(context.forwards) {}
 
@@ -38,7 +38,7 @@ class Peer final : public StepWay {
 }  // namespace
 
 Result<std::unique_ptr<StepWay>> make_peer(const StepContext& context) {
-  if (context.parts.options.communicator == nullptr) return nullptr;
+  if (context.parts.model.options.communicator == nullptr) return nullptr;
   return std::make_unique<Peer>(context);
 }
 

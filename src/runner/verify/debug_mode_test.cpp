@@ -41,7 +41,7 @@ Status forward_error(RunnerBench& bench, const std::vector<TestRequest>& request
 }
 
 float* weight(RunnerBench& bench, const std::string& name) {
-  return reinterpret_cast<float*>(bench.runner->parts().externals.find(name, {}).raw());
+  return reinterpret_cast<float*>(bench.runner->parts().externals().find(name, {}).raw());
 }
 
 class DebugModeOf : public ::testing::TestWithParam<std::string> {};
@@ -147,7 +147,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
   } cases[] = {{"model.layers.1.mlp.down_proj.weight", "weight %", "piece 4"},
                {"last_ids", "input %", "piece 0"},
                {"k_cache.2", "state %", "piece 4"}};
-  ExternalValues& externals = bench.runner->parts().externals;
+  ExternalValues& externals = bench.runner->parts().externals();
   for (const auto& c : cases) {
     const DeviceAddress address = externals.find(c.name, {});
     externals.add(c.name, address + 256);
@@ -206,11 +206,11 @@ TEST(DebugMode, RefusesAnOutputAfterAnOverwritingForward) {
   const OutputView hidden = *runner.prefill().executable().output(runner.prefill().bucket(16), 0);
   const std::int64_t rows = runner.head().padded_size(3);
   const OutputView logits = *runner.head().executable().output(runner.head().bucket(rows), 0);
-  EXPECT_TRUE(runner.parts().check_fresh(hidden).ok()) << "the head leaves it alone";
-  EXPECT_TRUE(runner.parts().check_fresh(logits).ok());
+  EXPECT_TRUE(runner.step().launcher().check_fresh(hidden).ok()) << "the head leaves it alone";
+  EXPECT_TRUE(runner.step().launcher().check_fresh(logits).ok());
   ASSERT_TRUE(forward_error(bench, kNext).ok());
   for (const OutputView& stale : {hidden, logits})
-    EXPECT_THAT(runner.parts().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
+    EXPECT_THAT(runner.step().launcher().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
 // A silu_mul that does not write its last row, which keeps the value of the previous forward.

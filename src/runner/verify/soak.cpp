@@ -62,9 +62,9 @@ class Soak {
   Soak(ModelRunner& runner, const SoakOptions& options)
       : runner_(runner),
         options_(options),
-        world_(runner.options(), runner.parts().graphs.body.cache_groups, runner.vocab_size(),
+        world_(runner.options(), runner.parts().model.graphs.body.cache_groups, runner.vocab_size(),
                runner.embedding_row_values(), options.seed),
-        routes_(std::ranges::any_of(runner.parts().graphs.body.nodes,
+        routes_(std::ranges::any_of(runner.parts().model.graphs.body.nodes,
                                     [](const ir::Node& node) { return node.op == kMoeRoute.name; })) {}
 
   Result<SoakReport> run() {
@@ -98,21 +98,21 @@ class Soak {
   // another group's table, then shows.
   Status poison_all() {
     const RunnerParts& parts = runner_.parts();
-    for (std::size_t g = 0; g < parts.num_cache_groups(); ++g)
-      TRY(parts.kv->fill(g, PageId(1), parts.options.num_pages[g] - 1, IsolatedMemory::kPoison, *parts.stream));
+    for (std::size_t g = 0; g < parts.model.num_cache_groups(); ++g)
+      TRY(parts.kv().fill(g, PageId(1), parts.model.options.num_pages[g] - 1, IsolatedMemory::kPoison, parts.stream()));
     return ok_status();
   }
   Status poison_given_back() {
     const RunnerParts& parts = runner_.parts();
     for (const SoakWorld::GroupPage& page : world_.given_back())
-      TRY(parts.kv->fill(page.group, page.page, 1, IsolatedMemory::kPoison, *parts.stream));
+      TRY(parts.kv().fill(page.group, page.page, 1, IsolatedMemory::kPoison, parts.stream()));
     return ok_status();
   }
 
   // Gives half of the embedding rows to images. Not used with several ranks, because the other ranks do not see what
   // soak does to the tower.
   void use_images() {
-    if (runner_.vision() == nullptr || runner_.parts().ranks() > 1) return;
+    if (runner_.vision() == nullptr || runner_.parts().model.ranks() > 1) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
     images_.emplace(runner_, others, runner_.embedding_rows() - others, options_.tolerance);
     if (!images_->gallery().empty()) world_.use_images(images_->gallery(), others);
@@ -203,7 +203,7 @@ class Soak {
 
   Result<Decision> compute(ForwardInputs inputs, Outcome& outcome) {
     const auto size = [](std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); };
-    const bool has_head = runner_.parts().graphs.has_head;
+    const bool has_head = runner_.parts().model.graphs.has_head;
     outcome.logits.assign(has_head ? size(inputs.batch.num_wanted_rows(), runner_.vocab_size()) : 0, NAN);
     outcome.hidden.assign(has_head && wants_hidden_ ? size(inputs.batch.num_tokens(), runner_.hidden_size()) : 0, NAN);
     inputs.logits = outcome.logits;

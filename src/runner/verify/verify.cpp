@@ -49,24 +49,24 @@ class Verifier {
 
  private:
   Status compare_all() {
-    if (r_.vision != nullptr) report_.rows = TRY(verify_vision(*r_.vision));
+    if (r_.vision() != nullptr) report_.rows = TRY(verify_vision(*r_.vision()));
     if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
-    const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.graphs, r_.options));
+    const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.model.graphs, r_.model.options));
     const auto isolated = [&](RunnerRole role) {
       const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
-      return make_executable(spec, r_.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
+      return make_executable(spec, r_.model.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
     };
     TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
-    return r_.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
+    return r_.model.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
   }
 
   // Compares the head, which has no graphs: its plan must not overwrite what it reads.
   Status compare_heads(Executable& isolated) {
     std::vector<TensorView> read_rows;
-    for (const HandedOver& value : r_.handed_over)
+    for (const HandedOver& value : r_.model.handed_over)
       read_rows.push_back(TRY(make_view(value.type, r_.runner(RunnerRole::kPrefill).executable().largest(),
-                                        r_.arena->base() + value.offset)));
+                                        r_.arena().base() + value.offset)));
     GraphRunner& runner = r_.runner(RunnerRole::kHead);
     for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
     for (const std::int64_t rows : runner.spec().ladder) {
@@ -77,10 +77,10 @@ class Verifier {
       const auto run = [&](Executable& head, VerifyOutcome& outcome) -> Status {
         for (const TensorView& view : read_rows) {
           const auto bytes = static_cast<std::size_t>(view.bytes());
-          TRY(r_.stream->copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
+          TRY(r_.stream().copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
         }
-        TRY(r_.inputs->stage_rows(wanted, {}, rows));
-        TRY(r_.upload());
+        TRY(r_.inputs().stage_rows(wanted, {}, rows));
+        TRY(step_.launcher().upload());
         TRY(head.run(bucket));
         return read(head, bucket, /*states=*/false, outcome);
       };
@@ -100,9 +100,9 @@ class Verifier {
   // Returns the same value on every stage of a pipeline, since the stages meet in each forward, although only the last
   // one computes wanted rows alone.
   bool has_last_rows() const {
-    const Communicator* const communicator = r_.options.communicator;
+    const Communicator* const communicator = r_.model.options.communicator;
     return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
-           std::ranges::any_of(r_.graphs.prefill_body().nodes,
+           std::ranges::any_of(r_.model.graphs.prefill_body().nodes,
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
 
@@ -165,9 +165,9 @@ class Verifier {
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
     const bool full = way.form == GraphForm::kFull;
     const bool decode = runner.spec().role == RunnerRole::kDecode;
-    const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
-                                                    .groups = r_.graphs.body.cache_groups,
-                                                    .row_values = r_.embeddings->row_values(),
+    const VerifyBatch made = TRY(make_verify_batch({.options = r_.model.options,
+                                                    .groups = r_.model.graphs.body.cache_groups,
+                                                    .row_values = r_.embeddings().row_values(),
                                                     .poisoned_id = poisoned_id_,
                                                     .several_rows_each = full,
                                                     .last_rows_wanted = way.last_rows},
@@ -204,11 +204,11 @@ class Verifier {
     const ForwardBatch& batch = tokens.batch;
     TRY(fill_kv_cache());
     for (const EmbeddingWrite& write : batch.embedding_writes) {
-      TRY(r_.embeddings->reserve(std::ssize(write.values) / r_.embeddings->row_values()));
-      TRY(r_.embeddings->write(write, *r_.stream));
+      TRY(r_.embeddings().reserve(std::ssize(write.values) / r_.embeddings().row_values()));
+      TRY(r_.embeddings().write(write, r_.stream()));
     }
     const auto rows =
-        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs->limits().max_rows));
+        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs().limits().max_rows));
     std::vector<SampleRow> sampling(rows);
     for (std::size_t i = 0; i < rows; ++i) {
       sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
@@ -219,18 +219,18 @@ class Verifier {
     if (decode) {
       TRY(step_.stage_decode(tokens, size, sampling));
     } else {
-      TRY(r_.stage(tokens, BatchKind::kExtend, size));
-      TRY(r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
-                                std::min(size, r_.inputs->limits().max_rows)));
+      TRY(step_.launcher().stage(tokens, BatchKind::kExtend, size));
+      TRY(r_.inputs().stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                std::min(size, r_.inputs().limits().max_rows)));
     }
-    return r_.upload();
+    return step_.launcher().upload();
   }
 
   // Returns the memory of a state's pages, by page ids.
   MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
-    return {r_.externals.find(state.name, {}) + range.begin * page_bytes,
+    return {r_.externals().find(state.name, {}) + range.begin * page_bytes,
             static_cast<std::size_t>(range.count() * page_bytes)};
   }
   // Returns the batch's pages and all pages that a kernel could find through another group's page table, from page 0
@@ -238,20 +238,20 @@ class Verifier {
   PageRange named_pages(std::size_t group) const {
     PageRange named{.begin = 0, .end = 0};
     for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
-    named.end = std::min(named.end, r_.options.num_pages[group]);
+    named.end = std::min(named.end, r_.model.options.num_pages[group]);
     return named;
   }
 
   // Fills pages that belong to no request of the batch, page 0 included, with NaN.
   Status fill_kv_cache() {
-    for (const ir::ValueId id : r_.graphs.body.states) {
-      const ir::Value& state = r_.graphs.body.value(id);
+    for (const ir::ValueId id : r_.model.graphs.body.states) {
+      const ir::Value& state = r_.model.graphs.body.value(id);
       const std::size_t group = *ir::cache_group_of(state.type);
       const MemoryRange named = pages_of(state, named_pages(group));
       const MemoryRange own = pages_of(state, pages_[group]);
       const DeviceAddress content = TRY(content_of(own.bytes, state.type.dtype));
-      TRY(r_.stream->fill(named.data, IsolatedMemory::kPoison, named.bytes));
-      TRY(r_.stream->copy(own.data, content, own.bytes));
+      TRY(r_.stream().fill(named.data, IsolatedMemory::kPoison, named.bytes));
+      TRY(r_.stream().copy(own.data, content, own.bytes));
     }
     return ok_status();
   }
@@ -272,8 +272,8 @@ class Verifier {
                                      : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
       std::memcpy(made.data() + at, &bits, element);
     }
-    content = TRY(r_.device.allocate(made.size(), "verified content"));
-    TRY(r_.stream->upload(content->data(), made.data(), made.size()));
+    content = TRY(r_.model.device.allocate(made.size(), "verified content"));
+    TRY(r_.stream().upload(content->data(), made.data(), made.size()));
     return content->data();
   }
 
@@ -286,15 +286,15 @@ class Verifier {
       sections.push_back(
           rows_of(view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1))));
     }
-    for (const ir::ValueId id : r_.graphs.body.states) {
+    for (const ir::ValueId id : r_.model.graphs.body.states) {
       if (!states) break;
-      const ir::Value& state = r_.graphs.body.value(id);
+      const ir::Value& state = r_.model.graphs.body.value(id);
       PageRange pages = named_pages(*ir::cache_group_of(state.type));
       pages.begin = 1;
       sections.push_back({pages_of(state, pages)});
     }
-    TRY(outcome.download(sections, *r_.stream));
-    return r_.stream->synchronize();
+    TRY(outcome.download(sections, r_.stream()));
+    return r_.stream().synchronize();
   }
 
   // Joins neighbouring rows into one range.
@@ -330,9 +330,9 @@ class Verifier {
     }
     for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
       const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
-      const ir::ValueId state = r_.graphs.body.states[i - num_outputs];
+      const ir::ValueId state = r_.model.graphs.body.states[i - num_outputs];
       if (at >= 0)
-        return fmt::format("%{} differs from the isolated run at byte {}", r_.graphs.body.value(state).name, at);
+        return fmt::format("%{} differs from the isolated run at byte {}", r_.model.graphs.body.value(state).name, at);
     }
     return std::string();
   }
@@ -340,29 +340,29 @@ class Verifier {
   // The last id of the vocabulary is the padding id. Its embedding row is NaN during the comparison, on the rank that
   // has it.
   Status poison_padding_id() {
-    const std::vector<ir::Node>& nodes = r_.graphs.body.nodes;
+    const std::vector<ir::Node>& nodes = r_.model.graphs.body.nodes;
     const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
-    if (r_.graphs.own_layers.begin > 0) {  // the first stage embeds the ids
-      poisoned_id_ = TokenId(static_cast<std::int32_t>(r_.vocab_size - 1));
+    if (r_.model.graphs.own_layers.begin > 0) {  // the first stage embeds the ids
+      poisoned_id_ = TokenId(static_cast<std::int32_t>(r_.model.vocab_size - 1));
       return ok_status();
     }
     if (embedding == nodes.end()) return internal_error("the model embeds no ids");
-    const ir::Value* table = &r_.graphs.body.value(embedding->operands[1]);
+    const ir::Value* table = &r_.model.graphs.body.value(embedding->operands[1]);
     const std::int64_t rows = *table->type.shape[0].constant();
     const std::int64_t all = embedding->attribute_or("table_rows", rows);
     poisoned_id_ = TokenId(static_cast<std::int32_t>(all - 1));
     if (embedding->attribute_or("first_row", std::int64_t{0}) + rows < all) return ok_status();
     row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
-    row_ = r_.externals.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
+    row_ = r_.externals().find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
     saved_row_.resize(row_bytes_);
-    TRY(r_.stream->download(saved_row_.data(), row_, row_bytes_));
-    TRY(r_.stream->synchronize());
-    return r_.stream->fill(row_, IsolatedMemory::kPoison, row_bytes_);
+    TRY(r_.stream().download(saved_row_.data(), row_, row_bytes_));
+    TRY(r_.stream().synchronize());
+    return r_.stream().fill(row_, IsolatedMemory::kPoison, row_bytes_);
   }
   Status restore_padding_id() {
     if (saved_row_.empty()) return ok_status();
-    TRY(r_.stream->upload(row_, saved_row_.data(), row_bytes_));
-    return r_.stream->synchronize();
+    TRY(r_.stream().upload(row_, saved_row_.data(), row_bytes_));
+    return r_.stream().synchronize();
   }
 
   RunnerParts& r_;

@@ -257,16 +257,20 @@ Result<std::unique_ptr<Executable>> VisionRunner::make_isolated() {
 Status VisionRunner::run(std::int64_t size, bool graph) { return graph ? runner_->replay(size) : runner_->run(size); }
 
 Status VisionRunner::capture(std::span<const std::int64_t> sizes) {
-  return runner_->capture(sizes, {.stage = [&](std::int64_t size) { return stage({}, size); },
-                                  .show_progress = parts_.options.show_progress});
+  return runner_->capture_each(sizes, parts_.options.show_progress,
+                               [&](std::int64_t size) { return capture_one(size); });
+}
+
+// Kernels that have not run are warmed up on padding alone.
+Status VisionRunner::capture_one(std::int64_t size) {
+  return runner_->capture_one(size, [&](std::int64_t staged) { return stage({}, staged); });
 }
 
 Result<bool> VisionRunner::capture_next() {
   const std::vector<std::int64_t> pending = runner_->pending();
   if (pending.empty()) return false;
   const std::int64_t next = wanted_.empty() ? pending.front() : *wanted_.begin();
-  // Kernels that have not run are warmed up on padding alone.
-  const Status captured = runner_->capture_one(next, [&](std::int64_t size) { return stage({}, size); });
+  const Status captured = capture_one(next);
   wanted_.erase(next);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
   return true;

@@ -126,6 +126,7 @@ class VisionRunner {
   void count(const TowerForward& forward);
   void log(const TowerForward& forward);
   Result<double> measure(std::int64_t size, bool graph);
+  Status capture_one(std::int64_t size);
   Status bind_exact(std::int64_t size);
   // Returns whether the size has a graph now. Its inputs are staged.
   Result<bool> capture_exact(std::int64_t size);

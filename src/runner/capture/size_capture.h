@@ -1,0 +1,37 @@
+// Captures sizes of the prefill and decode runners, and drops them, on all ranks or on none.
+//
+// Threads: the runner's thread. On rank 0 the other ranks do the same at its orders.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/launcher.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+class SizeCapture {
+ public:
+  // Both outlive this object.
+  SizeCapture(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
+
+  // Captures every size (GraphRunner::capture_each).
+  Status capture(GraphRunner& runner, std::span<const std::int64_t> sizes);
+  // Captures one size: stages a dummy batch where some of its kernels have not run, runs them, and records. A size that
+  // fails is dropped on all ranks, and its error returned.
+  Status capture(GraphRunner& runner, std::int64_t size);
+  // Drops a captured size.
+  Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
+  // Adds or drops the full graph of a captured prefill size.
+  Status add_full(std::int64_t size);
+  Status drop_full(std::int64_t size);
+
+ private:
+  RunnerParts& parts_;
+  Launcher& launcher_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// What one model's runner is made of, and what follows from it alone. Nothing of it changes once it is made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/model/model.h"
+#include "tessera/runner/runner_options.h"
+#include "tessera/runner/runner_spec.h"
+
+namespace tessera {
+
+struct RunnerModel {
+  Device& device;
+  RunnerOptions options;
+  ModelGraphs graphs;
+  Weights weights;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::vector<HandedOver> handed_over{};  // outputs of the prefill runner, at the arena's start
+  std::int64_t handed_over_bytes = 0;     // their bytes at the largest size
+  std::int64_t choice_logits_offset = 0;  // in the arena
+
+  std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
+  int ranks() const;  // number of ranks that run each forward together
+
+  // `device` must outlive the model.
+  static Result<RunnerModel> create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
+};
+
+}  // namespace tessera
