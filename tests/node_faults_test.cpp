@@ -1,5 +1,7 @@
-// Catches: ranks of two processes that disagree after a fault of one of them, an error that does not name its origin,
-// results of a failed forward that are taken for those of later ones, and a node that is left running.
+// Faults of nodes; those of their ranks are in rank_faults_test.cpp.
+//
+// Catches: a node that leaves and is waited for, a truncated message that is read, an order that cannot be carried out
+// and ends a rank, nodes with different plugins, and a node that is left running.
 //
 // The second node is a thread of this process, with its own end of a connection.
 #include <gmock/gmock.h>
@@ -19,99 +21,14 @@ namespace tessera {
 namespace {
 
 using ::testing::AllOf;
-using testing::devices;
 using ::testing::HasSubstr;
 using testing::Nodes;
-using testing::plans;
 using testing::request;
 using testing::tokens;
 
 EngineOptions options_for(int ranks) { return testing::faulty_options(testing::faulty_registry(), ranks); }
 
-void expect_right(Nodes& nodes, int n) { testing::expect_right(nodes.engine(), options_for(1), n); }
-
-class NodeFaults : public ::testing::Test {
- protected:
-  void SetUp() override {
-    plans = {};
-    testing::right_tokens(options_for(1));
-  }
-};
-
-TEST_F(NodeFaults, TheStartFailsWithoutMemoryOnTheOtherNode) {
-  int errors = 0;
-  for (int n = 1; n < 60; n += 7) {
-    Nodes nodes({.out_of_memory_at = n}, options_for(2));
-    if (nodes.started.ok()) break;
-    ++errors;
-    EXPECT_EQ(nodes.started.code(), StatusCode::kResourceExhausted) << n << ": " << nodes.started.to_string();
-    EXPECT_THAT(nodes.started.message(), HasSubstr("rank 1 of 2")) << n;
-    EXPECT_THAT(nodes.started.message(), HasSubstr("injected")) << n;
-  }
-  EXPECT_GT(errors, 2);
-}
-
-TEST_F(NodeFaults, OneNodesFailedCaptureIsDroppedOnAll) {
-  for (std::int64_t FaultPlan::*const fault :
-       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
-    for (int n = 1; n < 12; n += 5) {
-      FaultPlan plan;
-      plan.*fault = n;
-      Nodes nodes(plan, options_for(2));
-      ASSERT_TRUE(nodes.started.ok()) << n << ": " << nodes.started.to_string();
-      ASSERT_EQ(devices[1]->counts().faults, 1) << n;
-      const ModelRunner& runner = nodes.engine().runner();
-      std::vector<std::pair<std::int64_t, Status>> dropped = runner.prefill().report().dropped;
-      for (const auto& size : runner.decode().report().dropped) dropped.push_back(size);
-      ASSERT_EQ(dropped.size(), 1U) << n;
-      EXPECT_THAT(dropped[0].second.message(), HasSubstr("rank 1 of 2")) << n;
-      devices[1]->set_plan({});
-      expect_right(nodes, n);
-    }
-  }
-}
-
-TEST_F(NodeFaults, AFailedReplayFailsItsOwnRequestOnly) {
-  for (const int rank : {0, 1}) {
-    Nodes nodes({}, options_for(2));
-    ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
-    for (int n = 1; n <= 12; n += 2) {
-      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
-      const Status failed = tokens(nodes.engine()).status();
-      ASSERT_FALSE(failed.ok()) << n;
-      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
-      EXPECT_THAT(failed.message(), HasSubstr("injected")) << n;
-      devices[static_cast<std::size_t>(rank)]->set_plan({});
-      expect_right(nodes, n);
-    }
-  }
-}
-
-TEST_F(NodeFaults, AFaultWithTwoForwardsInFlight) {
-  EngineOptions options = options_for(2);
-  options.overlap_schedule = true;
-  Nodes nodes({}, options);
-  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
-  for (const int rank : {0, 1}) {
-    for (int n = 1; n <= 11; n += 2) {
-      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
-      const Status failed = tokens(nodes.engine()).status();
-      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
-      devices[static_cast<std::size_t>(rank)]->set_plan({});
-      while (!nodes.engine().idle()) ASSERT_TRUE(nodes.engine().step().ok());
-      expect_right(nodes, n);
-    }
-  }
-}
-
-TEST_F(NodeFaults, ALostDeviceEndsTheGroup) {
-  Nodes nodes({}, options_for(2));
-  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
-  devices[1]->set_plan({.lost_from = 40});
-  const Status failed = tokens(nodes.engine()).status();
-  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
-}
+using NodeFaults = testing::FaultyRanks;
 
 TEST_F(NodeFaults, ANodeThatLeavesEndsTheGroup) {
   Nodes nodes({}, options_for(2));
@@ -156,6 +73,40 @@ TEST_F(NodeFaults, ANodeThatIsLostEndsTheOtherNodes) {
     EXPECT_THAT(ended.message(), AllOf(HasSubstr("node 0 of 4 ("), HasSubstr("node 1 of 4 ("), HasSubstr("rank 1")));
   }
   EXPECT_THAT((*engine)->health().message(), HasSubstr("node 1 of 4"));
+}
+
+// Rank 0 is the last stage; rank 1 is the first, on the other node.
+EngineOptions stages() {
+  EngineOptions options = options_for(1);
+  options.pp_size = 2;
+  return options;
+}
+
+TEST_F(NodeFaults, ANodeThatLeavesMidStepEndsAll) {
+  Nodes nodes({}, stages());
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  ASSERT_TRUE(nodes.engine().submit(request(9, 40)).ok());
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(nodes.engine().step().ok());
+  nodes.leave();
+  Status failed;
+  while (failed.ok()) failed = nodes.engine().step().status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("node 1 of 2"), HasSubstr("rank 1")));
+  EXPECT_TRUE(nodes.end().ok());
+}
+
+TEST_F(NodeFaults, ATruncatedValueEndsAll) {
+  Nodes nodes({}, stages());
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  ASSERT_TRUE(nodes.engine().submit(request(9, 40)).ok());
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(nodes.engine().step().ok());
+  const std::array<std::byte, 3> cut{};
+  ASSERT_TRUE(nodes.group().send(0, FrameKind::kStageValue, std::array{std::span<const std::byte>(cut)}).ok());
+  Status failed;
+  while (failed.ok()) failed = nodes.engine().step().status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("node 1 of 2"), HasSubstr("between stages in 3 bytes")));
+  EXPECT_EQ(nodes.end().code(), StatusCode::kDeviceLost);
 }
 
 // The plugins' operators and passes decide what a node computes.

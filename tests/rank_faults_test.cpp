@@ -1,18 +1,18 @@
+// Faults × topologies: each test is one fault, and runs on ranks that share layers and on stages of layers, in one
+// process and in two, with one step in flight and with several.
+//
 // Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
-// not name its origin, a fault of one request that ends others, results of ranks of an ended group, and a thread that
-// is left running.
+// not name its origin, a fault of one request that ends others, results or values of a failed step that are taken for
+// those of a later one, and a thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <filesystem>
-#include <stdexcept>
-#include <thread>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
 
-#include "faulty_ranks.h"
-#include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/runner/ranks/rank_group.h"
+#include "faulty_nodes.h"
 
 namespace tessera {
 namespace {
@@ -24,336 +24,283 @@ using testing::plans;
 using testing::request;
 using testing::tokens;
 
-// A device that hangs at a launch until it is released.
-class HangingDevice final : public CpuDevice {
- public:
-  explicit HangingDevice(DeviceProperties properties) : CpuDevice(std::move(properties)) {}
-  static Result<DeviceProperties> properties_of_one_thread() { return read_properties({.threads = 1}); }
-
-  static inline std::atomic<bool> hangs = false;
-
- protected:
-  Status before(DeviceCall call, std::string_view /*object*/) override {
-    while (rank_hangs && call == DeviceCall::kReplay && hangs)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return ok_status();
-  }
-
- public:
-  bool rank_hangs = false;
+struct Topology {
+  const char* name;
+  int tp_size = 1;
+  int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
+  int nodes = 1;    // rank 1 is on the second one
+  bool overlap = false;
+  // A request with this fault of one rank fails, and so does what is in flight with it.
+  int last_replay = 11;  // or launch, of a request
+  int lost_from = 40;    // a call amid a request
+  // A step that is alone at fault (testing::first_alone_fails).
+  std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
+  int num_alone = 2;
 };
 
-Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
-  auto device = std::make_unique<HangingDevice>(TRY(HangingDevice::properties_of_one_thread()));
-  device->rank_hangs = choice.ordinal == 1;
-  return device;
+constexpr Topology kRanks{.name = "Ranks", .tp_size = 2};
+constexpr Topology kRanksOfNodes{.name = "RanksOfNodes", .tp_size = 2, .nodes = 2};
+constexpr Topology kStages{.name = "Stages",
+                           .pp_size = 2,
+                           .last_replay = 7,
+                           .lost_from = 12,
+                           .alone_at_fault = &FaultPlan::replay_fails_at,
+                           .num_alone = 1};
+constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
+                                  .pp_size = 2,
+                                  .nodes = 2,
+                                  .last_replay = 7,
+                                  .lost_from = 12,
+                                  .alone_at_fault = &FaultPlan::replay_fails_at,
+                                  .num_alone = 1};
+// The next step is enqueued before this one is collected.
+constexpr Topology ahead(Topology of, const char* name) {
+  of.name = name;
+  of.overlap = true;
+  return of;
 }
+constexpr Topology kRanksAhead = ahead(kRanks, "RanksAhead");
+constexpr Topology kRanksOfNodesAhead = ahead(kRanksOfNodes, "RanksOfNodesAhead");
 
-// Collectives that behave like those of GPUs: when the group ends, they continue with incomplete data, and streams see
-// no error.
-struct Careless {
-  static inline std::atomic<bool> loses = false;  // rank 1 loses the others after its next sum
-  static inline std::atomic<std::uint32_t> ended = 0;
+void PrintTo(const Topology& of, std::ostream* to) { *to << of.name; }
+std::string name_of(const ::testing::TestParamInfo<Topology>& info) { return info.param.name; }
 
-  static Result<std::unique_ptr<BoundOp>> bind_reduce(const BindArgs& args) {
-    return make_cpu_op("all_reduce", [x = args.operands[0], communicator = args.context.communicator]() -> Status {
-      (void)communicator->all_reduce(x);
-      if (communicator->rank() != 1 || !loses.exchange(false)) return ok_status();
-      communicator->raise_when_ended(&ended);
-      communicator->abort("its connection is lost");
-      return ok_status();
-    });
-  }
-  static Result<std::unique_ptr<BoundOp>> bind_gather(const BindArgs& args) {
-    return make_cpu_op(
-        "all_gather",
-        [x = args.operands[0], y = args.results[0], communicator = args.context.communicator]() -> Status {
-          (void)communicator->all_gather(x, y);
-          return ok_status();
-        });
-  }
-};
+std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
 
-std::shared_ptr<const Registry> registry_of_careless_ranks() {
-  auto registry = std::make_shared<Registry>(built_in_registry());
-  testing::add_faulty(*registry);
-  for (const KernelDef& kernel : {KernelDef{.op = "all_reduce", .name = "careless", .bind = Careless::bind_reduce},
-                                  KernelDef{.op = "all_gather", .name = "careless", .bind = Careless::bind_gather}})
-    EXPECT_TRUE(registry->devices.add_kernel("cpu", kernel).ok());
-  return registry;
-}
+EngineOptions one_rank() { return testing::faulty_options(testing::faulty_registry(), 1); }
 
-std::shared_ptr<const Registry> registry_of_faulty_devices() {
-  static const Backend hanging{.create_device = create_hanging, .kernels = &cpu_kernels()};
-  auto registry = std::make_shared<Registry>(built_in_registry());
-  testing::add_faulty(*registry);
-  EXPECT_TRUE(
-      registry->devices
-          .add({.name = "hanging", .takes_choice = true, .load = [] { return Result<const Backend*>(&hanging); }})
-          .ok());
-  return registry;
-}
-
-EngineOptions options_for(int ranks = 2) {
-  static const std::shared_ptr<const Registry> registry = registry_of_faulty_devices();
-  return testing::faulty_options(registry, ranks);
-}
-
-Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const FaultPlan& of_rank_1 = {},
-                                      const FaultPlan& of_rank_0 = {}) {
-  plans = {};
-  plans[0] = of_rank_0;
-  plans[1] = of_rank_1;
-  return Engine::create(options);
-}
-
-void expect_right(Engine& engine, int n) { testing::expect_right(engine, options_for(1), n); }
-
-using RankFaults = testing::FaultyRanks;
-
-TEST_F(RankFaults, TheStartFailsWhereOneRankLacksMemory) {
-  int errors = 0;
-  for (int n = 1;; n += 3) {
-    ASSERT_LT(n, 300);
-    const Result<std::unique_ptr<Engine>> engine = start(options_for(), {.out_of_memory_at = n});
-    if (!engine.ok()) {
-      ++errors;
-      EXPECT_EQ(engine.status().code(), StatusCode::kResourceExhausted) << n << ": " << engine.status().to_string();
-      EXPECT_THAT(engine.status().message(), HasSubstr("rank 1 of 2")) << n;
-      EXPECT_THAT(engine.status().message(), HasSubstr("injected")) << n;
-      continue;
+// An engine over the ranks, of which rank 1 fails from its start on as `plan` says.
+class Group {
+ public:
+  using Change = std::function<void(EngineOptions&)>;
+  explicit Group(const Topology& of, const FaultPlan& plan = {}, const Change& change = {}) {
+    EngineOptions options = testing::faulty_options(testing::faulty_registry(), of.tp_size);
+    options.pp_size = of.pp_size;
+    if (of.overlap) options.overlap_schedule = true;
+    if (change) change(options);
+    if (of.nodes > 1) {
+      nodes_.emplace(plan, options, options.tp_size * options.pp_size / of.nodes);
+      started = nodes_->started;
+      return;
     }
-    const bool past_the_last = devices[1]->counts().faults == 0;
-    devices[1]->set_plan({});
-    expect_right(**engine, n);
-    if (past_the_last) break;
+    plans = {};
+    plans[1] = plan;
+    Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+    started = engine.status();
+    if (engine.ok()) here_ = *std::move(engine);
   }
-  EXPECT_GT(errors, 5);
-}
+  Engine& engine() { return nodes_ ? nodes_->engine() : *here_; }
 
-TEST_F(RankFaults, OneRanksFailedCaptureIsDroppedOnAll) {
-  for (std::int64_t FaultPlan::*const fault :
-       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
-    for (int n = 1;; n += 2) {
-      ASSERT_LT(n, 100);
+  // Sizes that were dropped, with the reasons.
+  std::vector<std::pair<std::int64_t, Status>> dropped() {
+    std::vector<std::pair<std::int64_t, Status>> sizes = engine().runner().prefill().report().dropped;
+    for (const auto& size : engine().runner().decode().report().dropped) sizes.push_back(size);
+    return sizes;
+  }
+  Status fail_request(int rank, const FaultPlan& plan) {
+    FakeDevice& device = *devices[static_cast<std::size_t>(rank)];
+    device.set_plan(plan);
+    Status failed = tokens(engine()).status();
+    device.set_plan({});
+    while (!engine().idle() && failed.code() != StatusCode::kDeviceLost) EXPECT_TRUE(engine().step().ok());
+    return failed;
+  }
+  void expect_right(int n) { testing::expect_right(engine(), one_rank(), n); }
+
+  Status started;
+
+ private:
+  std::optional<testing::Nodes> nodes_;
+  std::unique_ptr<Engine> here_;
+};
+
+class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
+ protected:
+  // Starts groups with the n-th fault of rank 1, until there are fewer, and calls `check(group, n)` with each. A start
+  // in one process is quick enough to be tried oftener.
+  void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
+    bool past_the_last = false;
+    for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
+      ASSERT_LT(n, 300);
       FaultPlan plan;
       plan.*fault = n;
-      const Result<std::unique_ptr<Engine>> engine = start(options_for(), plan);
-      ASSERT_TRUE(engine.ok()) << n << ": " << engine.status().to_string();
-      const ModelRunner& runner = (*engine)->runner();
-      const bool past_the_last = devices[1]->counts().faults == 0;
-      std::vector<std::pair<std::int64_t, Status>> dropped = runner.prefill().report().dropped;
-      for (const auto& size : runner.decode().report().dropped) dropped.push_back(size);
-      ASSERT_EQ(dropped.size(), past_the_last ? 0U : 1U) << n;
-      for (const auto& [size, why] : dropped) EXPECT_THAT(why.message(), HasSubstr("rank 1 of 2")) << n << " " << size;
+      Group group(GetParam(), plan);
+      check(group, n);
+      if (!group.started.ok()) continue;
+      past_the_last = devices[1]->counts().faults == 0;
       devices[1]->set_plan({});
-      expect_right(**engine, n);  // would hang if the other rank still had its graph
-      if (past_the_last) break;
+      group.expect_right(n);  // would hang if a rank had other graphs than its peers
     }
   }
+};
+// Faults that do not depend on what is in flight.
+using StartFaults = RankFaults;
+using StepFaults = RankFaults;
+
+TEST_P(StartFaults, TheStartFailsWhereOneRankLacksMemory) {
+  int errors = 0;
+  each_start(&FaultPlan::out_of_memory_at, 3, [&](Group& group, int n) {
+    if (group.started.ok()) return;
+    ++errors;
+    EXPECT_EQ(group.started.code(), StatusCode::kResourceExhausted) << n << ": " << group.started.to_string();
+    EXPECT_THAT(group.started.message(), AllOf(HasSubstr(of_two(1)), HasSubstr("injected"))) << n;
+  });
+  EXPECT_GT(errors, 2);
 }
 
-TEST_F(RankFaults, AFailedReplayFailsItsOwnRequestOnly) {
-  for (const int rank : {0, 1}) {
-    const std::unique_ptr<Engine> engine = start(options_for()).value();
-    for (int n = 1; n <= 12; n += 2) {
-      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
-      const Status failed = tokens(*engine).status();
-      ASSERT_FALSE(failed.ok()) << n;
-      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
-      EXPECT_THAT(failed.message(), HasSubstr("injected")) << n;
-      devices[static_cast<std::size_t>(rank)]->set_plan({});
-      expect_right(*engine, n);
-    }
+TEST_P(StartFaults, OneRanksFailedCaptureIsDroppedOnAll) {
+  for (std::int64_t FaultPlan::*const fault :
+       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
+    each_start(fault, 2, [](Group& group, int n) {
+      ASSERT_TRUE(group.started.ok()) << n << ": " << group.started.to_string();
+      const auto dropped = group.dropped();
+      ASSERT_EQ(dropped.size(), devices[1]->counts().faults == 0 ? 0U : 1U) << n;
+      for (const auto& [size, why] : dropped) EXPECT_THAT(why.message(), HasSubstr(of_two(1))) << n << " " << size;
+    });
   }
 }
 
-TEST_F(RankFaults, DropsASizeWhoseReplaysFailOnOneRank) {
-  const std::unique_ptr<Engine> engine = start(options_for()).value();
-  for (int i = 0; i < 3; ++i) {
-    devices[1]->set_plan({.replay_fails_at = 1});
-    EXPECT_FALSE(tokens(*engine).ok());
-  }
-  devices[1]->set_plan({});
-  const CaptureReport& report = engine->runner().prefill().report();
-  ASSERT_EQ(report.dropped.size(), 1U);
-  EXPECT_EQ(report.dropped[0].first, 32);
-  expect_right(*engine, 0);
-  EXPECT_GT(engine->stats().forwards.forwards(Reason::kAboveLargestSize), 0);
-}
-
-// Rank 0 has met the failing rank in all sums, and learns of the failure when the forward is collected.
-TEST_F(RankFaults, DropsASizeWhoseLastPieceKeepsFailing) {
-  const std::unique_ptr<Engine> engine = start(options_for()).value();
-  const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
-  const Request asked = request(40, 2);  // a chunk of 32 without logits, which would be gathered behind the last piece
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(engine->runner().prefill().report().dropped.empty()) << i;
-    engine->flush_prefix_cache();
-    devices[1]->set_plan({.replay_fails_at = last});
-    const Status failed = engine->run({&asked, 1}).status();
-    EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("injected"))) << i;
-  }
-  devices[1]->set_plan({});
-  const CaptureReport& report = engine->runner().prefill().report();
-  ASSERT_EQ(report.dropped.size(), 1U);
-  EXPECT_EQ(report.dropped[0].first, 32);
-  expect_right(*engine, 0);
-}
-
-TEST_F(RankFaults, AFailedLaunchFailsItsOwnRequestOnly) {
-  for (const int ranks : {2, 4}) {
-    EngineOptions options = options_for(ranks);
-    options.graphs.mode = GraphMode::kOff;
-    const std::unique_ptr<Engine> engine = start(options).value();
-    const std::int64_t used = engine->stats().fullest_group().used_pages;
-    for (int n = 1; n < 250; n += 29) {
-      const int rank = n % ranks;
-      devices[static_cast<std::size_t>(rank)]->set_plan({.launch_fails_at = n});
-      const Status failed = tokens(*engine).status();
-      ASSERT_FALSE(failed.ok()) << n;
-      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of " + std::to_string(ranks))) << n;
-      devices[static_cast<std::size_t>(rank)]->set_plan({});
-      expect_right(*engine, n);
-      engine->flush_prefix_cache();
-      EXPECT_EQ(engine->stats().fullest_group().used_pages, used) << "pages of a failed request";
-    }
-  }
-}
-
-// Does the same where the next step is enqueued before this one is collected.
-TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
-  EngineOptions options = options_for();
-  options.overlap_schedule = true;
-  const std::unique_ptr<Engine> engine = start(options).value();
-  for (const int rank : {0, 1}) {
-    for (int n = 1; n <= 11; n += 2) {
-      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
-      const Status failed = tokens(*engine).status();
-      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
-      devices[static_cast<std::size_t>(rank)]->set_plan({});
-      while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
-      expect_right(*engine, n);
-    }
-  }
-}
-
-// Keys that a forward left undefined on one rank, while the next forward reads them, reach no later request.
-TEST_F(RankFaults, RecomputesReadersOfAFailedForwardsKeys) {
-  EngineOptions options = options_for();
-  options.overlap_schedule = true;
-  const std::unique_ptr<Engine> engine = start(options).value();
-  const std::int64_t pieces = engine->runner().prefill().executable().graph().num_pieces();
-  for (const int rank : {0, 1}) {
-    int alone = 0;
-    // Uses the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
-    for (std::int64_t n = 1; n <= 3 * pieces; n += 2)
-      alone += testing::first_alone_fails(*engine, options_for(1), rank, &FaultPlan::replay_lost_at, n) ? 1 : 0;
-    EXPECT_GT(alone, 2) << "the other one goes on";
-  }
-}
-
-// A rank fails behind its last sum. Another rank has begun the next forward, which ends because the first rank is
-// missing.
-TEST_F(RankFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
-  EngineOptions options = options_for();
-  options.overlap_schedule = true;
-  const std::unique_ptr<Engine> engine = start(options).value();
-  const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
-  for (int i = 0; i < 2; ++i)
-    EXPECT_TRUE(testing::first_alone_fails(*engine, options_for(1), 1, &FaultPlan::replay_fails_at, last)) << i;
-}
-
-TEST_F(RankFaults, FailedIdleWorkLeavesAllRanksServing) {
-  EngineOptions options = options_for();
-  options.graphs.capture = CaptureMode::kCore;
-  options.graphs.piecewise_tokens = {8, 10, 12, 32};
-  const std::unique_ptr<Engine> engine = start(options).value();
+TEST_P(StartFaults, FailedIdleWorkLeavesAllRanksServing) {
+  Group group(GetParam(), {}, [](EngineOptions& options) {
+    options.graphs.capture = CaptureMode::kCore;
+    options.graphs.piecewise_tokens = {8, 10, 12, 32};
+  });
+  ASSERT_TRUE(group.started.ok()) << group.started.to_string();
   devices[1]->set_plan({.end_recording_fails_at = 1});
   for (int n = 0; n < 200; ++n) {
-    const Result<bool> left = engine->idle_work();
+    const Result<bool> left = group.engine().idle_work();
     ASSERT_TRUE(left.ok()) << left.status().to_string();
     if (!*left) break;
   }
-  EXPECT_EQ(engine->runner().prefill().report().dropped.size(), 1U);
-  EXPECT_GT(engine->runner().costs().size(), 2U) << "rank 0 measures what all ranks run";
-  expect_right(*engine, 0);
+  EXPECT_EQ(group.engine().runner().prefill().report().dropped.size(), 1U);
+  EXPECT_GT(group.engine().runner().costs().size(), 2U) << "rank 0 measures what all ranks run";
+  group.expect_right(0);
 }
 
-TEST_F(RankFaults, OneRanksLostDeviceEndsTheGroup) {
-  const std::unique_ptr<Engine> engine = start(options_for()).value();
-  devices[1]->set_plan({.lost_from = 40});
-  const Status failed = tokens(*engine).status();
-  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
-  ASSERT_FALSE(engine->idle()) << "the request is still queued";
-  const Status after = engine->step().status();
-  EXPECT_EQ(after.code(), StatusCode::kDeviceLost) << after.to_string();
-}
-
-TEST_F(RankFaults, DiscardsResultsOfAnEndedGroup) {
-  const std::unique_ptr<Engine> engine = start(testing::faulty_options(registry_of_careless_ranks(), 2)).value();
-  expect_right(*engine, 0);
-  Careless::loses = true;
-  engine->flush_prefix_cache();
-  const Request asked = request(11, 1);  // one step, because the next one would fail anyway
-  const Status failed = engine->run({&asked, 1}).status();
-  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("its connection is lost")));
-}
-
-TEST_F(RankFaults, ARankThatHangsIsNamedWithinTheLimit) {
-  EngineOptions options = options_for();
-  options.device = "hanging";
-  options.rank_timeout_s = 3;  // a healthy rank on a loaded machine takes less
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
-  HangingDevice::hangs = true;
-  const auto began = std::chrono::steady_clock::now();
-  const Status failed = tokens(**engine).status();
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
-  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2 did not answer within 3 s"));
-  HangingDevice::hangs = false;
-}
-
-// A host that cannot be made, or that loads slowly.
-class SlowHost final : public RankHost {
- public:
-  explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}
-  Result<RankLimits> plan(std::int64_t /*max_requests*/) override { return RankLimits{}; }
-  Result<ModelRunner*> load(const RankLimits& /*agreed*/, Communicator& /*communicator*/) override {
-    while (loads_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return internal_error("it was let go");
+TEST_P(StepFaults, AFailedReplayFailsItsOwnRequestOnly) {
+  for (const int rank : {0, 1}) {
+    Group group(GetParam());
+    ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+    for (int n = 1; n <= GetParam().last_replay; n += 2) {
+      const Status failed = group.fail_request(rank, {.replay_fails_at = n});
+      EXPECT_THAT(failed.message(), AllOf(HasSubstr(of_two(rank)), HasSubstr("injected"))) << n;
+      group.expect_right(n);
+    }
   }
+}
 
- private:
-  const std::atomic<bool>& loads_;
+TEST_P(StepFaults, DropsASizeWhoseReplaysFailOnOneRank) {
+  Group group(GetParam());
+  ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(group.fail_request(1, {.replay_fails_at = 1}).ok());
+  const CaptureReport& report = group.engine().runner().prefill().report();
+  ASSERT_EQ(report.dropped.size(), 1U);
+  EXPECT_EQ(report.dropped[0].first, 32);
+  group.expect_right(0);
+  EXPECT_GT(group.engine().stats().forwards.forwards(Reason::kAboveLargestSize), 0);
+}
+
+// Requests with a failed step end, and later ones get the right tokens.
+TEST_P(StepFaults, AFaultWithSeveralRequestsInService) {
+  for (const int rank : {0, 1}) {
+    Group group(GetParam());
+    ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+    Engine& engine = group.engine();
+    const std::int64_t used = engine.stats().fullest_group().used_pages;
+    for (int n = 3; n <= 30; n += 9) {
+      for (int i = 0; i < 4; ++i) ASSERT_TRUE(engine.submit(request(9 + i, 8)).ok());
+      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
+      int failed = 0;
+      int finished = 0;
+      for (int steps = 0; !engine.idle(); ++steps) {
+        ASSERT_LT(steps, 1000);
+        const auto events = engine.step();
+        ASSERT_TRUE(events.ok()) << events.status().to_string();
+        for (const RequestEvent& event : *events) {
+          if (event.finish == FinishReason::kNone) continue;
+          (event.finish == FinishReason::kError ? failed : finished) += 1;
+          if (event.finish != FinishReason::kError) continue;
+          EXPECT_THAT(event.error.message(), AllOf(HasSubstr(of_two(rank)), HasSubstr("injected")));
+        }
+      }
+      EXPECT_EQ(failed + finished, 4);
+      EXPECT_EQ(devices[static_cast<std::size_t>(rank)]->counts().faults > 0, failed > 0) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      group.expect_right(n);
+      engine.flush_prefix_cache();
+      EXPECT_EQ(engine.stats().fullest_group().used_pages, used) << "pages of a failed request";
+    }
+  }
+}
+
+TEST_P(StepFaults, OneRanksLostDeviceEndsTheGroup) {
+  Group group(GetParam());
+  ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+  devices[1]->set_plan({.lost_from = GetParam().lost_from});
+  const Status failed = tokens(group.engine()).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), HasSubstr(of_two(1)));
+  ASSERT_FALSE(group.engine().idle()) << "the request is still queued";
+  EXPECT_EQ(group.engine().step().status().code(), StatusCode::kDeviceLost);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, StartFaults, ::testing::Values(kRanks, kRanksOfNodes, kStages, kStagesOfNodes), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, StepFaults,
+                         ::testing::Values(kRanks, kRanksAhead, kRanksOfNodes, kRanksOfNodesAhead, kStages,
+                                           kStagesOfNodes),
+                         name_of);
+
+// A step ahead reads the keys of the failed one; what is undefined there reaches no later request.
+using FaultsAhead = RankFaults;
+TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
+  Group group(GetParam());
+  ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+  // Uses the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
+  const std::int64_t last = 3 * group.engine().runner().prefill().executable().graph().num_pieces();
+  for (const int rank : {0, 1}) {
+    int alone = 0;
+    for (std::int64_t n = 1; n <= last; n += 2)
+      alone += testing::first_alone_fails(group.engine(), one_rank(), rank, GetParam().alone_at_fault, n) ? 1 : 0;
+    EXPECT_GT(alone, GetParam().num_alone) << "the other one goes on";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Of, FaultsAhead, ::testing::Values(kRanksAhead, kRanksOfNodesAhead, kStages, kStagesOfNodes),
+                         name_of);
+
+// More than two ranks, without graphs. Stages of layers need a model with as many.
+class LaunchFaults : public RankFaults {
+ protected:
+  static EngineOptions with(EngineOptions options, const Topology& of) {
+    options.graphs.mode = GraphMode::kOff;
+    if (of.pp_size > 1) options.model_path = testing::data_path("goldens/qwen3.5-text");
+    return options;
+  }
 };
-
-TEST_F(RankFaults, AFailedLoadOnRankZeroWaitsForNone) {
-  std::atomic<bool> loads = true;
-  const std::unique_ptr<RankGroup> group = RankGroup::start(
-      {.ranks = 2, .limit = std::chrono::seconds(60), .host = [&](int) { return std::make_unique<SlowHost>(loads); }});
-  const RankLimits agreed = group->agree({}).value();
-  const Status failed = group->load(agreed, [] { return not_found("no weights"); });
-  loads = false;
-  EXPECT_EQ(failed.code(), StatusCode::kNotFound) << failed.to_string();
-  EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 0 of 2"), HasSubstr("no weights")));
-  EXPECT_EQ(group->agree({}).status().code(), StatusCode::kDeviceLost) << "what the others do is unknown";
-}
-
-TEST_F(RankFaults, ARankThatCannotBeMadeSaysSo) {
-  const std::unique_ptr<RankGroup> group =
-      RankGroup::start({.ranks = 2, .limit = std::chrono::seconds(60), .host = [](int) -> std::unique_ptr<RankHost> {
-                          throw std::runtime_error("no memory for a host");
-                        }});
-  for (int n = 0; n < 2; ++n) {
-    const Status failed = group->agree({}).status();
-    EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-    EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("no memory for a host")));
+TEST_P(LaunchFaults, AFailedLaunchFailsItsOwnRequestOnly) {
+  const Topology& of = GetParam();
+  const int ranks = of.tp_size * of.pp_size;
+  const std::vector<TokenId> right = tokens(*Engine::create(with(one_rank(), of)).value()).value();
+  Group group(of, {}, [&](EngineOptions& options) { options = with(options, of); });
+  ASSERT_TRUE(group.started.ok()) << group.started.to_string();
+  const std::int64_t used = group.engine().stats().fullest_group().used_pages;
+  for (int n = 1; n < of.last_replay; n += of.last_replay / 8) {
+    const int rank = n % ranks;
+    const Status failed = group.fail_request(rank, {.launch_fails_at = n});
+    EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of " + std::to_string(ranks))) << n;
+    group.engine().flush_prefix_cache();
+    EXPECT_EQ(group.engine().stats().fullest_group().used_pages, used) << "pages of a failed request";
+    EXPECT_EQ(tokens(group.engine()).value(), right) << n;
+    group.engine().flush_prefix_cache();
   }
 }
+INSTANTIATE_TEST_SUITE_P(
+    Of, LaunchFaults,
+    ::testing::Values(Topology{.name = "TwoRanks", .tp_size = 2, .last_replay = 250},
+                      Topology{.name = "FourRanks", .tp_size = 4, .last_replay = 250},
+                      Topology{.name = "FourRanksOfNodes", .tp_size = 4, .nodes = 2, .last_replay = 250},
+                      Topology{.name = "ThreeStages", .pp_size = 3, .last_replay = 60},
+                      Topology{.name = "FourStagesOfNodes", .pp_size = 4, .nodes = 2, .last_replay = 60}),
+    name_of);
 
 }  // namespace
 }  // namespace tessera
