@@ -39,7 +39,7 @@ Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, co
     const ir::OpDecl* decl = TRY(ops.get(node.op));
     switch (decl->execution) {
       case ir::Execution::kKernel:
-        program.instructions.push_back(make_instruction(node, *TRY(kernels.get(decl->name))));
+        program.instructions.push_back(make_instruction(node, *decl, *TRY(kernels.get(decl->name))));
         break;
       case ir::Execution::kView: program.values[node.results[0].index()].view_of = node.operands[0]; break;
       case ir::Execution::kAllocate: break;  // the memory plan places the value; nothing runs

@@ -3,27 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "tessera/base/hash.h"
-#include "tessera/ops/comm/collective.h"
-#include "tessera/ops/comm/row_exchange.h"
 
 namespace tessera {
 namespace {
-
-// Operators that compute a row of their results from the same row of their operands and whole weights, whatever the
-// number of rows. An operator that is not listed, such as one of a plugin, is not halved, because nothing is known
-// about it.
-constexpr std::array<std::string_view, 26> kByRows{
-    "add",          "add_gated", "add_rms_norm", "cast",    "copy",         "embedding",    "gated_norm",
-    "gelu",         "gelu_mul",  "head_norm",    "join",    "layer_norm",   "linear",       "moe_experts",
-    "moe_route",    "mul",       "rms_norm",     "rotary",  "rotary_table", "rotate_heads", "scale",
-    "sigmoid_gate", "silu",      "silu_mul",     "softcap", "split"};
 
 bool is_rows_of_tokens(const ir::Type& type) {
   if (type.shape.empty()) return false;
@@ -36,12 +24,13 @@ bool is_rows_of_tokens(const ir::Type& type) {
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
 }
 
-// Generated code consists of row kernels (ops/fused/row_kernel.h), which work by rows.
+bool is_exchange(const Instruction& instruction) { return instruction.rows == ir::RowUse::kExchange; }
+
 bool works_by_rows(const Program& program, const Instruction& instruction) {
   const ir::Node& call = instruction.call;
-  const bool exchanges = is_exchange(call.op);
-  if (exchanges && instruction.kernel.workspace_bytes) return false;  // the scratch belongs to the main stream
-  if (!exchanges && instruction.listing.empty() && std::ranges::find(kByRows, call.op) == kByRows.end()) return false;
+  if (instruction.rows == ir::RowUse::kMixed) return false;
+  // The scratch belongs to the main stream.
+  if (is_exchange(instruction) && instruction.kernel.workspace_bytes) return false;
   const auto is_served = [&](ir::ValueId id) {
     const ProgramValue& value = program.value(id);
     return value.kind == ir::ValueKind::kWeight ||
@@ -123,7 +112,7 @@ std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage
 }
 
 Result<Stage> bind_stage(const Program& program, std::span<const KernelCall> calls, const BindTarget& target) {
-  const bool exchanges = is_exchange(calls.back().instruction->call.op);
+  const bool exchanges = is_exchange(*calls.back().instruction);
   const std::span<const KernelCall> before = exchanges ? calls.first(calls.size() - 1) : calls;
   Stage stage;
   std::vector<std::unique_ptr<BoundOp>> ops = TRY(bind_calls(program, before, target));
@@ -139,18 +128,12 @@ Result<Stage> bind_stage(const Program& program, std::span<const KernelCall> cal
 
 }  // namespace
 
-bool is_exchange(std::string_view op) {
-  static const std::array<std::string_view, 4> kOps{kAllReduce.name, kAllGather.name, kAllGatherRows.name,
-                                                    kReduceScatter.name};
-  return std::ranges::find(kOps, op) != kOps.end();
-}
-
 void add_halves(Program& program, std::int64_t least_tokens) {
   const std::vector<Instruction>& all = program.instructions;
   for (std::size_t first = 0; first < all.size();) {
     std::size_t end = first;
     bool exchanges = false;
-    for (; end < all.size() && works_by_rows(program, all[end]); ++end) exchanges |= is_exchange(all[end].call.op);
+    for (; end < all.size() && works_by_rows(program, all[end]); ++end) exchanges |= is_exchange(all[end]);
     if (exchanges && end - first > 1)
       program.halves.push_back({.first = first, .end = end, .least_tokens = least_tokens});
     first = end + 1;
@@ -188,7 +171,7 @@ Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<c
       halves[second ? 1 : 0].push_back({call.instruction, half_of(call.views, tokens, second)});
   std::vector<Stage> stages;
   for (std::size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
-    while (end < calls.size() && !is_exchange(calls[end].instruction->call.op)) ++end;
+    while (end < calls.size() && !is_exchange(*calls[end].instruction)) ++end;
     if (end < calls.size()) ++end;
     for (const std::vector<KernelCall>& half : halves)
       stages.push_back(TRY(bind_stage(program, std::span(half).subspan(begin, end - begin), target)));

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "tessera/compile/call_binding.h"
 #include "tessera/compile/program.h"
@@ -20,12 +19,9 @@
 
 namespace tessera {
 
-// Returns whether ranks meet in the operator and exchange each row by itself.
-bool is_exchange(std::string_view op);
-
 // Finds the longest runs of neighbouring instructions that may run in halves, for buckets of `least_tokens` tokens or
-// more. In a run each instruction works row by row on values of T rows or a multiple, and at least one, without
-// scratch, is an exchange between ranks. Precondition: least_tokens >= 2.
+// more. In a run each instruction works row by row (ir::RowUse) on values of T rows or a multiple, and at least one,
+// without scratch, is an exchange between ranks. Precondition: least_tokens >= 2.
 void add_halves(Program& program, std::int64_t least_tokens);
 
 // Returns the tokens of the first half; the second half has the others.

@@ -18,7 +18,7 @@
 #include "tessera/ops/cache/qkv_rope_store.h"
 #include "tessera/ops/comm/collective.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/layers/decoder_layer_ops.h"
+#include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/linear/linear.h"
 #include "tessera/ops/rows/activation.h"
 #include "tessera/ops/rows/elementwise.h"
@@ -173,7 +173,7 @@ TEST_F(JoinsTest, AReplacedOperatorKernelIsNotJoined) {
 }
 
 constexpr JoinedKernelDef kAllLayers{
-    .ops = {kDecoderLayers}, .name = "all layers", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
+    .region = &kDecoderLayers, .name = "all layers", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
       return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
     }};
 

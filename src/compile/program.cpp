@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-Instruction make_instruction(ir::Node call, const KernelDef& kernel) {
-  Instruction instruction{.call = std::move(call), .kernel = {.name = std::string(kernel.name), .bind = kernel.bind}};
+Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDef& kernel) {
+  Instruction instruction{
+      .call = std::move(call), .kernel = {.name = std::string(kernel.name), .bind = kernel.bind}, .rows = op.rows};
   if (kernel.workspace_bytes != nullptr) instruction.kernel.workspace_bytes = kernel.workspace_bytes;
   return instruction;
 }

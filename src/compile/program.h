@@ -52,15 +52,16 @@ struct Instruction {
   // compiler may invent the operator's name.
   ir::Node call;
   InstructionKernel kernel;
-  std::vector<ir::Dim> grid{};  // blocks in x, y and z if the compiler decides them; empty: binding decides
-  std::string listing{};        // readable lines of what generated code computes; empty for a registered kernel
+  ir::RowUse rows = ir::RowUse::kMixed;  // the operator's; generated code works by rows
+  std::vector<ir::Dim> grid{};           // blocks in x, y and z if the compiler decides them; empty: binding decides
+  std::string listing{};  // readable lines of what generated code computes; empty for a registered kernel
   // In order of preference; the first one that serves a bucket runs there. In buckets of at most `most_rows` rows,
   // operands and results of all joined instructions keep their memory until the last of these.
   std::vector<Join> joins{};
 };
 
-// Makes an instruction that runs `call` by a registered kernel.
-Instruction make_instruction(ir::Node call, const KernelDef& kernel);
+// Makes an instruction that runs `call`, a call of the declared operator, by a registered kernel.
+Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDef& kernel);
 
 // Where, and for which sizes, a program is bound.
 struct BindTarget {

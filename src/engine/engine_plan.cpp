@@ -283,7 +283,11 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
   // Exchanges between halves of a forward belong to the same piece as the kernels that run beside them.
-  if (runner.halves_from > 0 && options.graphs.split_ops.empty()) std::erase_if(runner.split_ops, is_exchange);
+  if (runner.halves_from > 0 && options.graphs.split_ops.empty())
+    std::erase_if(runner.split_ops, [&ops = options.registry->ops](const std::string& name) {
+      const ir::OpDecl* op = ops.find(name);
+      return op != nullptr && op->rows == ir::RowUse::kExchange;
+    });
   TRY(plan_ladders(options, plan));
   if (runner.halves_from > max_padded_tokens(runner))
     plan.notes.push_back(

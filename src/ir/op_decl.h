@@ -43,6 +43,13 @@ enum class Execution : std::uint8_t {
   kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
+// How a row of the results comes about.
+enum class RowUse : std::uint8_t {
+  kMixed,     // from several rows, from a state, or unknown
+  kByRow,     // from the same row of the operands and whole weights, whatever the number of rows
+  kExchange,  // ranks meet in the operator and exchange each row by itself
+};
+
 struct OpDecl {
   std::string_view name;
   std::string_view summary;  // one line: the formula with shapes
@@ -56,6 +63,8 @@ struct OpDecl {
   // Whether forwards are cut here unless the user names other split ops.
   bool split_by_default = false;
   Execution execution = Execution::kKernel;
+  // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).
+  RowUse rows = RowUse::kMixed;
   // The native form: builds the same computation from simpler operators in `builder`, and returns the results in order.
   Result<std::vector<ValueId>> (*decompose)(GraphBuilder& builder, const Node& node,
                                             std::span<const ValueId> operands) = nullptr;

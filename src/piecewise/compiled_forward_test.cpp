@@ -96,7 +96,7 @@ class ScaleFuser final : public Compiler {
                     }};
     program.instructions[1] =
         make_instruction({.op = "copy", .operands = {own}, .mutates = {false}, .results = {result}},
-                         *TRY(context().kernels.get("copy")));
+                         *TRY(context().ops.get("copy")), *TRY(context().kernels.get("copy")));
     return CompilerOutput{.program = std::move(program)};
   }
   Result<Program> load(const ir::Graph& /*piece*/, const Json& /*handle*/) const override {

@@ -88,7 +88,7 @@ Status ProgramBuilder::keep_node(std::size_t node) {
   const ir::Node& kept = piece_.nodes[node];
   const ir::OpDecl* decl = TRY(context_.ops.get(kept.op));
   if (decl->execution == ir::Execution::kKernel)  // other operators run nothing: the memory plan covers their values
-    program_.instructions.push_back(make_instruction(kept, *TRY(context_.kernels.get(kept.op))));
+    program_.instructions.push_back(make_instruction(kept, *decl, *TRY(context_.kernels.get(kept.op))));
   return ok_status();
 }
 

@@ -83,7 +83,8 @@ class ProgramWriter {
     ir::Node call = node;
     call.operands = mapped(node.operands);
     call.results = mapped(node.results);
-    program_.instructions.push_back(make_instruction(std::move(call), *TRY(context_.kernels.get(node.op))));
+    program_.instructions.push_back(
+        make_instruction(std::move(call), *TRY(context_.ops.get(node.op)), *TRY(context_.kernels.get(node.op))));
     return ok_status();
   }
 
@@ -102,6 +103,7 @@ class ProgramWriter {
                     .bind = [code = loaded, name = group.name, key = row_kernel_key(builder, group.kernel)](
                                 const BindArgs& args) { return bind_row_kernel(code, key, name, args); },
                     .workspace_bytes = [code = loaded](const BindArgs& args) { return code->workspace_bytes(args); }},
+         .rows = ir::RowUse::kByRow,
          .listing = std::move(listing)});
     return ok_status();
   }

@@ -64,6 +64,7 @@ const ir::OpDecl kAllReduce{
     .attributes = {},
     .infer = infer_all_reduce,
     .split_by_default = true,
+    .rows = ir::RowUse::kExchange,
 };
 
 const ir::OpDecl kAllGather{
@@ -72,6 +73,7 @@ const ir::OpDecl kAllGather{
     .operands = {{.name = "x"}},
     .attributes = {{.name = "ranks", .kind = ir::AttributeKind::kInt, .required = true}},
     .infer = infer_all_gather,
+    .rows = ir::RowUse::kExchange,
 };
 
 const KernelDef kAllReduceCpu{.op = "all_reduce", .name = "cpu", .bind = bind_all_reduce};

@@ -80,6 +80,7 @@ const ir::OpDecl kAllGatherRows{
     .operands = {{.name = "x"}},
     .attributes = {{.name = "ranks", .kind = ir::AttributeKind::kInt, .required = true}},
     .infer = infer_gather,
+    .rows = ir::RowUse::kExchange,
 };
 
 const ir::OpDecl kReduceScatter{
@@ -88,6 +89,7 @@ const ir::OpDecl kReduceScatter{
     .operands = {{.name = "x"}},
     .attributes = {{.name = "ranks", .kind = ir::AttributeKind::kInt, .required = true}},
     .infer = infer_scatter,
+    .rows = ir::RowUse::kExchange,
 };
 
 const KernelDef kAllGatherRowsCpu{.op = "all_gather_rows", .name = "cpu", .bind = bind_gather};

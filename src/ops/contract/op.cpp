@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tessera/ops/layers/decoder_layer_ops.h"
-
 namespace tessera {
 
 KernelTable::KernelTable(std::vector<KernelDef> kernels, std::vector<JoinedKernelDef> joined)
@@ -33,11 +31,7 @@ KernelTable KernelTable::with(const KernelDef& kernel) const {
   std::erase_if(kernels, [&](const KernelDef& known) { return known.op == kernel.op; });
   kernels.push_back(kernel);
   std::vector<JoinedKernelDef> joined = joined_;
-  std::erase_if(joined, [&](const JoinedKernelDef& known) {
-    return std::ranges::count(known.ops, kernel.op) > 0 ||
-           (known.ops[0] == kDecoderLayers &&
-            (kernel.op == kFirstLayerNorm || std::ranges::count(kDecoderLayerOps, kernel.op) > 0));
-  });
+  std::erase_if(joined, [&](const JoinedKernelDef& known) { return known.replaces(kernel.op); });
   return KernelTable(std::move(kernels), std::move(joined));
 }
 

@@ -10,6 +10,7 @@
 // docs/adding-an-op.md explains how to add an operator.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/contract/forward_batch.h"
 #include "tessera/ops/contract/kernel_variant.h"
+#include "tessera/ops/contract/region.h"
 
 namespace tessera {
 
@@ -97,17 +99,24 @@ struct KernelDef {
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel that replaces up to three neighbouring operators, or all decoder layers, where it is faster. Its result is
-// the same up to the order of sums. For up to three operators, the first result of each but the last (or the operand
-// that it writes) is read only by the next one, as its first operand, and need not be written.
+// One kernel that replaces up to three neighbouring operators, or a region of the program, where it is faster. Its
+// result is the same up to the order of sums. For neighbours, the first result of each but the last (or the operand
+// that it writes) is read only by the next one, as its first operand, and need not be written. For a region, no value
+// of its calls but the last one's results is read outside of it or written.
 struct JoinedKernelDef {
-  std::array<std::string_view, 3> ops;  // in order; empty after the last. kDecoderLayers alone: all layers
+  std::array<std::string_view, 3> ops{};  // in order; empty after the last
+  const RegionPattern* region = nullptr;  // in place of ops
   std::string_view name;
   std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
   // Returns null if the kernel does not serve these sizes, types or attributes, or if deterministic kernels are
   // requested. `calls` has an entry for each operator. No operand of any of them shares memory with a result of any.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
+  // Returns whether the kernel stands for calls of this operator.
+  bool replaces(std::string_view op) const {
+    return region != nullptr ? region->has(op) : std::ranges::find(ops, op) != ops.end();
+  }
+  // Returns the number of neighbours; 0 for a region.
   std::size_t num_ops() const {
     std::size_t n = 0;
     while (n < ops.size() && !ops[n].empty()) ++n;
@@ -128,7 +137,7 @@ class KernelTable {
 
  private:
   std::vector<KernelDef> kernels_;       // sorted by op
-  std::vector<JoinedKernelDef> joined_;  // those of more operators first; kDecoderLayers counts as one
+  std::vector<JoinedKernelDef> joined_;  // those of more neighbours first, regions last
 };
 
 }  // namespace tessera

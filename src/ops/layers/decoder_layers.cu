@@ -12,7 +12,7 @@
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/tensor_map.h"
-#include "tessera/ops/layers/decoder_layer_ops.h"
+#include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/layers/decoder_layers.cuh"
 #include "tessera/ops/rows/norm_form.h"
 
@@ -25,9 +25,6 @@ using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
 constexpr std::int64_t kMostRows = 2;  // four rows are faster operator by operator (docs/benchmarks.md)
-
-// The calls of a layer, in order.
-enum Call : std::size_t { kQkv, kStore, kAttend, kO, kMlpNorm, kGateUp, kGate, kDown, kNextNorm, kCallsOfLayer };
 
 // Copies to shared memory begin at multiples of 16 bytes.
 bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }
@@ -52,7 +49,7 @@ bool is_norm(const BindArgs& call, float eps) {
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];
-  const auto same = [&](Call call, std::string_view attribute, auto fallback) {
+  const auto same = [&](DecoderLayerCall call, std::string_view attribute, auto fallback) {
     return layer[call].node.attribute_or(attribute, fallback) == one[call].node.attribute_or(attribute, fallback);
   };
   const auto shared = [&](std::size_t operand) {
@@ -224,7 +221,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
 }  // namespace
 
 JoinedKernelDef joined_decoder_layers() {
-  return {.ops = {kDecoderLayers}, .name = "decoder layers", .most_rows = kMostRows, .bind = bind};
+  return {.region = &kDecoderLayers, .name = "decoder layers", .most_rows = kMostRows, .bind = bind};
 }
 
 }  // namespace tessera

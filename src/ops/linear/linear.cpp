@@ -92,6 +92,7 @@ const ir::OpDecl kLinear{
     .attributes = {{.name = "bias", .kind = ir::AttributeKind::kBool},
                    {.name = "residual", .kind = ir::AttributeKind::kBool}},
     .infer = infer,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kLinearCpu{.op = "linear", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};

@@ -153,6 +153,7 @@ const ir::OpDecl kMoeExperts{
                    {.name = "mxfp4", .kind = ir::AttributeKind::kBool},
                    {.name = "routed_experts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
+    .rows = ir::RowUse::kByRow,
 };
 
 }  // namespace tessera

@@ -230,6 +230,7 @@ const ir::OpDecl kMoeRoute{
                    {.name = "first_expert", .kind = ir::AttributeKind::kInt},
                    {.name = "local_experts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kMoeRouteCpu{.op = "moe_route", .name = "cpu", .bind = bind};

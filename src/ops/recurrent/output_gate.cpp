@@ -112,6 +112,7 @@ const ir::OpDecl kGatedNorm{
     .operands = {{"x"}, {"z"}, {"w"}},
     .attributes = {{"eps", ir::AttributeKind::kDouble, true}, {"column", ir::AttributeKind::kInt}},
     .infer = infer_gated_norm,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kSigmoidGate{
@@ -120,6 +121,7 @@ const ir::OpDecl kSigmoidGate{
     .operands = {{"x"}, {"gate"}},
     .attributes = {},
     .infer = infer_sigmoid_gate,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kGatedNormCpu{.op = "gated_norm", .name = "cpu", .bind = bind_gated_norm};

@@ -126,6 +126,7 @@ const ir::OpDecl kSiluMul{
     .operands = {{"x"}},
     .attributes = {},
     .infer = infer_gated,
+    .rows = ir::RowUse::kByRow,
     .decompose = decompose_silu_mul,
 };
 
@@ -135,6 +136,7 @@ const ir::OpDecl kGeluMul{
     .operands = {{"x"}},
     .attributes = {{"tanh", ir::AttributeKind::kBool}},
     .infer = infer_gated,
+    .rows = ir::RowUse::kByRow,
     .decompose = decompose_gelu_mul,
 };
 
@@ -144,6 +146,7 @@ const ir::OpDecl kSilu{
     .operands = {{"x"}},
     .attributes = {},
     .infer = infer_unary,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kGelu{
@@ -152,6 +155,7 @@ const ir::OpDecl kGelu{
     .operands = {{"x"}},
     .attributes = {{"tanh", ir::AttributeKind::kBool}},
     .infer = infer_unary,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kSoftcap{
@@ -160,6 +164,7 @@ const ir::OpDecl kSoftcap{
     .operands = {{"x"}},
     .attributes = {{"cap", ir::AttributeKind::kDouble, true}},
     .infer = infer_softcap,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kSiluMulCpu{.op = "silu_mul", .name = "cpu", .bind = bind_silu_mul};

@@ -49,6 +49,7 @@ const ir::OpDecl kAddGated{
     .operands = {{"a"}, {"x"}, {"gate"}},
     .attributes = {},
     .infer = infer,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kAddGatedCpu{.op = "add_gated", .name = "cpu", .bind = bind};

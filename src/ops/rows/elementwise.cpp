@@ -163,6 +163,7 @@ const ir::OpDecl kAdd{
     .operands = {{"a"}, {"b"}},
     .attributes = {},
     .infer = infer_binary,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kMul{
@@ -171,6 +172,7 @@ const ir::OpDecl kMul{
     .operands = {{"a"}, {"b"}},
     .attributes = {},
     .infer = infer_binary,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kScale{
@@ -179,6 +181,7 @@ const ir::OpDecl kScale{
     .operands = {{"x"}},
     .attributes = {{"factor", ir::AttributeKind::kDouble, true}},
     .infer = infer_scale,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kCopy{
@@ -187,6 +190,7 @@ const ir::OpDecl kCopy{
     .operands = {{"x"}},
     .attributes = {},
     .infer = infer_copy,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kCast{
@@ -195,6 +199,7 @@ const ir::OpDecl kCast{
     .operands = {{"x"}},
     .attributes = {{"dtype", ir::AttributeKind::kString}},
     .infer = infer_cast,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kAddCpu{.op = "add", .name = "cpu", .bind = bind_add};

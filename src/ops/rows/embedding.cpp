@@ -167,6 +167,7 @@ const ir::OpDecl kEmbedding{
                    {"first_row", ir::AttributeKind::kInt},
                    {"table_rows", ir::AttributeKind::kInt}},
     .infer = infer_embedding,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kResolveIds{

@@ -76,6 +76,7 @@ const ir::OpDecl kJoin{
                  {.name = "x7", .optional = true}},
     .attributes = {},
     .infer = infer_join,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kJoinCpu{.op = "join", .name = "cpu", .bind = bind_join};

@@ -150,6 +150,7 @@ const ir::OpDecl kRmsNorm{
                    {"round_once", ir::AttributeKind::kBool},
                    {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_rms_norm,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kAddRmsNorm{
@@ -160,6 +161,7 @@ const ir::OpDecl kAddRmsNorm{
                    {"round_once", ir::AttributeKind::kBool},
                    {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_add_rms_norm,
+    .rows = ir::RowUse::kByRow,
     .decompose = decompose_add_rms_norm,
 };
 
@@ -171,6 +173,7 @@ const ir::OpDecl kHeadNorm{
                    {"round_once", ir::AttributeKind::kBool},
                    {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_head_norm,
+    .rows = ir::RowUse::kByRow,
     .decompose = decompose_head_norm,
 };
 

@@ -211,6 +211,7 @@ const ir::OpDecl kRotaryTable{
                    {"sections", ir::AttributeKind::kInts},
                    {"interleaved", ir::AttributeKind::kBool}},
     .infer = infer_rotary_table,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kRotary{
@@ -219,6 +220,7 @@ const ir::OpDecl kRotary{
     .operands = {{"x"}, {"table"}},
     .attributes = {{"head_dim", ir::AttributeKind::kInt, true}, {"interleaved", ir::AttributeKind::kBool}},
     .infer = infer_rotary,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kRotaryTableCpu{.op = "rotary_table", .name = "cpu", .bind = bind_rotary_table};

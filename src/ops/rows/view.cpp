@@ -166,6 +166,7 @@ const ir::OpDecl kSplit{
     .operands = {{"x"}},
     .attributes = {{"sizes", ir::AttributeKind::kInts, true}},
     .infer = infer_split,
+    .rows = ir::RowUse::kByRow,
 };
 
 const ir::OpDecl kEmpty{

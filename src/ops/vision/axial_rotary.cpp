@@ -111,6 +111,7 @@ const ir::OpDecl kRotateHeads{
     .operands = {{"x", /*mutated=*/true}, {"table"}},
     .attributes = {{"heads", ir::AttributeKind::kInt, true}},
     .infer = infer_rotate_heads,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kRotateHeadsCpu{.op = "rotate_heads", .name = "cpu", .bind = bind_rotate_heads};

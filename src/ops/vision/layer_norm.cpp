@@ -66,6 +66,7 @@ const ir::OpDecl kLayerNorm{
     .operands = {{"x"}, {"w"}, {"b"}},
     .attributes = {{"eps", ir::AttributeKind::kDouble, true}},
     .infer = infer_layer_norm,
+    .rows = ir::RowUse::kByRow,
 };
 
 const KernelDef kLayerNormCpu{.op = "layer_norm", .name = "cpu", .bind = bind_layer_norm};
