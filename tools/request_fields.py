@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the fields of requests: compares src/server/fields/request_fields.json with the sources that they come from, and
-writes its table in the documents.
+"""The fields of requests: src/server/fields/request_fields.json against the sources that they come from, and the tables
+of docs/request-fields.md.
 
-  tools/request_fields.py docs            writes the table into docs/serving.md
-  tools/request_fields.py docs --check    status 1 where it is not current; the last line is "N passed, N failed"
+  tools/request_fields.py docs            writes the tables into docs/request-fields.md
+  tools/request_fields.py docs --check    status 1 where they are not current; the last line is "N passed, N failed"
   tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
                                           and the reverse; status 1 where they differ. For the versions that the file
                                           names: pip download --no-deps openai==… sglang==… vllm==…, and unpack each into
@@ -18,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "src/server/fields/request_fields.json"
-DOCS = ROOT / "docs/serving.md"
+DOCS = ROOT / "docs/request-fields.md"
 BEGIN = "<!-- request fields: made by tools/request_fields.py docs -->"
 END = "<!-- end of request fields -->"
 
@@ -127,10 +127,10 @@ def remark(row):
     return "; ".join(parts)
 
 
-def origins(row):
-    """Returns the objects with the field, grouped by its origin: "chat, completions: vLLM; sampling_params: –"."""
+def origins(on):
+    """The objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params: –"."""
     groups = {}
-    for target, packages in row["on"].items():
+    for target, packages in on.items():
         known = ", ".join(name for package, name in NAMES.items() if package in packages.split()) or "–"
         groups.setdefault(known, []).append(target)
     return "; ".join(f"{', '.join(targets)}: {known}" for known, targets in groups.items())
@@ -138,12 +138,15 @@ def origins(row):
 
 def table(data):
     versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
-    lines = [f"The fields are those of the Python packages {versions}, and our own (–), by the object that has them.", ""]
+    lines = [f"The fields are those of the Python packages {versions}, and our own (–).", ""]
     for treatment in ("served", "harmless", "refused"):
-        rows = [row for row in data["fields"] if TREATMENTS[row["treatment"]] == treatment]
-        lines += [f"| {treatment} | in: whose | |", "|---|---|---|"]
-        for row in sorted(rows, key=lambda row: (row["name"], list(row["on"]))):
-            lines.append(f"| `{row['name']}` | {origins(row)} | {remark(row)} |")
+        rows = {}  # fields that have name and remark in common share a row
+        for row in data["fields"]:
+            if TREATMENTS[row["treatment"]] == treatment:
+                rows.setdefault((row["name"], remark(row)), {}).update(row["on"])
+        lines += [f"## {treatment.capitalize()}", "", "| field | objects that have it: whose it is | remark |", "|---|---|---|"]
+        for (name, words), on in sorted(rows.items(), key=lambda row: (row[0][0], list(row[1]))):
+            lines.append(f"| `{name}` | {origins(on)} | {words} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -171,7 +174,7 @@ def main():
         DOCS.write_text(wanted)
         return 0
     if wanted != document:
-        print("docs/serving.md: the table of request fields is not current; tools/request_fields.py docs writes it")
+        print("docs/request-fields.md: its tables are not current; tools/request_fields.py docs writes them")
     print(f"{int(wanted == document)} passed, {int(wanted != document)} failed")
     return int(wanted != document)
 

@@ -1,5 +1,5 @@
 // Catches: a field of OpenAI's, SGLang's or vLLM's requests that is accepted without effect, or treated differently
-// than request_fields.json (and so the table in docs/serving.md) says; and a misspelt field that is silently accepted.
+// than request_fields.json (and so docs/request-fields.md) says; and a misspelt field that is silently accepted.
 #include "tessera/server/fields/request_fields.h"
 
 #include <fmt/format.h>
