@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Tests the documents against the program: tests/docs/commands_test.py TESSERA [DOCUMENT …]
 
-Catches: a documented command that the program refuses, another output or exit code than stated, a dead link, a
-requirement without a line in docs/conformance.md, and a test named there that does not exist.
+Catches: a command that a guide tells and the program refuses, an output or exit code that is not what is stated, a link
+that leads nowhere, a source or function that is named and not there, a requirement without a line in
+docs/conformance.md, and a test named there that does not exist.
 
 The mark of a block says what is done with it. Blocks are processed in order, in one empty folder for each document,
 with the program on the PATH. The folder has models/demo, unless the document brings it itself:
@@ -16,6 +17,7 @@ with the program on the PATH. The folder has models/demo, unless the document br
 
 The last line is "N passed, N failed"."""
 
+import functools
 import json
 import os
 import pathlib
@@ -280,6 +282,34 @@ def check_links(name, checks):
     checks.check(f"{name}: links lead somewhere", not broken, str(broken))
 
 
+PLACEHOLDERS = ["docs/adding-a-model.md", "docs/adding-an-op.md"]  # their examples name what does not exist yet
+SOURCE_FOLDERS = ("src", "include", "plugins", "examples", "python", "tools", "tests", "fuzz", "cmake", "deploy")
+SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".c", ".rs", ".js", ".sh", ".cmake", ".json"}
+
+
+@functools.cache
+def sources():
+    """Every path of a source from any of its folders on, and every word in the sources."""
+    paths, words = set(), set()
+    for path in [path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SOURCE_SUFFIXES]:
+        parts = path.relative_to(ROOT).parts
+        paths |= {"/".join(parts[i:]) for i in range(len(parts))}
+        words |= set(re.findall(r"[A-Za-z_]\w+", path.read_text(errors="replace")))
+    return paths, words
+
+
+def check_names(name, checks):
+    """Checks that each `file.h` and each `function()` of a page is in the sources."""
+    if name in PLACEHOLDERS:
+        return
+    paths, words = sources()
+    text = (ROOT / name).read_text()
+    files = re.findall(r"`([\w./-]*\w\.(?:h|cpp|cu|cuh|py))`", text)
+    functions = re.findall(r"`[\w:]*?(\w+)\(\)`", text)
+    unknown = [word for word in files if word not in paths] + [word for word in functions if word not in words]
+    checks.check(f"{name}: the {len(files)} files and {len(functions)} functions named there exist", not unknown, str(unknown))
+
+
 def test_exists(file, suite, test):
     for path in [path for folder in ("src", "tests", "plugins") for path in ROOT.glob(f"{folder}/**/{file}.cpp")]:
         if re.search(rf"^(?:TYPED_)?TEST(?:_[FP])?\({suite}, {test}\)", path.read_text(), re.MULTILINE):
@@ -309,8 +339,13 @@ def main():
         sys.exit(__doc__)
     checks = Checks()
     names = sys.argv[2:] or DOCUMENTS
+    readmes = [] if sys.argv[2:] else sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("src/**/README.md"))
+    for name in readmes:
+        check_links(name, checks)
+        check_names(name, checks)
     for name in names:
         check_links(name, checks)
+        check_names(name, checks)
         Document(name, pathlib.Path(sys.argv[1]).resolve(), checks).run()
     if "docs/conformance.md" in names:
         check_requirements(checks)
