@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Checks the folders of src/ as layers: tools/check_layers.py [REPOSITORY]
+"""Checks the folders of src/ as layers, or shows their rooms: tools/check_layers.py [--rooms] [REPOSITORY]
 
 - A file includes headers of its own layer and of lower ones only.
 - What a layer's sources include stands in the DEPS of its CMakeLists.txt.
 - No source is longer than 400 lines, tests and scripts included.
-Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at."""
+Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at.
 
+A layer's folders are its rooms. --rooms checks nothing: it prints, for each layer that has any, a table of its rooms with
+their files and lines, tests included, and the rooms of the layer that their sources include, tests left out. "." is the
+layer's own folder."""
+
+import argparse
 import pathlib
 import re
 import sys
@@ -18,6 +23,7 @@ CODE = {".h", ".cpp", ".cu", ".cuh"}
 FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
 SCRIPTS = {".py", ".sh"}
 
+HEADER = re.compile(r'^\s*#\s*include\s+"tessera/([^"]+)"', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"tessera/([^/"]+)/[^"]*"')
 LAYER_CALL = re.compile(r"tessera_layer\s*\(\s*(\w+)(.*?)\)", re.DOTALL)
 KEYWORDS = {"SRCS", "ALONE", "TESTS", "ROOMS", "DEPS", "PRIVATE_DEPS"}
@@ -62,8 +68,41 @@ def too_long(lines):
         yield MAX_LINES, f"{len(lines)} lines: split it (at most {MAX_LINES})"
 
 
+def rooms_of(layer):
+    """{room: (files, lines, rooms of the layer that it includes)} of a layer's folder, its own folder first."""
+    found = {}
+    for path in sorted(p for p in layer.rglob("*") if p.suffix in CODE):
+        room = path.parent.relative_to(layer).as_posix()
+        files, lines, included = found.get(room, (0, 0, set()))
+        text = path.read_text()
+        if not is_test(path) and not path.stem.endswith("_test_util"):
+            headers = [pathlib.PurePosixPath(name) for name in HEADER.findall(text)]
+            included |= {header.parent.relative_to(layer.name).as_posix() for header in headers
+                         if header.parts[0] == layer.name}
+        found[room] = (files + 1, lines + len(text.splitlines()), included - {room})
+    return dict(sorted(found.items()))
+
+
+def print_rooms(root):
+    for name in LAYERS:
+        rooms = rooms_of(root / "src" / name)
+        if len(rooms) < 2:
+            continue
+        print(f"{name}: {sum(files for files, _, _ in rooms.values())} files, "
+              f"{sum(lines for _, lines, _ in rooms.values())} lines")
+        for room, (files, lines, included) in rooms.items():
+            print(f"  {room:14}{files:4}{lines:7}  {' '.join(sorted(included))}".rstrip())
+
+
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rooms", action="store_true")
+    parser.add_argument("repository", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent)
+    args = parser.parse_args()
+    root = args.repository.resolve()
+    if args.rooms:
+        print_rooms(root)
+        return
     passed = failed = 0
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
         layer = folder.name

@@ -25,14 +25,14 @@ import run_tests  # noqa: E402  (found through the path above)
 
 
 class CheckLayers(unittest.TestCase):
-    def run_on(self, files):
+    def run_on(self, files, *flags):
         with tempfile.TemporaryDirectory() as root:
             for name, text in files.items():
                 path = pathlib.Path(root) / "src" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-            done = subprocess.run([sys.executable, TOOLS / "check_layers.py", root], capture_output=True, text=True,
-                                  check=False)
+            done = subprocess.run([sys.executable, TOOLS / "check_layers.py", *flags, root], capture_output=True,
+                                  text=True, check=False)
             return done.returncode, done.stdout
 
     def test_good_tree_passes(self):
@@ -67,6 +67,17 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.run_on({"base/a.h": "", "../tests/a/b.py": "\n" * 401})[0], 1)
         self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
         self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
+
+
+    def test_rooms_have_their_size_and_what_their_sources_include(self):
+        status, output = self.run_on({
+            "base/a.h": "#pragma once\n",
+            "ops/all.cpp": '#include "tessera/ops/rows/room.h"\n',
+            "ops/rows/room.h": '#include "tessera/base/a.h"\n#include "tessera/ops/rows/norm.h"\n',
+            "ops/rows/norm_test.cpp": '#include "tessera/ops/moe/room.h"\n',
+        }, "--rooms")
+        self.assertEqual((status, output.splitlines()), (0, ["ops: 3 files, 4 lines", "  .                1      1  rows",
+                                                             "  rows             2      3"]))
 
 
 class CheckWords(unittest.TestCase):
