@@ -299,15 +299,18 @@ def sources():
 
 
 def check_names(name, checks):
-    """Checks that each `file.h` and each `function()` of a page is in the sources."""
+    """Checks that each `file.h`, `function()` and `file: Suite.Test` of a page is in the sources."""
     if name in PLACEHOLDERS:
         return
     paths, words = sources()
     text = (ROOT / name).read_text()
     files = re.findall(r"`([\w./-]*\w\.(?:h|cpp|cu|cuh|py))`", text)
     functions = re.findall(r"`[\w:]*?(\w+)\(\)`", text)
-    unknown = [word for word in files if word not in paths] + [word for word in functions if word not in words]
-    checks.check(f"{name}: the {len(files)} files and {len(functions)} functions named there exist", not unknown, str(unknown))
+    tests = re.findall(r"`(\w+): ([A-Za-z]\w*)\.(\w+)`", text)
+    unknown = ([word for word in files if word not in paths] + [word for word in functions if word not in words] +
+               sorted({f"{file}: {suite}.{test}" for file, suite, test in tests if not test_exists(file, suite, test)}))
+    checks.check(f"{name}: the {len(files)} files, {len(functions)} functions and {len(tests)} tests named there exist",
+                 not unknown, "\n".join(unknown))
 
 
 def test_exists(file, suite, test):
@@ -329,9 +332,6 @@ def check_requirements(checks):
     lines = re.findall(r"^\| ([A-L]\d+) \|", text, re.MULTILINE)
     checks.check("every requirement has one line", sorted(lines) == sorted(wanted),
                  f"missing {sorted(wanted - set(lines))}, in all {sorted(lines)}")
-    named = re.findall(r"`(\w+): (\w+)\.(\w+)`", text)
-    unknown = sorted({f"{file}: {suite}.{test}" for file, suite, test in named if not test_exists(file, suite, test)})
-    checks.check(f"the {len(named)} tests named there exist", named and not unknown, "\n".join(unknown))
 
 
 def main():
