@@ -56,7 +56,7 @@ run: build-deps
 check test: deps
 	$(configure) -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
-	tools/run_tests.py build $(if $(filter check,$@),-L "^fast$$")
+	tools/run_tests.py $(if $(CI),--known-skips tests/known_skips.txt) build $(if $(filter check,$@),-L "^fast$$")
 
 build-cuda: deps
 	$(configure)

@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""Runs the tests of a configured and built folder: tools/run_tests.py BUILD_FOLDER [CTEST_ARGUMENT …]
+"""Runs the tests of a configured and built folder: tools/run_tests.py [--known-skips FILE] BUILD_FOLDER [CTEST_ARGUMENT …]
 
 Prints failing programs' output as they fail, then skipped and failed cases with their reasons, and as its last line
 "N passed, N failed", which counts cases: each GoogleTest case, what a script reports in a line of this form, and else
 one for a script. A program that crashes, times out or fails without a failed case counts as one failed; so does one that
-runs nothing. Exit status 0 only if something passed and nothing failed."""
+runs nothing. Exit status 0 only if something passed and nothing failed.
 
+With --known-skips, a skipped case that FILE does not list counts as failed. A line of FILE is a pattern of "program: case:
+reason", in which * stands for any text, then " # " and why such a case may be skipped. A script names each case that it
+skips in a line "skipped: CASE REASON"."""
+
+import argparse
+import fnmatch
 import os
 import pathlib
 import re
@@ -15,6 +21,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 JOBS = 2
+MOST_OUTPUT = 16 << 20  # bytes of one program
 
 
 class Tally:
@@ -54,6 +61,7 @@ def count_googletest(program, report, succeeded, tally):
 
 
 def count_script(name, output, succeeded, tally):
+    tally.skipped += [f"{name}: {case}" for case in re.findall(r"^skipped: (.+)$", output, re.MULTILINE)]
     counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
     passed, failed = (int(n) for n in counts[-1]) if counts else (int(succeeded), int(not succeeded))
     tally.passed += passed
@@ -87,10 +95,33 @@ def count_program(case, reports, tally):
         tally.failed.append(f"{name}: crashed, timed out or could not start: {reason or last_line(output)}")
 
 
+def read_known_skips(file):
+    """The patterns of a list of known skips; ends the program at a line without a reason."""
+    patterns = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        pattern, _, reason = line.partition(" # ")
+        if not reason.strip():
+            sys.exit(f"{file}:{number}: no reason; a line is PATTERN # REASON")
+        patterns.append(pattern.strip())
+    return patterns
+
+
+def fail_unknown_skips(patterns, tally):
+    """Moves skipped cases that match no pattern to the failed ones."""
+    known = [line for line in tally.skipped if any(fnmatch.fnmatchcase(line, pattern) for pattern in patterns)]
+    tally.failed += [f"{line} (skipped, and not on the list of known skips)" for line in tally.skipped if line not in known]
+    tally.skipped = known
+
+
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    build = pathlib.Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--known-skips", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("build", type=pathlib.Path)
+    arguments, ctest_arguments = parser.parse_known_args()
+    known_skips = read_known_skips(arguments.known_skips) if arguments.known_skips else None
+    build = arguments.build.resolve()
     reports = build / "test-results"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
@@ -98,14 +129,17 @@ def main():
     environment = dict(os.environ)
     # Programs run side by side, so waiting worker threads must not hold a core.
     environment.setdefault("OMP_WAIT_POLICY", "passive")
-    command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--output-on-failure",
-               "--no-tests=error", "--output-junit", str(summary)] + sys.argv[2:]
+    # ctest cuts what a passing program printed to 1 KiB, and with it the counts and the skipped cases.
+    command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--output-on-failure", "--test-output-size-passed",
+               str(MOST_OUTPUT), "--no-tests=error", "--output-junit", str(summary)] + ctest_arguments
     ctest_status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
     tally = Tally()
     if summary.exists():
         for case in ElementTree.parse(summary).getroot().iter("testcase"):
             count_program(case, reports, tally)
+    if known_skips is not None:
+        fail_unknown_skips(known_skips, tally)
     if ctest_status != 0 and not tally.failed:
         tally.failed.append(f"ctest ended with status {ctest_status}")
     if tally.passed == 0 and not tally.failed:

@@ -134,7 +134,7 @@ class CheckWords(unittest.TestCase):
 class RunTests(unittest.TestCase):
     """Runs ctest on programs written for the purpose."""
 
-    def run_on(self, tests):
+    def run_on(self, tests, known_skips=None):
         """tests: name → (script, properties of the test). Returns exit status and the output's lines."""
         with tempfile.TemporaryDirectory() as build:
             lines = []
@@ -144,9 +144,13 @@ class RunTests(unittest.TestCase):
                 path.chmod(0o755)
                 lines.append(f'add_test({name} "{path}")\nset_tests_properties({name} PROPERTIES {properties or "TIMEOUT 20"})\n')
             (pathlib.Path(build) / "CTestTestfile.cmake").write_text("".join(lines))
-            done = subprocess.run([sys.executable, TOOLS / "run_tests.py", build], capture_output=True, text=True,
+            flags = []
+            if known_skips is not None:
+                flags = ["--known-skips", pathlib.Path(build) / "known_skips.txt"]
+                flags[1].write_text(known_skips)
+            done = subprocess.run([sys.executable, TOOLS / "run_tests.py", *flags, build], capture_output=True, text=True,
                                   check=False)
-            return done.returncode, done.stdout.rstrip("\n").split("\n")
+            return done.returncode, (done.stderr + done.stdout).rstrip("\n").split("\n")
 
     @staticmethod
     def report(name, cases):
@@ -177,6 +181,27 @@ class RunTests(unittest.TestCase):
         self.assertEqual((status, lines[-1]), (1, "3 passed, 5 failed"))
         self.assertIn("1 is not 2", "\n".join(lines))
         self.assertIn("  c_script: broken", lines)
+
+    def test_skips_fail_unless_they_are_listed(self):
+        tests = {
+            "a_test": (self.report("a_test", self.PASSED + self.SKIPPED), ""),
+            "b_script": ("seq 2000\necho skipped: Case.one, which needs more\necho 4 passed, 0 failed\n", ""),
+            "c_script": ("echo no model; exit 77\n", "SKIP_RETURN_CODE 77"),
+        }
+        status, lines = self.run_on(tests, "# A comment\n\na_test: A.*: no GPU here # no GPU\nb_script: Case.one* # needs more\n"
+                                           "c_script: no model # because\n")
+        self.assertEqual((status, lines[-1]), (0, "5 passed, 0 failed"))
+        status, lines = self.run_on(tests, "a_test: A.other* # no GPU\nc_script: no model # because\n")
+        self.assertEqual((status, lines[-1]), (1, "5 passed, 2 failed"))
+        self.assertIn("  a_test: A.rest: no GPU here (skipped, and not on the list of known skips)", lines)
+        self.assertIn("  b_script: Case.one, which needs more (skipped, and not on the list of known skips)", lines)
+        self.assertIn("  c_script: no model", lines)
+        self.assertEqual(self.run_on(tests)[0], 0, "skips are failures only where there is a list")
+
+    def test_a_list_of_skips_has_reasons(self):
+        status, lines = self.run_on({"b_script": ("exit 0\n", "")}, "a_test: *\n")
+        self.assertEqual(status, 1)
+        self.assertIn("known_skips.txt:1: no reason", lines[-1])
 
     def test_crash_timeout_and_silence_are_failures(self):
         for script, properties in (

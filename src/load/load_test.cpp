@@ -152,7 +152,7 @@ TEST(Load, ReadsPublishedTraces) {
   for (const char* name : {"azure/AzureLLMInferenceTrace_conv.csv", "azure/AzureLLMInferenceTrace_code.csv",
                            "mooncake_conversation.jsonl"}) {
     const std::string path = test::shared_data(std::string("traces/") + name);
-    if (path.empty()) GTEST_SKIP() << "the shared traces are not there";
+    if (path.empty()) GTEST_SKIP() << "no shared data: traces";
     const Result<Load> load = make_load({.trace = path, .num_prompts = 5000});
     ASSERT_TRUE(load.ok()) << load.status().message();
     EXPECT_EQ(load->requests.size(), 5000U);

@@ -57,7 +57,7 @@ inline std::filesystem::path shared_dir() {
 #define TESSERA_SKIP_WITHOUT(path)                                                                          \
   do {                                                                                                      \
     if (!std::filesystem::exists(path)) {                                                                   \
-      GTEST_SKIP() << "no " #path ": set TESSERA_SHARED_DIR to the folder of real models to run this test"; \
+      GTEST_SKIP() << "no shared data: " #path; \
     }                                                                                                       \
   } while (false)
 

@@ -140,6 +140,6 @@ class Nccl(CliTest):
 
 if __name__ == "__main__":
     if PROGRAM is not None and missing():
-        print(missing())
+        print(f"skipped: {missing()}")
         sys.exit(77)
     main()

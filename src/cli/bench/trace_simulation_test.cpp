@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(, Traces,
 
 TEST_P(Traces, PrefillTokensAreReplayed) {
   const std::string path = trace_path(GetParam());
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no trace " << path;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: traces";
   const Result<Load> load = make_load({.trace = path, .num_prompts = kRequests});
   ASSERT_TRUE(load.ok()) << load.status().to_string();
   std::vector<SimulatedRequest> requests;

@@ -222,7 +222,7 @@ TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
 
 TEST_F(GrammarLimits, RealVocabulary) {
   const std::string path = test::unpacked_shared_data("tokenizers/qwen3.json");
-  if (path.empty()) GTEST_SKIP() << "no shared tokenizers";
+  if (path.empty()) GTEST_SKIP() << "no shared data: tokenizers";
   Model model = load_model(path, {"<|im_end|>", "<|endoftext|>"});
   const auto seconds_since = [](auto begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
