@@ -28,6 +28,8 @@ class Answer {
   // Returns the body in parts if it may be large or take long enough to hold up other streams; else nothing. The parts
   // borrow from the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
+  // Gives a stream's events that on_event() held back because they may be large, in parts. last_events() follow them.
+  virtual std::optional<JsonParts> large_events() { return std::nullopt; }
 };
 
 struct ApiJob {

@@ -80,6 +80,7 @@ struct Server::Impl {
     memory = std::make_shared<MemoryBudget>(bytes);
     model.memory = memory;
     if (model.images) model.images->memory = memory;
+    if (model.grammars) model.grammars->keep_at_most(kept_grammar_bytes(bytes));
     log_info("memory", "requests may hold {:.2f} GB", static_cast<double>(bytes) * 1e-9);
     model.requires_name = true;
     warn_of_tools();

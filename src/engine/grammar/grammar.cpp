@@ -49,6 +49,8 @@ class Grammar {
   std::size_t bytes_;  // cached, because counting the bytes walks over all masks
 };
 
+std::int64_t grammar_bytes(const Grammar& grammar) { return static_cast<std::int64_t>(grammar.bytes()); }
+
 // ---- GrammarMatcher
 
 struct GrammarMatcher::Impl {
@@ -168,8 +170,9 @@ struct GrammarCompiler::Impl {
         compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
-  std::string blank;                   // EBNF of the blanks between JSON's tokens
-  xgrammar::GrammarCompiler compiler;  // stateless without its cache, so threads may share it
+  std::string blank;                          // in EBNF, between JSON's tokens
+  xgrammar::GrammarCompiler compiler;         // stateless without its cache, so that threads may share it
+  std::size_t most_kept = kMaxGrammarMemory;  // bytes
   std::mutex mutex;
   std::list<Kept> kept;  // most recently used first; guarded by `mutex`
 
@@ -190,7 +193,7 @@ struct GrammarCompiler::Impl {
     for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
       bytes += entry->grammar->bytes() + entry->spec.text.size();
       ++count;
-      if (count > 1 && (count > kKeptGrammars || bytes > kMaxGrammarMemory)) {
+      if (count > kKeptGrammars || bytes > most_kept) {
         kept.erase(entry, kept.end());
         return;
       }
@@ -288,6 +291,8 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
           .with_context("constrained output with this tokenizer"));
   return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(std::move(impl)));
 }
+
+void GrammarCompiler::keep_at_most(std::size_t bytes) { impl_->most_kept = bytes; }
 
 std::shared_ptr<const Grammar> GrammarCompiler::find(const GrammarSpec& spec) const { return impl_->find(spec); }
 

@@ -4,6 +4,7 @@
 namespace tessera {
 
 class Grammar {};
+std::int64_t grammar_bytes(const Grammar&) { return 0; }
 struct GrammarCompiler::Impl {};
 struct GrammarMatcher::Impl {};
 
@@ -16,6 +17,8 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
                                                                  std::span<const TokenId>, const GrammarOptions&) {
   return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(nullptr));
 }
+
+void GrammarCompiler::keep_at_most(std::size_t) {}
 
 std::shared_ptr<const Grammar> GrammarCompiler::find(const GrammarSpec&) const { return nullptr; }
 

@@ -309,6 +309,19 @@ TEST_F(GrammarTest, CompiledGrammarsAreCached) {
   EXPECT_NE(*first, *model.compiler->compile(spec)) << "kept without end";
 }
 
+TEST_F(GrammarTest, KeptGrammarsAreBoundedInBytes) {
+  Model model = load_model(testing::source_path("models/demo/tokenizer.json"), {"<|im_end|>"});
+  model.compiler->keep_at_most(64 << 10);
+  const GrammarSpec spec{Kind::kRegex, "[a-z]+"};
+  ASSERT_TRUE(model.compiler->compile(spec).ok());
+  EXPECT_NE(model.compiler->find(spec), nullptr);
+  std::string large = "x";
+  for (int i = 0; i < 200; ++i) large += "(a|[b-y]{3}" + std::to_string(i) + ")?";
+  ASSERT_TRUE(model.compiler->compile({Kind::kRegex, large}).ok());
+  EXPECT_EQ(model.compiler->find({Kind::kRegex, large}), nullptr);
+  EXPECT_EQ(model.compiler->find(spec), nullptr) << "what was used before a grammar above the bound";
+}
+
 TEST_F(GrammarTest, ThreadsShareACompilerAndItsGrammars) {
   const auto work = [](unsigned seed) {
     Walk{

@@ -96,6 +96,12 @@ void JsonWriter::clear() {
   out_.clear();
 }
 
+JsonWriter& JsonWriter::between(std::string_view text) {
+  out_ += text;
+  wants_comma_ = false;
+  return *this;
+}
+
 std::string JsonWriter::take() {
   wants_comma_ = false;
   return std::exchange(out_, {});

@@ -43,6 +43,9 @@ class JsonWriter {
   // follows is then the object's next member.
   JsonWriter& raw(std::string_view json);
 
+  // Text between two values that no comma separates: what frames an event.
+  JsonWriter& between(std::string_view text);
+
   const std::string& text() const { return out_; }
   // Returns the text and resets the writer.
   std::string take();

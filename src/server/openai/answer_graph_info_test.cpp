@@ -11,7 +11,7 @@ namespace {
 
 using test::at;
 using test::chat_style;
-using test::demo_tokenizer;
+using test::completion_style;
 using test::end_of;
 using test::events;
 using test::generate_style;
@@ -41,8 +41,8 @@ TEST(GraphInfo, OpenAiAnswersHaveItAtTheTopLevel) {
   for (const bool asked : {true, false}) {
     ChatStyle chat = chat_style(false);
     chat.graph_info = asked;
-    const CompletionStyle completion{
-        .id = "cmpl-1", .model = "demo", .graph_info = asked, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()};
+    CompletionStyle completion = completion_style(false);
+    completion.graph_info = asked;
     for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
       Completion end = end_with_graphs();
       on_event(*answer, 0, last("a", FinishReason::kStop), &end);
@@ -75,13 +75,9 @@ TEST(GraphInfo, StreamsSendItWithEachChoicesLastChunk) {
   ChatStyle chat = chat_style(true);
   chat.graph_info = true;
   chat.n = 2;
-  const CompletionStyle completion{.id = "cmpl-1",
-                                   .model = "demo",
-                                   .stream = {.stream = true},
-                                   .n = 2,
-                                   .graph_info = true,
-                                   .prompt_tokens = {7},
-                                   .tokenizer = &demo_tokenizer()};
+  CompletionStyle completion = completion_style(true);
+  completion.n = 2;
+  completion.graph_info = true;
   for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
     Completion ends[] = {end_of(1, 7, 0), end_with_graphs()};
     std::string stream;

@@ -12,6 +12,7 @@ namespace {
 
 using test::at;
 using test::chat_style;
+using test::completion_style;
 using test::demo_tokenizer;
 using test::end_of;
 using test::events;
@@ -25,9 +26,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(CompletionAnswer, HasOneObjectWithAllChoices) {
-  const auto answer = make_completion_answer(
-      {.id = "cmpl-1", .model = "demo", .n = 2, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()});
+TEST(CompletionAnswer, OneObjectWithAllChoices) {
+  CompletionStyle style = completion_style(false);
+  style.n = 2;
+  const auto answer = make_completion_answer(style);
   Completion end = end_of(2, 7, 3);
   EXPECT_EQ(on_event(*answer, 0, step("a"), nullptr), "");
   on_event(*answer, 1, step("x"), nullptr);
@@ -49,12 +51,10 @@ TEST(CompletionAnswer, HasOneObjectWithAllChoices) {
 }
 
 TEST(CompletionAnswer, StreamsEachPieceOnce) {
-  const auto answer = make_completion_answer({.id = "cmpl-1",
-                                              .model = "demo",
-                                              .stream = {.stream = true, .include_usage = true},
-                                              .echo = {"P"},
-                                              .prompt_tokens = {7},
-                                              .tokenizer = &demo_tokenizer()});
+  CompletionStyle style = completion_style(true);
+  style.stream.include_usage = true;
+  style.echo = {"P"};
+  const auto answer = make_completion_answer(style);
   Completion end = end_of(3, 7, 0);
   std::string stream = on_event(*answer, 0, step("a"), nullptr);
   EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // only part of a character
@@ -74,13 +74,11 @@ TEST(CompletionAnswer, StreamsEachPieceOnce) {
 }
 
 TEST(CompletionAnswer, LogprobsOfEchoAndOutputAreColumns) {
-  const auto answer = make_completion_answer({.id = "cmpl-1",
-                                              .model = "demo",
-                                              .logprobs = true,
-                                              .echo_logprobs = true,
-                                              .echo = {"Once"},
-                                              .prompt_tokens = {1},
-                                              .tokenizer = &demo_tokenizer()});
+  CompletionStyle style = completion_style(false);
+  style.logprobs = style.echo_logprobs = true;
+  style.echo = {"Once"};
+  style.prompt_tokens = {1};
+  const auto answer = make_completion_answer(style);
   const TokenId a = token("a");
   const TokenId b = token("b");
   Completion end = end_of(1, 1, 0);
@@ -295,7 +293,28 @@ TEST(GenerateAnswer, ListHasInputLogprobsAndHiddenStates) {
   EXPECT_EQ(at(info, "finish_reason").dump(), R"({"type": "length", "length": 2})");
 }
 
-TEST(TokenText, PartsOfCharactersAreGivenAsBytes) {
+TEST(GenerateAnswer, AStreamHoldsBackEventsWithHiddenStates) {
+  GenerateStyle style = generate_style(true);
+  style.list = true;
+  style.choices.push_back(style.choices[0]);
+  style.choices[1].hidden_states = true;
+  const auto answer = make_generate_answer(style);
+  Completion ends[] = {end_of(1, 2, 0), end_of(1, 2, 0)};
+  ends[1].hidden_states = {1, 2, 3, 4};
+  EXPECT_THAT(events(on_event(*answer, 1, step("x"), nullptr)), SizeIs(1));
+  EXPECT_EQ(on_event(*answer, 1, last("y", FinishReason::kStop), &ends[1]), "");
+  EXPECT_THAT(events(on_event(*answer, 0, last("a", FinishReason::kStop), &ends[0])), SizeIs(1));
+  std::optional<JsonParts> parts = answer->large_events();
+  ASSERT_TRUE(parts.has_value());
+  const std::vector<Json> held = events(parts->all());
+  ASSERT_THAT(held, SizeIs(1));
+  EXPECT_EQ(at(held[0], "index"), Json(1));
+  EXPECT_EQ(at(held[0], "text"), Json("xy"));
+  EXPECT_EQ(at(held[0], "meta_info.hidden_states").dump(), "[[[1, 2], [3, 4]]]");
+  EXPECT_FALSE(make_generate_answer(generate_style(true))->large_events().has_value());
+}
+
+TEST(TokenText, PartsOfCharactersAreBytes) {
   const std::vector<TokenId> ids = *demo_tokenizer().encode("\U0001F98A", {.add_special_tokens = false});
   std::string bytes;
   for (const TokenId id : ids) bytes += token_bytes(&demo_tokenizer(), id);

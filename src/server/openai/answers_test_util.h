@@ -82,6 +82,14 @@ inline ChatStyle chat_style(bool stream) {
           .tokenizer = &demo_tokenizer()};
 }
 
+inline CompletionStyle completion_style(bool stream) {
+  return {.id = "cmpl-1",
+          .model = "demo",
+          .stream = {.stream = stream},
+          .prompt_tokens = {7},
+          .tokenizer = &demo_tokenizer()};
+}
+
 inline GenerateStyle generate_style(bool stream) {
   return {.choices = {{.id = "r1", .last_prompt_id = token("a"), .prompt_tokens = 2, .logprobs = true}},
           .stream = stream,

@@ -50,7 +50,8 @@ class GenerateAnswer : public Answer {
       choice.tokens = std::ssize(end->output_ids);
       choice.end = std::move(*end);
     }
-    if (!style_.stream || !event_is_due(choice.tokens, style_.stream_interval, choice.finish)) return;
+    if (!style_.stream || (is_large(choice) && has_ended(choice))) return;
+    if (!event_is_due(choice.tokens, style_.stream_interval, choice.finish)) return;
     JsonWriter json;
     write(json, choice, style_.list ? static_cast<std::int64_t>(index) : -1);
     append_server_sent_event(stream, json.text());
@@ -58,10 +59,18 @@ class GenerateAnswer : public Answer {
 
   std::string body() override { return parts().all(); }
   std::optional<JsonParts> large_body() override {
-    const bool is_large = std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
-      return choice.style.hidden_states || choice.style.input_logprobs;
-    });
-    return is_large ? std::optional(parts()) : std::nullopt;
+    return std::ranges::any_of(choices_, is_large) ? std::optional(parts()) : std::nullopt;
+  }
+  std::optional<JsonParts> large_events() override {
+    if (std::ranges::none_of(choices_, is_large)) return std::nullopt;
+    JsonParts events;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (!is_large(choices_[i])) continue;
+      events.once([](JsonWriter& json) { json.between("data: "); });
+      add_choice(events, choices_[i], style_.list ? static_cast<std::int64_t>(i) : -1);
+      events.once([](JsonWriter& json) { json.between("\n\n"); });
+    }
+    return events;
   }
 
  private:
@@ -156,9 +165,10 @@ class GenerateAnswer : public Answer {
       write_graph_info(json.key("graph_info"), GraphInfo::of(choice.end));
     json.end_object().end_object();
   }
+  static bool is_large(const Choice& choice) { return choice.style.hidden_states || choice.style.input_logprobs; }
   static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
 
-  // Writes one event of a stream.
+  // Writes one event of a stream, which has no lists of a prompt's rows.
   void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {
@@ -192,14 +202,17 @@ class GenerateAnswer : public Answer {
     parts.once([](JsonWriter& json) { json.end_array(); });
   }
 
+  // Adds the object of a choice that has ended.
+  void add_choice(JsonParts& parts, const Choice& choice, std::int64_t index) const {
+    parts.once([&choice, index, this](JsonWriter& json) { write_begin(json, choice, index); });
+    add_lists(parts, choice);
+    parts.once([&](JsonWriter& json) { write_end(json, choice); });
+  }
+
   JsonParts parts() {
     JsonParts parts;
     if (style_.list) parts.once([](JsonWriter& json) { json.array(); });
-    for (const Choice& choice : choices_) {
-      parts.once([&](JsonWriter& json) { write_begin(json, choice, -1); });
-      add_lists(parts, choice);
-      parts.once([&](JsonWriter& json) { write_end(json, choice); });
-    }
+    for (const Choice& choice : choices_) add_choice(parts, choice, -1);
     if (style_.list) parts.once([](JsonWriter& json) { json.end_array(); });
     return parts;
   }

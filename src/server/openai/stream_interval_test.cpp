@@ -10,7 +10,7 @@ namespace {
 
 using test::at;
 using test::chat_style;
-using test::demo_tokenizer;
+using test::completion_style;
 using test::end_of;
 using test::events;
 using test::generate_style;
@@ -42,12 +42,10 @@ TEST(StreamInterval, TokensBetweenTwoEventsComeWithTheNext) {
   chat.stream.interval = 3;
   EXPECT_THAT(streamed(*make_chat_answer(chat), "choices.0.delta.content"),
               ElementsAre("1", "", "23", "", "", "456", "", "7"));
-  const auto completion = make_completion_answer({.id = "cmpl-1",
-                                                  .model = "demo",
-                                                  .stream = {.stream = true, .interval = 3},
-                                                  .prompt_tokens = {5},
-                                                  .tokenizer = &demo_tokenizer()});
-  EXPECT_THAT(streamed(*completion, "choices.0.text"), ElementsAre("1", "", "23", "", "", "456", "", "7"));
+  CompletionStyle completion = completion_style(true);
+  completion.stream.interval = 3;
+  EXPECT_THAT(streamed(*make_completion_answer(completion), "choices.0.text"),
+              ElementsAre("1", "", "23", "", "", "456", "", "7"));
   GenerateStyle generate = generate_style(true);
   generate.stream_interval = 3;
   EXPECT_THAT(streamed(*make_generate_answer(std::move(generate)), "text"),

@@ -148,6 +148,8 @@ void LiveJobs::end(const std::shared_ptr<Job>& job) {
   job->dropped = true;
   metrics_.call_ended(job->most_output_tokens);
   if (job->job.stream) {
+    if (std::optional<JsonParts> parts = job->job.answer->large_events())
+      return build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
     send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
     job->call.finish(job->summary("done"));
   } else if (std::optional<JsonParts> parts = job->job.answer->large_body()) {
@@ -166,12 +168,14 @@ void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr
 // Sends a part. A body of one part is sent with its length.
 void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
                          const std::string& part) const {
-  const bool first = !std::exchange(job->streaming, true);
-  if (first && parts->done()) return job->call.respond_json(part, job->summary("done"), job->job.note);
-  if (first) {
-    job->call.start_json(part, job->job.note);
-  } else {
+  if (job->job.stream) {
+    send(*job, parts->done() ? part + job->job.answer->last_events() + server_sent_event("[DONE]") : part);
+  } else if (std::exchange(job->streaming, true)) {
     job->call.write(part);
+  } else if (parts->done()) {
+    return job->call.respond_json(part, job->summary("done"), job->job.note);
+  } else {
+    job->call.start_json(part, job->job.note);
   }
   if (parts->done()) return job->call.finish(job->summary("done"));
   job->call.on_sent([this, job, parts] { build_part(job, parts); });

@@ -40,6 +40,8 @@ class EchoAnswer : public Answer {
     });
   }
 
+  std::optional<JsonParts> large_events() override { return large_body(); }
+
   static constexpr std::size_t kPart = 200'000;
   std::size_t parts_ = 1;
   std::size_t fails_at_ = SIZE_MAX;
@@ -146,7 +148,23 @@ TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
   EXPECT_EQ(reply.body.size(), 3 * EchoAnswer::kPart + 2) << "with the commas between them";
 }
 
-// The client reads nothing, so its socket takes only some parts. The other parts must not be built.
+TEST(LiveJobs, LargeEventsOfStreamsAreSentInParts) {
+  constexpr std::size_t kParts = 400;
+  Jobs jobs(/*stream=*/true, /*large=*/true, kParts);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_TRUE(eventually([&] { return jobs.built() > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(jobs.built(), static_cast<int>(kParts) / 2) << "they wait for the client";
+  const std::string body = jobs.client.read_reply().body;
+  const std::string first = "data: 0a\n\ndata: 1b\n\n";
+  const std::string last = "data: last\n\ndata: [DONE]\n\n";
+  EXPECT_EQ(body.size(), first.size() + kParts * (EchoAnswer::kPart + 1) - 1 + last.size());
+  EXPECT_TRUE(body.starts_with(first + "aaa")) << body.substr(0, 40);
+  EXPECT_TRUE(body.ends_with(last));
+}
+
+// A client that reads nothing: its socket takes some parts, and the others are not built.
 TEST(LiveJobs, PartsWaitForASlowClient) {
   constexpr std::size_t kParts = 400;
   Jobs jobs(/*stream=*/false, /*large=*/true, kParts);

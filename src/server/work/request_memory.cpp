@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "tessera/engine/grammar.h"
+
 namespace tessera {
 namespace {
 
@@ -40,8 +42,7 @@ std::int64_t parameter_bytes(const Request& request) {
   return 2 * bytes;  // one copy in the request, one in the engine's search for it
 }
 
-// Returns the bytes of a request's result. `with_text`: the answer's whole text is in memory.
-std::int64_t result_bytes(const Request& request, bool with_text, std::int64_t vocab_size, std::int64_t hidden_size) {
+std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::int64_t hidden_size) {
   const std::int64_t prompt = std::ssize(request.prompt);
   const std::int64_t output = request.generates() ? request.stop.max_new_tokens : 0;
   std::int64_t bytes = output * kTokenText;
@@ -49,14 +50,13 @@ std::int64_t result_bytes(const Request& request, bool with_text, std::int64_t v
     const std::int64_t rows = request.last_hidden_state_only ? 1 : prompt + output;
     // The list grows by the rows of the output, so two copies exist at times.
     bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
-    if (with_text) bytes += rows * hidden_size * kFloatText;
   }
   if (request.pooling != Pooling::kNone) bytes += hidden_size * (kFloat + kFloatText);
   if (request.score) bytes += (prompt - request.score_from) * vocab_size * kFloat;
   if (request.logprobs.prompt) {
     const std::int64_t tokens = prompt - request.logprobs.prompt_start;
     const std::int64_t top = *request.logprobs.prompt;
-    bytes += tokens * (logprobs_bytes(top) + (with_text ? (top + 1) * kLogprobText : 0));
+    bytes += tokens * logprobs_bytes(top);
   }
   if (request.logprobs.output) {
     const std::int64_t top = *request.logprobs.output;
@@ -93,12 +93,19 @@ std::int64_t encoding_bytes(std::size_t text_bytes) {
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size) {
   std::int64_t bytes = 0;
   bool is_large = false;
+  const Grammar* last = nullptr;  // choices of one prompt share theirs
   for (const Request& request : job.requests) {
+    if (request.grammar != nullptr && request.grammar.get() != last) bytes += grammar_bytes(*request.grammar);
+    last = request.grammar.get();
     bytes += kRequest + kIdCopies * ids_bytes(request.prompt) + ids_bytes(request.input_embeds);
-    bytes += parameter_bytes(request) + result_bytes(request, job.stream, vocab_size, hidden_size);
+    bytes += parameter_bytes(request) + result_bytes(request, vocab_size, hidden_size);
     is_large = is_large || request.return_hidden_states || request.logprobs.prompt || !request.generates();
   }
-  return bytes + (is_large && !job.stream ? kPart : 0);
+  return bytes + (is_large ? kPart : 0);
+}
+
+std::size_t kept_grammar_bytes(std::int64_t budget_bytes) {
+  return std::min(kMaxGrammarMemory, static_cast<std::size_t>(budget_bytes) / 16);
 }
 
 }  // namespace tessera

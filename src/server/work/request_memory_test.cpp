@@ -4,14 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/json.h"
+#include "tessera/engine/grammar.h"
+#include "tessera/server/test_model.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-std::int64_t held(Request request, bool stream = false) {
-  ApiJob job{.stream = stream};
+std::int64_t held(Request request) {
+  ApiJob job;
   job.requests.push_back(std::move(request));
   return held_bytes(job, /*vocab_size=*/1000, /*hidden_size=*/64);
 }
@@ -50,12 +52,29 @@ TEST(RequestMemory, EverythingThatARequestHoldsCounts) {
   EXPECT_GE(held(words), bare + 100 * 200 + 3600);
 }
 
-TEST(RequestMemory, ResultsGrowWithRowsAndAlternatives) {
+TEST(RequestMemory, AGrammarCountsOnceForAllChoices) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  const auto compiler = *GrammarCompiler::create(test::demo_tokenizer(), 2048, std::vector{TokenId(0)});
+  Request request = prompt_of(10);
+  ApiJob job;
+  job.requests = {request, request};
+  const std::int64_t bare = held_bytes(job, 1000, 64);
+  request.grammar = *compiler->compile({GrammarSpec::Kind::kRegex, "([a-z]{3}x){1,9}"});
+  job.requests = {request, request};
+  EXPECT_GT(grammar_bytes(*request.grammar), 1000);
+  EXPECT_EQ(held_bytes(job, 1000, 64), bare + grammar_bytes(*request.grammar));
+}
+
+TEST(RequestMemory, KeptGrammarsGetASmallPartOfTheBudget) {
+  EXPECT_EQ(kept_grammar_bytes(512 * kMiB), static_cast<std::size_t>(32 * kMiB));
+  EXPECT_EQ(kept_grammar_bytes(64 * 1024 * kMiB), kMaxGrammarMemory);
+}
+
+TEST(RequestMemory, ResultsCountByRowsAndAlternatives) {
   const std::int64_t bare = held(prompt_of(1000));
   Request hidden = prompt_of(1000);
   hidden.return_hidden_states = true;
   EXPECT_GE(held(hidden), bare + 1001 * 64 * 4);
-  EXPECT_GE(held(hidden, /*stream=*/true), bare + 1001 * 64 * (4 + 12)) << "the event is there as a whole";
   hidden.last_hidden_state_only = true;
   EXPECT_LT(held(hidden), bare + 2 * kMiB);
   Request logprobs = prompt_of(1000);
