@@ -10,8 +10,10 @@ namespace {
 constexpr double kInterval = 1;  // seconds between two checks
 // Freeing fewer bytes is not worth a trim.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// After this many postponed checks the memory is trimmed even if the server is never idle.
+// A server that is never idle gives memory back too: every so many looks, and as soon as this part of the budget was
+// freed, which heaps may keep beside what requests hold.
 constexpr int kPatience = 10;
+constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace
 
@@ -36,7 +38,8 @@ void FreedMemory::look() {
   const std::int64_t freed = budget_.charged() - used;
   if (used > 0) request_came();  // the memory in use now is freed later
   if (freed - trimmed_at_ < kWorthwhile) return;
-  if (used >= kWorthwhile && ++looks_ < kPatience) return;
+  const bool is_much = freed - trimmed_at_ >= budget_.limit() / kPartOfBudget;
+  if (used >= kWorthwhile && !is_much && ++looks_ < kPatience) return;
   looks_ = 0;
   trimmed_at_ = freed;
   elsewhere_([] { malloc_trim(0); });
