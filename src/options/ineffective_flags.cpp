@@ -30,7 +30,9 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--enable-mixed-chunk", ""},
     {"--enable-reasoning", ""},
     {"--async-scheduling", ""},
-    // These ask for something that Tessera decides differently.
+    {"--sleep-on-idle", ""},
+    {"--trust-request-chat-template", ""},
+    // What is decided otherwise.
     {"--swap-space", "X", "the KV cache stays on the device, and a preempted request computes it again", "0"},
     {"--cpu-offload-gb", "X", "weights stay on the device", "0"},
     {"--max-prefill-tokens", "N", "--chunked-prefill-size is the most tokens of a forward"},
@@ -61,6 +63,10 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--chat-template-content-format", "NAME", "a template gets a text, or a list of parts where there are images",
      "auto"},
     {"--response-role", "NAME", "answers have the role assistant", "assistant"},
+    {"--max-logprobs", "N", "a request may ask for up to 20 alternatives of a token", "20"},
+    {"--enable-request-id-headers", "", "answers have no header X-Request-Id; their bodies have an id"},
+    {"--disable-sliding-window", "", "layers with a window have it at any length; --context-length bounds a text"},
+    {"--max-parallel-loading-workers", "N", "weight files are mapped, and their pages copied as they are read"},
 };
 
 bool has_word(std::string_view words, std::string_view word) {

@@ -43,6 +43,7 @@ constexpr Published kLines[] = {
     {"--model-path MODEL --enable-hierarchical-cache --hicache-ratio 2", "outside of the device"},
     {"--model-path MODEL --base-gpu-id 4", "--device cuda:N is supported"},
     {"--model-path MODEL --fastapi-root-path /llm", "", "--fastapi-root-path /llm has no effect"},
+    {"--model-path MODEL --sleep-on-idle"},
     {"--model-path MODEL --preferred-sampling-params {}", "generation_config.json of the model"},
     // vLLM
     {"MODEL"},
@@ -76,6 +77,11 @@ constexpr Published kLines[] = {
     {"MODEL --kv-cache-dtype fp8", "--kv-cache-dtype: \"fp8\" is not supported yet"},
     {"MODEL --data-parallel-size 2 --data-parallel-backend mp --disable-log-stats"},
     {"MODEL --api-server-count 4", "one process with several threads"},
+    {"MODEL --trust-request-chat-template --max-logprobs 20"},
+    {"MODEL --max-logprobs 100", "", "up to 20 alternatives"},
+    {"MODEL --enable-request-id-headers", "", "no header X-Request-Id"},
+    {"MODEL --disable-sliding-window", "", "--context-length bounds a text"},
+    {"MODEL --max-parallel-loading-workers 2", "", "--max-parallel-loading-workers 2 has no effect"},
     {"MODEL --model-path other", "--model-path: given more than once"},
     {"MODEL more", "unexpected argument \"more\""},
 };
