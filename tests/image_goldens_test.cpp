@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "golden_cases.h"
 #include "image_golden.h"
@@ -225,7 +226,40 @@ TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-TEST_P(ImageGoldens, RefusesWhatDoesNotFit) {
+// Each replay in turn is lost on the device, while the next forward is in flight.
+TEST_P(ImageGoldens, ALostForwardLeavesNoRowsToOtherPrompts) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  EngineOptions options = options_for(golden, Way::kChunked);
+  options.device = "cpu";
+  options.image_encoder = std::make_shared<GoldenEncoder>(golden, ir::DType::kFloat32);
+  std::unique_ptr<FakeDevice> made = FakeDevice::create({}, {.threads = 1}).value();
+  FakeDevice& device = *made;
+  const std::unique_ptr<Engine> engine = Engine::create(options, std::move(made)).value();
+  int failures = 0;
+  bool past_the_last = false;
+  for (int n = 1; n < 60 && !past_the_last; ++n) {
+    engine->flush_prefix_cache();
+    std::vector<RequestId> ids;
+    for (const std::size_t i : {0, 1}) ids.push_back(engine->submit(generating(golden, i)).value());
+    device.set_plan({.replay_lost_at = n});
+    std::set<RequestId> failed;
+    while (!engine->idle()) {
+      for (const RequestEvent& event : engine->step().value())
+        if (event.finish == FinishReason::kError) failed.insert(event.request);
+    }
+    past_the_last = device.counts().faults == 0;
+    device.set_plan({});
+    failures += failed.empty() ? 0 : 1;
+    for (const std::size_t i : {0, 1}) {
+      const std::optional<Completion> done = engine->take(ids[i]);
+      if (!failed.contains(ids[i])) EXPECT_EQ(done->output_ids, golden.greedy[i]) << "prompt " << i << ", replay " << n;
+      EXPECT_EQ(run_one(*engine, generating(golden, i)).output_ids, golden.greedy[i]) << "after replay " << n;
+    }
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST_P(ImageGoldens, WhatDoesNotFitIsRefused) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   const Seeing seeing = make(golden, options_for(golden));
   const auto refused = [&](const std::function<void(Request&)>& change, const char* message) {

@@ -70,6 +70,18 @@ def grammar(i):
     return json.dumps({"text": "a", "sampling_params": {"max_new_tokens": 1, "json_schema": json.dumps({"properties": properties})}})
 
 
+def make_model(tessera, folder):
+    """The folder of a small model that reads images, made inside `folder`."""
+    config = pathlib.Path(folder) / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    model = pathlib.Path(folder) / "model"
+    subprocess.run([tessera, "make-checkpoint", config, model, "--tokenizer-path", MODEL, "--log-level", "warn"],
+                   check=True, stdout=subprocess.DEVNULL)
+    (model / "preprocessor_config.json").write_text(json.dumps(
+        {"patch_size": 14, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 3136, "max_pixels": 200704}))
+    return model
+
+
 class Load:
     """Sends requests of one kind, one after another on each of `at_once` connections, until the end."""
 
@@ -120,8 +132,9 @@ def run_loads(port):
 class Probe:
     """Sends short requests at fixed times, whether or not earlier ones are answered."""
 
-    def __init__(self, port, status, method, path, body=None):
+    def __init__(self, port, status, method, path, body=None, key=None):
         self.port, self.status, self.question = port, status, (method, path, body and json.dumps(body))
+        self.headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         self.waits, self.wrong, self.asked = [], [], []
 
     def ask(self):
@@ -129,7 +142,7 @@ class Probe:
         self.asked.append(begin)
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-            connection.request(*self.question, {"Content-Type": "application/json"})
+            connection.request(*self.question, self.headers)
             response = connection.getresponse()
             response.read()
             self.waits.append(time.monotonic() - begin)
@@ -152,12 +165,12 @@ class Probe:
                 f"most {self.share(1):.3f} s, wrong {self.wrong[:5]}")
 
 
-def measure(port, seconds):
-    """Runs the probes beside all loads for `seconds`; returns them by name."""
+def measure(port, seconds, key=None):
+    """Probes by name, after `seconds` beside all loads. `key`: what they ask with."""
     chat = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
-    probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6})),
-              "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1})),
-              "health checks": (1, Probe(port, 200, "GET", "/health_generate"))}
+    probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6}, key)),
+              "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1}, key)),
+              "health checks": (1, Probe(port, 200, "GET", "/health_generate", key=key))}
     begin = time.monotonic()
     due = {name: begin for name in probes}
     while time.monotonic() < begin + seconds:
@@ -183,13 +196,7 @@ def main():
     if options.loads:
         run_loads(options.loads)
     with tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder) / "config.json"
-        config.write_text(json.dumps(CONFIG))
-        model = pathlib.Path(folder) / "model"
-        subprocess.run([options.tessera, "make-checkpoint", config, model, "--tokenizer-path", MODEL, "--log-level", "warn"],
-                       check=True, stdout=subprocess.DEVNULL)
-        (model / "preprocessor_config.json").write_text(json.dumps(
-            {"patch_size": 14, "merge_size": 2, "temporal_patch_size": 2, "min_pixels": 3136, "max_pixels": 200704}))
+        model = make_model(options.tessera, folder)
         flags = ["--log-level", "warn", "--served-model-name", "demo", "--context-length", "8192", "--device", "cpu"]
         with Served(options.tessera, flags, model) as server:
             loads = subprocess.Popen([sys.executable, __file__, options.tessera, "--loads", str(server.port)],
