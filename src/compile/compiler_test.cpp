@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "tessera/base/log.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/cpu/cpu_device.h"
@@ -73,20 +74,11 @@ class CompilerCache : public ::testing::Test {
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {
-    if (const char* given = std::getenv(kFolder); given != nullptr) {
-      root_ = given;
-    } else {
-      std::string pattern = ::testing::TempDir() + "/programs_XXXXXX";
-      EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-      root_ = pattern;
-    }
+    if (const char* given = std::getenv(kFolder); given != nullptr) root_ = given;
     next_start();
   }
   // Starts again: only the folder keeps what was made before, and compilers are new.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
-  ~CompilerCache() override {
-    if (std::getenv(kFolder) == nullptr) std::filesystem::remove_all(root_);
-  }
 
   FactorCompiler compiler(int version = 1, bool deterministic = false) {
     return FactorCompiler({.device = *device_,
@@ -122,7 +114,8 @@ class CompilerCache : public ::testing::Test {
   std::unique_ptr<CpuDevice> device_ = CpuDevice::create({.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
   ForwardContext context_;
-  std::string root_;
+  test::ScratchDir scratch_;
+  std::string root_ = scratch_.path();
   std::unique_ptr<ProfileCache> cache_;
 };
 

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "tessera/base/log.h"
+#include "tessera/base/testing/scratch_dir.h"
 
 namespace tessera {
 namespace {
@@ -49,16 +50,10 @@ std::size_t count_of(const std::string& text, std::string_view word) {
 class ProfileCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/profiles_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
     ASSERT_TRUE(set_log_level("warn").ok());
     ::testing::internal::CaptureStderr();
   }
-  void TearDown() override {
-    ::testing::internal::GetCapturedStderr();
-    fs::remove_all(root_);
-  }
+  void TearDown() override { ::testing::internal::GetCapturedStderr(); }
 
   // Returns what was logged since the last call, or since the start.
   std::string warnings() {
@@ -78,7 +73,8 @@ class ProfileCacheTest : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << text;
   }
 
-  std::string root_;
+  test::ScratchDir scratch_;
+  std::string root_ = scratch_.path();
 };
 
 TEST_F(ProfileCacheTest, KeepsValuesByKindAndKey) {

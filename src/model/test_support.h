@@ -18,37 +18,11 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/testing/paths.h"
+#include "tessera/base/testing/scratch_dir.h"
 
 namespace tessera::test {
 
-// A scratch folder, which is removed with all its content at the end of the scope.
-class ScratchDir {
- public:
-  ScratchDir() {
-    static std::atomic<int> counter{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("tessera-model-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
-    std::filesystem::create_directories(path_);
-  }
-  ~ScratchDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchDir(const ScratchDir&) = delete;
-  ScratchDir& operator=(const ScratchDir&) = delete;
-
-  std::string path() const { return path_.string(); }
-  std::string write(const std::string& name, std::string_view content) const {
-    const std::string file = (path_ / name).string();
-    std::ofstream(file, std::ios::binary) << content;
-    return file;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-// Returns the folder of real checkpoints and configs; empty if there is none.
+// Real checkpoints and configs; empty where absent.
 inline std::filesystem::path shared_dir() {
   const std::filesystem::path path = testing::shared_path("");
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();

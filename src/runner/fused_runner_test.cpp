@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/runner/runner_test_util.h"
 #include "tessera/runner/verify/verify.h"
 
@@ -97,19 +97,17 @@ TEST(FusedDecodes, UpToTheBatchThatWasAskedFor) {
   }
 }
 
-// The programs of one start are in the cache folder for the next one.
-TEST(FusedStart, ASecondStartLoadsCompiledPrograms) {
-  std::string folder = ::testing::TempDir() + "/fused_start_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+// The programs of a start lie in the cache folder for the next one.
+TEST(FusedStart, TheSecondLoadsWhatTheFirstCompiled) {
+  const test::ScratchDir folder;
   RunnerOptions options = fused_options();
-  options.cache_dir = folder;
+  options.cache_dir = folder.path();
   const auto counts = [&] {
     const RunnerBench bench = make_captured("llama", options);
     return bench.runner->prefill().executable().compile_counts();
   };
   const CompileCounts first = counts();
   const CompileCounts second = counts();
-  std::filesystem::remove_all(folder);
   EXPECT_EQ(first.loaded, 0);
   EXPECT_GT(first.compiled, 1);
   EXPECT_EQ(second.compiled, 0);

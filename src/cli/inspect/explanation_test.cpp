@@ -3,11 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <optional>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/compiler.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
@@ -61,12 +60,11 @@ TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
   EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
 }
 
-// Measurements of an earlier start are found by the keys of the model's own kernels.
-TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
-  std::string folder = ::testing::TempDir() + "/explained_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+// What an earlier start measured is found by the model's own kernels.
+TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
+  const test::ScratchDir folder;
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};
-  options.cache_dir = folder;
+  options.cache_dir = folder.path();
   options.context_length = 64;
   options.max_total_tokens = 256;
   options.graphs.piecewise_tokens = {8, 32};
@@ -83,7 +81,6 @@ TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   EXPECT_FALSE(fused->schedules.empty());
   options.graphs.compiler = "eager";
   EXPECT_THAT(explain(options, std::nullopt, {})->schedules, IsEmpty());
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Explanation, AVisionModelShowsItsTowersBudgets) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/eager.h"
 #include "tessera/compile/fused/fused_test_util.h"
 #include "tessera/compile/random_graph_test_util.h"
@@ -59,15 +60,10 @@ class Fused : public ::testing::Test {
     return compile_piece(*compiler, testing::parse(text, built_in_ops()));
   }
 
-  Fused() {
-    std::string pattern = ::testing::TempDir() + "/fused_XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  ~Fused() override { std::filesystem::remove_all(root_); }
   std::int64_t entries() { return (*list_profiles(root_))["programs"].entries; }
 
-  std::string root_;
+  test::ScratchDir scratch_;
+  std::string root_ = scratch_.path();
   KernelTable kernels_ = cpu_kernels();
   CountingBuilder builder_;
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();

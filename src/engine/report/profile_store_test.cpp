@@ -12,6 +12,7 @@
 #include <set>
 
 #include "tessera/base/log.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/compiler.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/described_device.h"
@@ -67,9 +68,6 @@ CostTable costs_of(double ms) {
 class ProfileStoreTest : public ::testing::Test {
  public:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/store_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     library_versions = "1";
     chosen = Json::array();
     given = Json();
@@ -78,10 +76,7 @@ class ProfileStoreTest : public ::testing::Test {
     ASSERT_TRUE(set_log_level("warn").ok());
     ::testing::internal::CaptureStderr();
   }
-  void TearDown() override {
-    ::testing::internal::GetCapturedStderr();
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { ::testing::internal::GetCapturedStderr(); }
 
   std::string warnings() {
     std::string text = ::testing::internal::GetCapturedStderr();
@@ -104,7 +99,8 @@ class ProfileStoreTest : public ::testing::Test {
     return {};
   }
 
-  std::string folder_;
+  test::ScratchDir scratch_;
+  std::string folder_ = scratch_.path();
   EngineOptions options_;
   DeviceProperties device_ = {.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2};
 };

@@ -28,6 +28,14 @@ HttpOptions without_secret() {
   return options;
 }
 
+constexpr std::int64_t kBudget = 1'000'000;
+
+HttpOptions charged_to(MemoryBudget& budget) {
+  HttpOptions options;
+  options.memory = &budget;
+  return options;
+}
+
 std::string head_of(std::string_view target, std::size_t length) {
   return "POST " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(length) +
          "\r\n\r\n";
@@ -61,36 +69,30 @@ TEST(HttpHead, TheConnectionContinuesAfterACompleteBody) {
 }
 
 TEST(HttpMemory, BodiesAreChargedUntilTheirAnswer) {
-  MemoryBudget budget(1'000'000);
-  HttpOptions options;
-  options.memory = &budget;
+  MemoryBudget budget(kBudget);
   std::atomic<std::int64_t> used = 0;
   const TestServer server(
       [&](const HttpExchange& exchange) {
         used = budget.used();
         echo(exchange);
       },
-      options);
+      charged_to(budget));
   EXPECT_EQ(Client(server.port()).ask(post("/", std::string(300'000, 'x'))).status, 200);
   EXPECT_GE(used, 300'000);
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-TEST(HttpMemory, BodiesAboveTheBudgetAre413ByTheHead) {
-  MemoryBudget budget(1'000'000);
-  HttpOptions options;
-  options.memory = &budget;
-  const TestServer server(echo, options);
-  const Reply reply = Client(server.port()).ask(head_of("/", 1'000'001));
+TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
+  MemoryBudget budget(kBudget);
+  const TestServer server(echo, charged_to(budget));
+  const Reply reply = Client(server.port()).ask(head_of("/", kBudget + 1));
   EXPECT_EQ(reply.status, 413);
   EXPECT_THAT(reply.body, HasSubstr("1000000"));
 }
 
-TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
-  MemoryBudget budget(1'000'000);
-  HttpOptions options;
-  options.memory = &budget;
-  const TestServer server(echo, options);
+TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
+  MemoryBudget budget(kBudget);
+  const TestServer server(echo, charged_to(budget));
   Client slow = server.connect();
   slow.send(head_of("/", 700'000) + std::string(600'000, 'x'));
   ASSERT_TRUE(eventually([&] { return budget.used() >= 600'000; }));
@@ -102,19 +104,17 @@ TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-// No header announces the length.
-TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyArrive) {
-  MemoryBudget budget(1'000'000);
-  HttpOptions options;
-  options.memory = &budget;
-  const TestServer server(echo, options);
+// Nothing announces how long they are.
+TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyCome) {
+  MemoryBudget budget(kBudget);
+  const TestServer server(echo, charged_to(budget));
   Client client = server.connect();
   client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
   const std::string chunk = "10000\r\n" + std::string(65'536, 'x') + "\r\n";
   for (int i = 0; i < 30 && client.send(chunk); ++i) {
   }
   EXPECT_EQ(client.read_reply().status, 413);
-  EXPECT_LE(budget.used(), 1'000'000);
+  EXPECT_LE(budget.used(), kBudget);
 }
 
 }  // namespace
