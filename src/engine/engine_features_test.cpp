@@ -262,6 +262,31 @@ TEST_P(EngineFeatures, AFullQueueRefusesRequests) {
   EXPECT_EQ(ends, 3);
 }
 
+TEST_P(EngineFeatures, AProbeIsAdmittedBeforeAFullQueue) {
+  EngineOptions options = small_options();
+  options.max_queued_requests = 1;
+  options.max_running_requests = 1;
+  const std::unique_ptr<Engine> engine = make(options);
+  ASSERT_TRUE(engine->submit(request(5, 20)).ok());
+  ASSERT_TRUE(engine->step().ok());
+  Request urgent = request(5, 2);
+  urgent.priority = kProbePriority - 1;
+  const RequestId waiting = *engine->submit(urgent);
+  EXPECT_EQ(engine->submit(urgent).status().code(), StatusCode::kResourceExhausted);
+  Request probe = request(1, 1);
+  probe.priority = kProbePriority;
+  const Result<RequestId> admitted = engine->submit(probe);
+  ASSERT_TRUE(admitted.ok()) << admitted.status().to_string();
+  std::vector<RequestId> ended;
+  while (!engine->idle()) {
+    for (const RequestEvent& event : step(*engine))
+      if (event.finish == FinishReason::kLength) ended.push_back(event.request);
+  }
+  ASSERT_THAT(ended, SizeIs(3));
+  EXPECT_EQ(ended[0], *admitted) << "it preempts what runs";
+  EXPECT_EQ(ended[1], waiting);
+}
+
 TEST_P(EngineFeatures, ATimeoutEndsItsRequestAndNoOther) {
   const std::unique_ptr<Engine> engine = make();
   Request hurried = request(5, 50);

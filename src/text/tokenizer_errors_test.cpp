@@ -156,6 +156,14 @@ TEST(TokenizerErrors, DocumentsThatAreNoTokenizer) {
               HasSubstr("/nonexistent/tokenizer.json"));
 }
 
+TEST(TokenizerErrors, APointerOfGitLfsIsNamed) {
+  const TemporaryDirectory dir;
+  dir.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
+  const Status status = Tokenizer::load(dir.path()).status();
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(dir.path() + "/tokenizer.json is a pointer of Git LFS"), HasSubstr("git lfs pull")));
+}
+
 TEST(TokenizerErrors, DeepNestingIsAnError) {
   for (const auto& [key, list] : {std::pair{"normalizer", "normalizers"}, std::pair{"pre_tokenizer", "pretokenizers"},
                                   std::pair{"decoder", "decoders"}, std::pair{"post_processor", "processors"}}) {
