@@ -46,6 +46,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "KV heads divide the query heads");
   fuzz::require(config->sliding_windows.size() == static_cast<std::size_t>(config->num_hidden_layers),
                 "each layer has a window");
-  fuzz::require(config->parameter_count() > 0, "the parameters can be counted");
   return 0;
 }
