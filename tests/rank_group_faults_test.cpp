@@ -135,7 +135,8 @@ TEST_F(RankGroupFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
 }
 
 TEST_F(RankGroupFaults, DiscardsResultsOfAnEndedGroup) {
-  const std::unique_ptr<Engine> engine = Engine::create(testing::faulty_options(registry_of_careless_ranks(), 2)).value();
+  const std::unique_ptr<Engine> engine =
+      Engine::create(testing::faulty_options(registry_of_careless_ranks(), 2)).value();
   expect_right(*engine, 0);
   Careless::loses = true;
   engine->flush_prefix_cache();

@@ -28,11 +28,11 @@ inline std::filesystem::path shared_dir() {
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();
 }
 
-#define TESSERA_SKIP_WITHOUT(path)                                                                          \
-  do {                                                                                                      \
-    if (!std::filesystem::exists(path)) {                                                                   \
+#define TESSERA_SKIP_WITHOUT(path)              \
+  do {                                          \
+    if (!std::filesystem::exists(path)) {       \
       GTEST_SKIP() << "no shared data: " #path; \
-    }                                                                                                       \
+    }                                           \
   } while (false)
 
 // Returns a safetensors file: length, header, and `data_bytes` bytes 0, 1, 2, …

@@ -47,8 +47,8 @@ Status ForwardStep::accompany(const Decision& decision) {
   }
   const bool captured = decision.runner != RunnerKind::kEager;
   if (!captured) TRY(runner.make_ready(decision.size));
-  return launcher_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
-                       &replay_failed_);
+  return launcher_.launch(runner, decision.size, dummy.num_tokens(),
+                          captured ? Execution::kGraphs : Execution::kOperators, &replay_failed_);
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
@@ -61,7 +61,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
   GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
   TRY(stage_decode(inputs.tokens(), size, inputs.sampling));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(),
-                    inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
+                       inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
   if (!parts_.model.graphs.has_head) return ok_status();
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
@@ -93,7 +93,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   if (!captured) TRY(runner.make_ready(decision.size));
   const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;
   TRY(launcher_.launch(runner, decision.size, inputs.batch.num_tokens(),
-                    captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
+                       captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
   const ir::Bucket bucket = runner.bucket(decision.size);
   if (!parts_.model.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
@@ -116,8 +116,8 @@ Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const std::size_t count = std::min(static_cast<std::size_t>(runner.spec().ladder.back()), rest.size());
   const std::size_t begin = std::min(first, inputs.sampling.size());
   return parts_.inputs().stage_rows(rest.first(count),
-                                   inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
-                                   runner.padded_size(static_cast<std::int64_t>(count)));
+                                    inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
+                                    runner.padded_size(static_cast<std::int64_t>(count)));
 }
 
 Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& results) {
@@ -192,8 +192,8 @@ Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::i
     std::size_t end = begin + 1;
     while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
     TRY(parts_.stream().download(hidden_host_.data() + begin * row_bytes,
-                                hidden.data + static_cast<std::size_t>(rows[begin]) * row_bytes,
-                                (end - begin) * row_bytes));
+                                 hidden.data + static_cast<std::size_t>(rows[begin]) * row_bytes,
+                                 (end - begin) * row_bytes));
     begin = end;
   }
   TRY(parts_.stream().synchronize());

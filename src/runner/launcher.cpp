@@ -34,14 +34,16 @@ Status Launcher::stage(const StagedTokens& tokens, BatchKind kind, std::int64_t 
 Status Launcher::stage_dummy(const GraphRunner& runner, std::int64_t size) {
   const ir::Bucket bucket = runner.bucket(size);
   const bool decode = bucket[ir::Symbol::kRequests] > 0;
-  const ForwardBatch batch = dummy_batch(size, decode, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
+  const ForwardBatch batch =
+      dummy_batch(size, decode, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
   TRY(stage({.batch = batch}, runner.spec().batches, bucket[ir::Symbol::kTokens]));
   if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0) TRY(parts_.inputs().stage_rows({}, {}, rows));
   return upload();
 }
 
 Status Launcher::stage_pages(std::int64_t size) {
-  const std::optional<ForwardBatch> batch = page_batch(size, parts_.model.options, parts_.model.graphs.body.cache_groups);
+  const std::optional<ForwardBatch> batch =
+      page_batch(size, parts_.model.options, parts_.model.graphs.body.cache_groups);
   if (!batch) return internal_error(fmt::format("{} tokens cannot share a page", size));
   TRY(stage({.batch = *batch}, BatchKind::kExtend, size));
   return upload();
@@ -70,7 +72,7 @@ Status Launcher::enqueue(GraphRunner& runner, std::int64_t size, Execution how) 
 }
 
 Status Launcher::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
-                           bool* replay_failed) {
+                        bool* replay_failed) {
   TRY(upload());
   if (parts_.debug() != nullptr) TRY(parts_.debug()->before(runner, size));
   Status launched = enqueue(runner, size, how);

@@ -9,10 +9,8 @@ namespace tessera {
 int RunnerModel::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->places(); }
 
 Result<RunnerModel> RunnerModel::create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options) {
-  RunnerModel model{.device = device,
-                    .options = std::move(options),
-                    .graphs = std::move(graphs),
-                    .weights = std::move(weights)};
+  RunnerModel model{
+      .device = device, .options = std::move(options), .graphs = std::move(graphs), .weights = std::move(weights)};
   model.vocab_size = vocabulary_of(model.graphs);
   model.hidden_size = *model.graphs.body.value(model.graphs.body.outputs[0]).type.shape.back().constant();
   model.handed_over = TRY(tessera::handed_over(model.graphs, model.options));

@@ -52,8 +52,8 @@ class RunnerParts {
   // The compiled runners.
   GraphRunner& runner(RunnerRole role) { return runners_[static_cast<std::size_t>(role)]; }
   const GraphRunner& runner(RunnerRole role) const { return runners_[static_cast<std::size_t>(role)]; }
-  VisionRunner* vision() const { return vision_.get(); }      // null where the model has no tower
-  DebugMode* debug() const { return debug_.get(); }           // null without options.debug
+  VisionRunner* vision() const { return vision_.get(); }        // null where the model has no tower
+  DebugMode* debug() const { return debug_.get(); }             // null without options.debug
   const MemoryReport& predicted() const { return predicted_; }  // made before anything was captured
 
   // The environment in which executables of such batches are made, and what it refers to.

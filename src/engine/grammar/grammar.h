@@ -74,10 +74,10 @@ inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where js
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
 // A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer.
 // These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places;
-// uniqueItems of items without a list of up to 512 values; minProperties of more than the named properties and one more;
-// unevaluatedProperties beside other schemas; oneOf, not, if and else where the excluded values cannot be taken away;
-// in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax that
-// ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
+// uniqueItems of items without a list of up to 512 values; minProperties of more than the named properties and one
+// more; unevaluatedProperties beside other schemas; oneOf, not, if and else where the excluded values cannot be taken
+// away; in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax
+// that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
 // references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name of
 // another property of the schema; two such properties may have the same name.
 class Grammar;

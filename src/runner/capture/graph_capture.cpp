@@ -74,7 +74,8 @@ void GraphCapture::measure_graphs(std::int64_t bytes) {
 
 void GraphCapture::report_memory() {
   available_ = parts_.model.device.available_bytes();
-  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted()));
+  log_info("memory", "{}",
+           memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted()));
   const std::int64_t low = memory_reserve(parts_.model.device.properties()) / 2;
   const std::int64_t pending = predicted_pending_bytes();
   if (available_ - pending >= low) return;
@@ -116,8 +117,8 @@ Status GraphCapture::reserve_memory() {
 // before those sizes are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.model.options.start, "warm up");
-  const ForwardBatch dummy =
-      dummy_batch(1, /*decode=*/false, parts_.model.options, parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
+  const ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.model.options,
+                                         parts_.model.graphs.body.cache_groups, parts_.model.vocab_size);
   const SampleRow row;
   const TokenId target(0);
   const LogitEdits edits{

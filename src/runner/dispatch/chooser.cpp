@@ -47,7 +47,7 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   const auto first_given = static_cast<std::size_t>(rows.first + sampled);
   const auto num_given = static_cast<std::size_t>(rows.count - sampled);
   TRY(parts_.edits().stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given),
-                                  parts_.stream()));
+                                   parts_.stream()));
   return read_logprobs(rows, results);
 }
 
@@ -62,7 +62,7 @@ Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& 
   TRY(copy_logits(rows, sampled));
   TRY(parts_.edits().stage_edits(*inputs.edits, rows.first, sampled, size, parts_.stream()));
   TRY(parts_.inputs().stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
-                                inputs.sampling.subspan(first, count), size));
+                                 inputs.sampling.subspan(first, count), size));
   TRY(launcher_.launch(runner, size, sampled, Execution::kOperators));
   return runner.executable().output(runner.bucket(size), 0);
 }
@@ -93,7 +93,7 @@ Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
   // The planned arena already has this size; an isolated one has not grown yet.
   TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.choice_logits_offset + kMaxChoiceRows * row_bytes)));
   return parts_.stream().copy(parts_.arena().base() + parts_.model.choice_logits_offset, rows.logits.data,
-                             static_cast<std::size_t>(count * row_bytes));
+                              static_cast<std::size_t>(count * row_bytes));
 }
 
 }  // namespace tessera

@@ -41,7 +41,8 @@ void Dispatcher::refresh() {
   };
   table_.prefill_sizes = sizes_of(RunnerRole::kPrefill);
   table_.waiting.clear();
-  if (parts_.model.options.capture == CaptureMode::kCore) table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
+  if (parts_.model.options.capture == CaptureMode::kCore)
+    table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
   table_.decode_sizes = sizes_of(RunnerRole::kDecode);
   table_.full_sizes = parts_.runner(RunnerRole::kPrefill).report().full;
   std::erase_if(table_.full_sizes, [&](std::int64_t size) { return !costs_.full_wins(size); });
@@ -55,7 +56,8 @@ bool Dispatcher::chooses_full() const {
 bool Dispatcher::has_memory_for_full() const {
   std::int64_t available = parts_.model.device.available_bytes();
   if (parts_.model.options.ranks != nullptr) {
-    const Result<std::int64_t> least = parts_.model.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
+    const Result<std::int64_t> least =
+        parts_.model.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
     available = least.ok() ? *least : 0;
   }
   return available >= memory_reserve(parts_.model.device.properties()) / 2;

@@ -37,7 +37,7 @@ class RankFollower {
   RankChannel& channel_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<RankHost> host_;
-  ModelRunner* runner_ = nullptr;  // owned by the host; null before kLoad
+  ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
 };
 

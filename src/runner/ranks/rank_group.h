@@ -123,7 +123,8 @@ class RankGroup {
   // Restarts the communicator after a failure, so that the group continues. Where it cannot, or the end is kDeviceLost,
   // the group has ended. Returns the end of the forward. Precondition: all ranks have answered every message.
   ForwardEnd settle(ForwardEnd end);
-  // Returns kInternal where a rank of rank 0's stage has answered a digest of its results other than `digest`, rank 0's.
+  // Returns kInternal where a rank of rank 0's stage has answered a digest of its results other than `digest`, rank
+  // 0's.
   Status same_results(std::uint64_t number, std::uint64_t digest) const;
 
  private:

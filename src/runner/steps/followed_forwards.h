@@ -1,5 +1,5 @@
-// The forwards of a rank that follows rank 0: it runs each as rank 0 has decided it, captures nothing and retries nothing.
-// RankFollower hands over the messages.
+// The forwards of a rank that follows rank 0: it runs each as rank 0 has decided it, captures nothing and retries
+// nothing. RankFollower hands over the messages.
 //
 // Threads: the rank's thread.
 #pragma once

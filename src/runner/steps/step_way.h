@@ -1,5 +1,5 @@
-// How the ranks of one model take a step together. ModelRunner has one way, chosen once (step_ways.h), and knows nothing
-// else about ranks.
+// How the ranks of one model take a step together. ModelRunner has one way, chosen once (step_ways.h), and knows
+// nothing else about ranks.
 //
 // A way decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what they
 // must know (RankGroup, Communicator).
@@ -28,8 +28,8 @@ class StepWay {
  public:
   virtual ~StepWay() = default;
 
-  // Decides a forward and enqueues it. After an error it is in flight on no rank. Precondition: the inputs were checked,
-  // and fewer than max_in_flight forwards are in flight.
+  // Decides a forward and enqueues it. After an error it is in flight on no rank. Precondition: the inputs were
+  // checked, and fewer than max_in_flight forwards are in flight.
   virtual Result<Decision> submit(const ForwardInputs& inputs) = 0;
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
   // in flight.

@@ -54,7 +54,8 @@ class Verifier {
     const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.model.graphs, r_.model.options));
     const auto isolated = [&](RunnerRole role) {
       const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
-      return make_executable(spec, r_.model.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
+      return make_executable(spec, r_.model.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated,
+                             /*log=*/false);
     };
     TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
@@ -221,7 +222,7 @@ class Verifier {
     } else {
       TRY(step_.launcher().stage(tokens, BatchKind::kExtend, size));
       TRY(r_.inputs().stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
-                                std::min(size, r_.inputs().limits().max_rows)));
+                                 std::min(size, r_.inputs().limits().max_rows)));
     }
     return step_.launcher().upload();
   }

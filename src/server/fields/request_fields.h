@@ -1,7 +1,7 @@
 // Lists which members the objects of a request may have: the fields of OpenAI's, SGLang's and vLLM's requests at the
 // versions that request_fields.json names, and our own. That file says how each field is treated and is compiled in;
-// docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is an error, unless it
-// cannot change the answer.
+// docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is an error,
+// unless it cannot change the answer.
 #pragma once
 
 #include <cstdint>

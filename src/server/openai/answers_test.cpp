@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(CompletionAnswer, OneObjectWithAllChoices) {
+TEST(CompletionAnswer, HasOneObjectWithAllChoices) {
   CompletionStyle style = completion_style(false);
   style.n = 2;
   const auto answer = make_completion_answer(style);
@@ -314,7 +314,7 @@ TEST(GenerateAnswer, AStreamHoldsBackEventsWithHiddenStates) {
   EXPECT_FALSE(make_generate_answer(generate_style(true))->large_events().has_value());
 }
 
-TEST(TokenText, PartsOfCharactersAreBytes) {
+TEST(TokenText, PartsOfCharactersAreGivenAsBytes) {
   const std::vector<TokenId> ids = *demo_tokenizer().encode("\U0001F98A", {.add_special_tokens = false});
   std::string bytes;
   for (const TokenId id : ids) bytes += token_bytes(&demo_tokenizer(), id);

@@ -164,7 +164,7 @@ TEST(LiveJobs, LargeEventsOfStreamsAreSentInParts) {
   EXPECT_TRUE(body.ends_with(last));
 }
 
-// A client that reads nothing: its socket takes some parts, and the others are not built.
+// The client reads nothing, so its socket takes only some parts. The other parts must not be built.
 TEST(LiveJobs, PartsWaitForASlowClient) {
   constexpr std::size_t kParts = 400;
   Jobs jobs(/*stream=*/false, /*large=*/true, kParts);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 
 namespace tessera {
 namespace {

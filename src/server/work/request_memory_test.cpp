@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/base/json.h"
-#include "tessera/engine/grammar.h"
+#include "tessera/engine/grammar/grammar.h"
 #include "tessera/server/test_model.h"
 
 namespace tessera {
@@ -70,7 +70,7 @@ TEST(RequestMemory, KeptGrammarsGetASmallPartOfTheBudget) {
   EXPECT_EQ(kept_grammar_bytes(64 * 1024 * kMiB), kMaxGrammarMemory);
 }
 
-TEST(RequestMemory, ResultsCountByRowsAndAlternatives) {
+TEST(RequestMemory, ResultsGrowWithRowsAndAlternatives) {
   const std::int64_t bare = held(prompt_of(1000));
   Request hidden = prompt_of(1000);
   hidden.return_hidden_states = true;
