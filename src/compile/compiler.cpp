@@ -29,20 +29,21 @@ Result<Program> load_piece(const Compiler& compiler, const ir::Graph& piece, con
 
 Result<CompiledPiece> load_or_compile(const Compiler& compiler, const ir::Graph& piece) {
   ProfileCache* const cache = compiler.context().cache;
-  const Hash128 key = cache_key(compiler, piece);
+  const Hash128 key = cache == nullptr ? Hash128{} : cache_key(compiler, piece);
   if (cache != nullptr) {
     if (const Json* made = cache->made_here(kCacheKind, key))
-      return CompiledPiece{.program = TRY(load_piece(compiler, piece, *made)), .key = key};
+      return CompiledPiece{.program = TRY(load_piece(compiler, piece, *made))};
     if (const std::optional<Json> handle = cache->load(kCacheKind, key)) {
       Result<Program> loaded = load_piece(compiler, piece, *handle);
-      if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .key = key, .loaded = true};
-      log_warn("compile", "{}: what the cache has of it is compiled anew: {}", piece.name, loaded.status().to_string());
+      if (loaded.ok()) return CompiledPiece{.program = *std::move(loaded), .loaded = true};
+      log_warn("compile", "{}: its cached program cannot be loaded and is compiled again: {}", piece.name,
+               loaded.status().to_string());
     }
   }
   CompilerOutput made = TRY(compiler.compile(piece));
   TRY(check_program(made.program, piece, compiler.context().ops));
   if (cache != nullptr && !made.handle.is_null()) cache->keep(kCacheKind, key, made.handle);
-  return CompiledPiece{.program = std::move(made.program), .key = key};
+  return CompiledPiece{.program = std::move(made.program)};
 }
 
 }  // namespace

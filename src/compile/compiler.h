@@ -71,8 +71,7 @@ std::string structure_key(const ir::Graph& piece);
 
 struct CompiledPiece {
   Program program;
-  Hash128 key{};        // of the compiler and the structure: equal keys are one program
-  bool loaded = false;  // made from a handle that was in the cache before
+  bool loaded = false;  // the program was made from a handle in the cache
 };
 // Loads the piece from the cache, or compiles it and keeps its handle, from which equal pieces are made later. The
 // program is checked (check_program.h). Errors name the compiler.

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "tessera/compile/compiler.h"
-#include "tessera/compile/profile_cache.h"
 #include "tessera/engine/engine_test_util.h"
 #include "tessera/text/temporary_directory.h"
 
@@ -160,14 +159,6 @@ TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory without = prefill();
   EXPECT_EQ(without.general_compiles, first.general_compiles);
   EXPECT_EQ(without.cached_programs, 0);
-}
-
-TEST_F(KeptProfile, AProgramOfTwoRunnersCountsOnce) {
-  const std::shared_ptr<const GraphInventory> graphs = test::make_engine(options_)->stats().graphs;
-  const std::int64_t counted =
-      graphs->prefill.general_compiles + graphs->decode.general_compiles + graphs->head.general_compiles;
-  EXPECT_GT(counted, 2);
-  EXPECT_EQ(counted, (*list_profiles(options_.cache_dir))["programs"].entries);
 }
 
 TEST_F(KeptProfile, MeasurementsAreWrittenWhileTheEngineRuns) {

@@ -22,7 +22,7 @@
 
 namespace tessera::test {
 
-// Real checkpoints and configs; empty where absent.
+// Returns the folder of real checkpoints and configs; empty if there is none.
 inline std::filesystem::path shared_dir() {
   const std::filesystem::path path = testing::shared_path("");
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();

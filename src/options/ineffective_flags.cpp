@@ -32,7 +32,7 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--async-scheduling", ""},
     {"--sleep-on-idle", ""},
     {"--trust-request-chat-template", ""},
-    // What is decided otherwise.
+    // These ask for something that Tessera decides differently.
     {"--swap-space", "X", "the KV cache stays on the device, and a preempted request computes it again", "0"},
     {"--cpu-offload-gb", "X", "weights stay on the device", "0"},
     {"--max-prefill-tokens", "N", "--chunked-prefill-size is the most tokens of a forward"},

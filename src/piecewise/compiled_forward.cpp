@@ -47,7 +47,6 @@ class ForwardCompiler {
     }
     CompiledPiece compiled = TRY(compile_piece(compiler_, part.graph));
     ++(compiled.loaded ? forward_.counts.loaded : forward_.counts.compiled);
-    (compiled.loaded ? forward_.counts.loaded_keys : forward_.counts.compiled_keys).push_back(compiled.key);
     program = std::make_shared<Program>(std::move(compiled.program));
     if (const std::int64_t from = compiler_.context().options.halves_from; from > 0) add_halves(*program, from);
     return program;

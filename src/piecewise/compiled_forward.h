@@ -32,9 +32,6 @@ struct CompileCounts {
   std::int64_t compiled = 0;  // programs that the compiler made
   std::int64_t loaded = 0;    // programs that it loaded from the cache
   std::int64_t shared = 0;    // parts that run another part's program
-  // Keys of the programs that were made and loaded; another forward may have the same ones.
-  std::vector<Hash128> compiled_keys{};
-  std::vector<Hash128> loaded_keys{};
 };
 
 struct CompiledForward {

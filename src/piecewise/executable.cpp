@@ -44,11 +44,6 @@ CompileCounts Executable::compile_counts() const {
     sum.compiled += of->forward.counts.compiled;
     sum.loaded += of->forward.counts.loaded;
     sum.shared += of->forward.counts.shared;
-    const auto append = [](std::vector<Hash128>& to, const std::vector<Hash128>& more) {
-      to.insert(to.end(), more.begin(), more.end());
-    };
-    append(sum.compiled_keys, of->forward.counts.compiled_keys);
-    append(sum.loaded_keys, of->forward.counts.loaded_keys);
   }
   return sum;
 }

@@ -97,7 +97,7 @@ TEST(FusedDecodes, UpToTheBatchThatWasAskedFor) {
   }
 }
 
-// The programs of a start lie in the cache folder for the next one.
+// The programs of one start are in the cache folder for the next one.
 TEST(FusedStart, TheSecondLoadsWhatTheFirstCompiled) {
   const test::ScratchDir folder;
   RunnerOptions options = fused_options();

@@ -31,6 +31,7 @@
 #include "tessera/server/work/health_probe.h"
 #include "tessera/server/work/live_jobs.h"
 #include "tessera/server/work/memory_budget.h"
+#include "tessera/server/work/request_memory.h"
 #include "tessera/server/work/request_reader.h"
 #include "tessera/server/work/text_pools.h"
 

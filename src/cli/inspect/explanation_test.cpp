@@ -60,8 +60,8 @@ TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
   EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
 }
 
-// What an earlier start measured is found by the model's own kernels.
-TEST(Explanation, SchedulesAreThoseOfTheModelsKernels) {
+// Measurements of an earlier start are found by the keys of the model's own kernels.
+TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   const test::ScratchDir folder;
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};
   options.cache_dir = folder.path();

@@ -170,8 +170,8 @@ struct GrammarCompiler::Impl {
         compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
-  std::string blank;                          // in EBNF, between JSON's tokens
-  xgrammar::GrammarCompiler compiler;         // stateless without its cache, so that threads may share it
+  std::string blank;                          // EBNF of the blanks between JSON's tokens
+  xgrammar::GrammarCompiler compiler;         // stateless without its cache, so threads may share it
   std::size_t most_kept = kMaxGrammarMemory;  // bytes
   std::mutex mutex;
   std::list<Kept> kept;  // most recently used first; guarded by `mutex`

@@ -45,7 +45,7 @@ inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;  // of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;    // of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                   // of a schema; a regex or EBNF may nest 1000 parentheses
 inline constexpr std::size_t kMaxGrammarRules = 8192;         // rules of the compiled grammar
-inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar, and of all kept ones together
+inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar
 inline constexpr double kMaxCompileSeconds = 10;                // thread time
 inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
 inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where json_whitespace is unbounded
@@ -82,6 +82,9 @@ inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where js
 // another property of the schema; two such properties may have the same name.
 class Grammar;
 
+// Returns the bytes that the grammar takes, whichever requests share it.
+std::int64_t grammar_bytes(const Grammar& grammar);
+
 class GrammarCompiler {
  public:
   // Returns whether this build has grammars.
@@ -92,6 +95,9 @@ class GrammarCompiler {
                                                          std::span<const TokenId> end_ids,
                                                          const GrammarOptions& options = {});
   ~GrammarCompiler();
+
+  // Bounds the bytes of all kept grammars together, which are kMaxGrammarMemory otherwise. Called before compile().
+  void keep_at_most(std::size_t bytes);
 
   // Returns the grammar where it is among the last few that compile() made, which are kept; otherwise null. From any
   // thread.

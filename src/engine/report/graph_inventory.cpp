@@ -1,7 +1,6 @@
 #include "tessera/engine/report/graph_inventory.h"
 
 #include <algorithm>
-#include <set>
 #include <span>
 
 #include "tessera/base/log.h"
@@ -23,24 +22,15 @@ bool has_same_binds(const RunnerInventory& known, const GraphRunner& runner) {
   return known.shape_compiles == runner.executable().num_binds();
 }
 
-// Programs that runners listed before, so that one which several share counts once.
-using KnownPrograms = std::set<Hash128>;
-
-std::int64_t count_new(const std::vector<Hash128>& keys, KnownPrograms& known) {
-  return std::ranges::count_if(keys, [&](const Hash128& key) { return known.insert(key).second; });
-}
-
-RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes ladder, Sizes full,
-                               KnownPrograms& known) {
+RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes ladder, Sizes full) {
   const CaptureReport& report = runner.report();
   const Executable& executable = runner.executable();
-  const CompileCounts counts = executable.compile_counts();
   RunnerInventory made{.enabled = enabled,
                        .pieces = executable.graph().num_pieces(),
                        .split_ops = executable.graph().num_split_ops(),
                        .graphs = executable.num_graphs(),
-                       .general_compiles = count_new(counts.compiled_keys, known),
-                       .cached_programs = count_new(counts.loaded_keys, known),
+                       .general_compiles = executable.compile_counts().compiled,
+                       .cached_programs = executable.compile_counts().loaded,
                        .shape_compiles = executable.num_binds(),
                        .captured = report.captured,
                        .full = {full.begin(), full.end()},
@@ -63,11 +53,11 @@ bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner*
   return same_graphs && has_same_binds(*known, tower->runner());
 }
 
-// Graphs of exact sizes are in no ladder, and none is pending.
-std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower, KnownPrograms& known) {
+// Graphs of exact sizes are in no ladder, and none of them is pending.
+std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
   if (tower == nullptr) return std::nullopt;
   const VisionOptions& options = tower->options();
-  RunnerInventory made = make_inventory(tower->runner(), options.graphs, options.sizes, {}, known);
+  RunnerInventory made = make_inventory(tower->runner(), options.graphs, options.sizes, {});
   if (options.exact_graphs > 0) made.captured = tower->exact_sizes();
   return made;
 }
@@ -97,19 +87,17 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
   embedding_rows_ = runner.embedding_rows();
   const RunnerOptions& options = runner.options();
   if (options.ranks != nullptr && !same_graphs) ask_ranks(*options.ranks);
-  KnownPrograms known;
-  inventory_ = std::make_shared<GraphInventory>(
-      GraphInventory{.prefill = make_inventory(runner.prefill(), table.graphs_enabled && table.prefill_enabled,
-                                               options.prefill_sizes, table.full_sizes, known),
-                     .decode = make_inventory(runner.decode(), table.graphs_enabled && table.decode_enabled,
-                                              options.decode_sizes, {}, known),
-                     .head = make_inventory(runner.head(), /*enabled=*/false, {}, {}, known),
-                     .vision = tower_inventory(runner.vision(), known),
-                     .memory = runner.memory(),
-                     .predicted_memory = runner.predicted_memory(),
-                     .ranks = options.ranks == nullptr ? 1 : options.ranks->ranks(),
-                     .rank_memory = rank_memory_,
-                     .max_tokens = options.max_tokens});
+  inventory_ = std::make_shared<GraphInventory>(GraphInventory{
+      .prefill = make_inventory(runner.prefill(), table.graphs_enabled && table.prefill_enabled, options.prefill_sizes,
+                                table.full_sizes),
+      .decode = make_inventory(runner.decode(), table.graphs_enabled && table.decode_enabled, options.decode_sizes, {}),
+      .head = make_inventory(runner.head(), /*enabled=*/false, {}, {}),
+      .vision = tower_inventory(runner.vision()),
+      .memory = runner.memory(),
+      .predicted_memory = runner.predicted_memory(),
+      .ranks = options.ranks == nullptr ? 1 : options.ranks->ranks(),
+      .rank_memory = rank_memory_,
+      .max_tokens = options.max_tokens});
   return inventory_;
 }
 

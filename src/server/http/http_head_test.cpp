@@ -82,7 +82,7 @@ TEST(HttpMemory, BodiesAreChargedUntilTheirAnswer) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
+TEST(HttpMemory, BodiesAboveTheBudgetAre413ByTheHead) {
   MemoryBudget budget(kBudget);
   const TestServer server(echo, charged_to(budget));
   const Reply reply = Client(server.port()).ask(head_of("/", kBudget + 1));
@@ -90,7 +90,7 @@ TEST(HttpMemory, LongerThanTheBudgetIs413ByTheHead) {
   EXPECT_THAT(reply.body, HasSubstr("1000000"));
 }
 
-TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
+TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
   MemoryBudget budget(kBudget);
   const TestServer server(echo, charged_to(budget));
   Client slow = server.connect();
@@ -104,8 +104,8 @@ TEST(HttpMemory, WhatOthersHoldIs503AndLeavesNothing) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-// Nothing announces how long they are.
-TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyCome) {
+// No header announces the length.
+TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyArrive) {
   MemoryBudget budget(kBudget);
   const TestServer server(echo, charged_to(budget));
   Client client = server.connect();

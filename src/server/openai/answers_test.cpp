@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/server/openai/answers_test_util.h"
-#include "tessera/server/openai/completion_answer.h"
 #include "tessera/server/openai/token_text.h"
 
 namespace tessera {

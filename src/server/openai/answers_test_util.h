@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/server/openai/chat_answer.h"
+#include "tessera/server/openai/completion_answer.h"
 #include "tessera/server/openai/generate_answer.h"
 #include "tessera/server/test_model.h"
 

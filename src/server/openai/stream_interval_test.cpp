@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "tessera/server/openai/answers_test_util.h"
-#include "tessera/server/openai/completion_answer.h"
 
 namespace tessera {
 namespace {

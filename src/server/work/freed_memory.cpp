@@ -10,9 +10,9 @@ namespace {
 constexpr double kInterval = 1;  // seconds between two checks
 // Freeing fewer bytes is not worth a trim.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// A server that is never idle gives memory back too: every so many looks, and as soon as this part of the budget was
-// freed, which heaps may keep beside what requests hold.
+// After this many postponed checks the memory is trimmed even if the server is never idle.
 constexpr int kPatience = 10;
+// It is trimmed at the next check once this part of the budget was freed, because heaps may keep that much.
 constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace

@@ -42,6 +42,7 @@ std::int64_t parameter_bytes(const Request& request) {
   return 2 * bytes;  // one copy in the request, one in the engine's search for it
 }
 
+// Returns the bytes of a request's result.
 std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::int64_t hidden_size) {
   const std::int64_t prompt = std::ssize(request.prompt);
   const std::int64_t output = request.generates() ? request.stop.max_new_tokens : 0;
