@@ -39,12 +39,7 @@ std::vector<TokenId> tokens_from(const Golden& golden, std::size_t i, std::int64
   return {golden.greedy[i].begin() + known, golden.greedy[i].end()};
 }
 
-class CachedGoldens : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
-  }
-};
+class CachedGoldens : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   const Golden golden = read_golden(GetParam());

@@ -1,13 +1,14 @@
 // A golden checkpoint: prompts, and what Hugging Face computes from them in float32.
 //
 // golden.json holds the prompts and the 12 greedy tokens after each. golden.safetensors holds the logits of every token
-// of prompt i (logits_i), or of its last 16 tokens (logits_i_tail).
+// of prompt i (logits_i), or of its last tokens (logits_i_tail).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/json.h"
@@ -23,20 +24,22 @@ inline std::vector<TokenId> ids_of(const Json& list) {
   return ids;
 }
 
+// Returns the stored rows of prompt i, which are the last ones of its logits: [rows, vocab].
+inline std::vector<float> stored_logits(const SafetensorsFile& file, std::size_t i) {
+  const StoredTensor* tensor = file.find("logits_" + std::to_string(i));
+  if (tensor == nullptr) tensor = file.find("logits_" + std::to_string(i) + "_tail");
+  std::vector<float> rows(tensor->data.size() / sizeof(float));
+  std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
+  return rows;
+}
+
 struct Golden {
   std::string folder;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   SafetensorsFile logits;
 
-  // Returns the stored rows of prompt i, which are the last ones of its logits.
-  std::vector<float> stored_rows(std::size_t i) const {
-    const StoredTensor* tensor = logits.find("logits_" + std::to_string(i));
-    if (tensor == nullptr) tensor = logits.find("logits_" + std::to_string(i) + "_tail");
-    std::vector<float> rows(tensor->data.size() / sizeof(float));
-    std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
-    return rows;
-  }
+  std::vector<float> stored_rows(std::size_t i) const { return stored_logits(logits, i); }
 };
 
 inline Golden read_golden_folder(const std::string& folder) {
@@ -48,14 +51,18 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// An empty folder, as a partial copy may leave it, counts as missing.
-inline bool is_golden(const std::string& folder) { return std::filesystem::exists(folder + "/golden.json"); }
-// Returns the folder of a case: bundled, or beside the repository.
+// Returns the folder of a case: in the repository, or beside it where the name begins with "shared/".
 inline std::string golden_path(const std::string& name) {
-  const std::string bundled = data_path("goldens/" + name);
-  return is_golden(bundled) ? bundled : shared_path("goldens/" + name);
+  constexpr std::string_view kShared = "shared/";
+  if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));
+  return data_path("goldens/" + name);
 }
-inline bool golden_exists(const std::string& name) { return is_golden(golden_path(name)); }
+// Returns why a case cannot be tested here, or an empty text. A missing folder of the repository is no reason but a
+// failure. A folder without golden.json, as a partial copy may leave it, counts as missing.
+inline std::string absent_golden(const std::string& name) {
+  if (!name.starts_with("shared/") || std::filesystem::exists(golden_path(name) + "/golden.json")) return "";
+  return "no shared data: goldens/" + name.substr(std::string_view("shared/").size());
+}
 inline Golden read_golden(const std::string& name) { return read_golden_folder(golden_path(name)); }
 
 // The distance of logits from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.

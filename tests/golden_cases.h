@@ -1,5 +1,4 @@
-// Lists the golden checkpoints by what their families have in common, for tests over all of them. Those outside
-// tests/data are beside the repository, and are skipped where they do not exist.
+// Lists the golden checkpoints by what their families have in common, for tests over all of them.
 #pragma once
 
 #include <string>
@@ -21,10 +20,18 @@ inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
+// Lists larger checkpoints of the same families, beside the repository. A test of a missing one is skipped.
+inline constexpr const char* kLargerDenseGoldens[] = {"shared/gemma3", "shared/gemma3-d256", "shared/gemma4",
+                                                      "shared/gemma4-e"};
+inline constexpr const char* kLargerMixtureGoldens[] = {
+    "shared/mixtral",     "shared/glm4-moe",    "shared/gemma4-moe",  "shared/gpt-oss",
+    "shared/deepseek-v2", "shared/deepseek-v3", "shared/qwen3.5-moe", "shared/qwen3-next"};
+inline constexpr const char* kLargerRecurrentGoldens[] = {"shared/qwen3.5"};
+
 // Returns the case's name in a form that test names allow.
 inline std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string text = info.param;
-  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
+  for (char& c : text) c = c == '-' || c == '.' || c == '/' ? '_' : c;
   return text;
 }
 

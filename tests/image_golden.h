@@ -32,6 +32,7 @@ struct ImageGolden {
     std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
     return values;
   }
+  std::vector<float> stored_rows(std::size_t i) const { return stored_logits(tensors, i); }
   std::vector<std::int32_t> positions(std::size_t i) const {
     const StoredTensor* tensor = tensors.find("positions_" + std::to_string(i));
     std::vector<std::int32_t> values(tensor->data.size() / sizeof(std::int32_t));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,12 +50,6 @@ inline std::vector<Request> greedy_requests(const Golden& golden) {
   for (const auto& prompt : golden.prompts)
     requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
   return requests;
-}
-
-// See goldens_test.cpp for the reason.
-inline double rank_golden_limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
-inline bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
-  return golden.folder.ends_with("/glm4-moe") && prompt == 3;
 }
 
 }  // namespace tessera::testing

@@ -61,7 +61,7 @@ struct Alike {
 class RoutedLayers : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
   }
 };
 
@@ -102,6 +102,8 @@ TEST_P(RoutedLayers, InBfloat16EqualThoseInFloat32) {
 INSTANTIATE_TEST_SUITE_P(Experts, RoutedLayers, ::testing::ValuesIn(testing::kMixtureGoldens), testing::case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, RoutedLayers, ::testing::ValuesIn(testing::kLatentGoldens), testing::case_name);
 INSTANTIATE_TEST_SUITE_P(RecurrentExperts, RoutedLayers, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
+                         testing::case_name);
+INSTANTIATE_TEST_SUITE_P(LargerExperts, RoutedLayers, ::testing::ValuesIn(testing::kLargerMixtureGoldens),
                          testing::case_name);
 
 }  // namespace

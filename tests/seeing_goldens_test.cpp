@@ -9,6 +9,7 @@
 #include "image_golden.h"
 #include "image_ways.h"
 #include "tessera/ops/testing/ranks.h"
+#include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
 namespace {
@@ -26,7 +27,7 @@ using testing::Way;
 class SeeingGoldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
   }
   // Replaces the patches without pixels by the golden patches.
   static ImageGolden with_pixels() {
@@ -85,7 +86,7 @@ Apart score_all(const ImageGolden& golden, Engine& engine, const char* what) {
                           done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width + hidden));
       widen(apart.rows, testing::distance(embeddings, want));
     }
-    widen(apart.logits, testing::distance(done.logits, golden.floats("logits_" + std::to_string(i))));
+    widen(apart.logits, testing::distance(done.logits, golden.stored_rows(i)));
   }
   std::printf("%s %s: of rows %.2e absolute, %.2e relative, of logits %.2e, %.2e\n", golden.folder.c_str(), what,
               apart.rows.absolute, apart.rows.relative, apart.logits.absolute, apart.logits.relative);
@@ -149,6 +150,35 @@ TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
   }
 }
 
+// Checks that images and prompts in chunks replay graphs side by side: the tower's between those of the language model,
+// on one stream.
+TEST_P(SeeingGoldens, TowerAndPiecewisePrefillReplayOnOneStream) {
+  const ImageGolden golden = with_pixels();
+  EngineOptions options = options_for(golden, Way::kChunked);
+  options.context_length = 256;
+  options.graphs.capture = CaptureMode::kEager;
+  const std::unique_ptr<Engine> engine = *Engine::create(options);
+  ModelRunner& runner = engine->runner();
+  ASSERT_NE(runner.vision(), nullptr);
+  EXPECT_EQ(&runner.vision()->stream(), &runner.stream());
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(generating(golden, i));
+  const Result<std::vector<Completion>> done = engine->run(requests);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << i;
+  const ImageStats images = engine->stats().images;
+  EXPECT_GT(images.forwards, 0);
+  EXPECT_EQ(images.by_reason.of(VisionReason::kReplayed).forwards, images.forwards);
+  std::int64_t prefills = 0;
+  std::int64_t decodes = 0;
+  for (const auto& [key, forwards] : runner.counters().by_key) {
+    EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+    (key.runner == RunnerKind::kPrefill ? prefills : decodes) += forwards.forwards;
+  }
+  EXPECT_GT(prefills, 1);
+  EXPECT_GT(decodes, 1);
+}
+
 // Every rank has the tower and encodes each image itself.
 TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
@@ -156,6 +186,9 @@ TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+                         testing::case_name);
+INSTANTIATE_TEST_SUITE_P(Larger, SeeingGoldens,
+                         ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),
                          testing::case_name);
 
 }  // namespace

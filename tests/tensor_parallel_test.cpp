@@ -23,12 +23,7 @@ void expect_ranks_equal_reference(const char* name, int ranks) {
   }
 }
 
-class TensorParallel : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
-  }
-};
+class TensorParallel : public ::testing::TestWithParam<const char*> {};
 class TensorParallelFour : public TensorParallel {};
 
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }

@@ -17,7 +17,6 @@
 namespace tessera {
 namespace {
 
-using testing::golden_exists;
 using testing::golden_path;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -38,9 +37,6 @@ EngineOptions options_for(CaptureMode mode) {
 
 class VisionCapture : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!golden_exists(kModel)) GTEST_SKIP() << "needs " << golden_path(kModel);
-  }
   void start(const EngineOptions& options) {
     Result<std::unique_ptr<Engine>> made = Engine::create(options);
     ASSERT_TRUE(made.ok()) << made.status().to_string();

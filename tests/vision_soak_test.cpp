@@ -20,10 +20,6 @@ using ::testing::IsEmpty;
 
 class VisionSoak : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
-  }
-
   static std::unique_ptr<ModelRunner> make_runner() {
     const std::string folder = testing::golden_path(GetParam());
     EngineOptions options{.model_path = folder, .device = testing::test_device_name(), .dtype = "float32"};

@@ -30,7 +30,6 @@ namespace tessera {
 namespace {
 
 using ir::DType;
-using testing::golden_exists;
 using testing::golden_path;
 using ::testing::HasSubstr;
 using testing::on_cuda;
@@ -204,7 +203,7 @@ const VisionOptions kSmall{.max_patches = 512, .sizes = {16, 64, 256, 400}};
 class VisionTower : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!golden_exists(GetParam())) GTEST_SKIP() << "no goldens of " << GetParam() << " at " << golden_path(GetParam());
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
   }
   std::unique_ptr<Tower> tower(const VisionOptions& options, DType dtype = DType::kFloat32) {
     Result<std::unique_ptr<Tower>> made = make_tower(GetParam(), options, dtype);
@@ -261,7 +260,6 @@ TEST_P(VisionTower, GivesThemInBf16) {
 // Padding a gated MLP's inner values with zeros, to a size that suits matmuls, changes no bit.
 TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   const std::string name = "qwen2.5-vl";
-  if (!golden_exists(name)) GTEST_SKIP() << "no goldens of " << name << " at " << golden_path(name);
   const Result<std::unique_ptr<Tower>> all = make_tower(name, kSmall, DType::kFloat32, kAllInner);
   const Result<std::unique_ptr<Tower>> few = make_tower(name, kSmall, DType::kFloat32, kFewInner);
   ASSERT_TRUE(all.ok()) << all.status().to_string();
@@ -377,6 +375,9 @@ TEST_P(VisionTower, RefusesWhatItCannotTake) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, VisionTower, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+                         testing::case_name);
+INSTANTIATE_TEST_SUITE_P(Larger, VisionTower,
+                         ::testing::Values("shared/qwen2.5-vl", "shared/qwen3-vl", "shared/qwen3.5-vl"),
                          testing::case_name);
 
 }  // namespace

@@ -6,7 +6,7 @@ Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
 
-from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, SHARED, CliTest, main, Serving
+from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, CliTest, main, Serving
 
 
 class Bench(CliTest):
@@ -142,17 +142,14 @@ class BenchVision(CliTest):
     SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", 4]
 
     def model(self):
-        folder = SHARED / "goldens" / "qwen3-vl"
-        if not folder.exists():
-            self.skipTest(f"{folder} is not there")
-        return ["--model-path", folder, "--load-format", "dummy", "--repeat", 3, "--context-length", 128, "--log-level", "error",
+        return ["--model-path", GOLDENS / "qwen3-vl", "--load-format", "dummy", "--repeat", 3, "--context-length", 128, "--log-level", "error",
                 *self.SIZES]
 
     def test_every_way(self):
-        answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64,130x70", "--images", "1,3")
+        answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "16x16,33x18", "--images", "1,3")
         rows = answer["rows"]
         self.assertEqual([(row["width"], row["height"], row["images"], row["way"]) for row in rows],
-                         [(w, h, n, way) for w, h in ((64, 64), (130, 70)) for n in (1, 3) for way in ("eager", "exact", "budget")])
+                         [(w, h, n, way) for w, h in ((16, 16), (33, 18)) for n in (1, 3) for way in ("eager", "exact", "budget")])
         for row in rows:
             self.assertEqual(row["patches"], 4 * row["tokens"])
             self.assertEqual(row["forwards"], 1)
@@ -172,9 +169,9 @@ class BenchVision(CliTest):
         # 128 tokens of context: a forward has 512 patches, and each image 64 × 4.
         answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "256x256", "--images", 3)
         self.assertEqual([(row["forwards"], row["replays"]) for row in answer["rows"]], [(2, 0), (2, 2), (2, 2)])
-        exact = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64", "--images", 1, "--enable-vit-cuda-graph")
+        exact = self.ok_json("bench", "vision", *self.model(), "--image-size", "16x16", "--images", 1, "--enable-vit-cuda-graph")
         self.assertEqual([row["replays"] for row in exact["rows"]], [0, 1, 1])
-        off = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64", "--images", 1, "--disable-cuda-graph",
+        off = self.ok_json("bench", "vision", *self.model(), "--image-size", "16x16", "--images", 1, "--disable-cuda-graph",
                            "--disable-piecewise-cuda-graph")
         self.assertEqual([row["way"] for row in off["rows"]], ["eager"])
 

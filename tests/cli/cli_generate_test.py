@@ -138,6 +138,21 @@ class Generate(CliTest):
                          "--enable-piecewise-cuda-graph")
         self.assertEqual(result.stderr.count("--enable-piecewise-cuda-graph"), 1)
 
+    def test_cudagraph_gc_warns_and_changes_nothing(self):
+        ask = ["generate", "--model-path", LLAMA, "--dtype", "float32", "--input-ids", "1,2,3", "--max-new-tokens", 6, "--ignore-eos",
+               "--json", *FEW_SIZES]
+        plain, flagged = self.ok(*ask), self.ok(*ask, "--enable-cudagraph-gc")
+        self.assertNotIn("--enable-cudagraph-gc", plain.stderr)
+        self.assertEqual(flagged.stderr.count("--enable-cudagraph-gc has no effect: "), 1, flagged.stderr)
+        first, second = json.loads(plain.stdout), json.loads(flagged.stdout)
+        self.assertEqual(second["output_ids"], first["output_ids"])
+        for runner in ("prefill", "decode"):
+            self.assertEqual(second["graphs"][runner]["captured_sizes"], first["graphs"][runner]["captured_sizes"])
+        memory = second["graphs"]["memory_bytes"]
+        for use, predicted in memory["predicted"].items():
+            self.assertEqual(memory[use], predicted, use)
+            self.assertEqual(predicted, first["graphs"]["memory_bytes"][use], use)
+
 
 class Score(CliTest):
     @classmethod

@@ -11,9 +11,8 @@ import os
 import pathlib
 import struct
 
-from program import DEMO, FEW_SIZES, ROOT, SHARED, CliTest, main, read_safetensors
+from program import DEMO, FEW_SIZES, GOLDENS, ROOT, CliTest, main, read_safetensors
 
-GOLDENS = SHARED / "goldens"
 NAMES = ("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
 CLOSE = 1e-4
 EXACT = ["--device", "cpu", "--dtype", "float32"]
@@ -27,8 +26,6 @@ class Images(CliTest):
     def cases(self, name):
         """Yields (index, case, flags with its ids and images) of a golden."""
         golden = GOLDENS / name
-        if not (golden / "golden.json").exists():
-            self.skipTest(f"{golden} is not there")
         for i, case in enumerate(json.loads((golden / "golden.json").read_text())["cases"]):
             flags = ["--model-path", golden, "--input-ids", ",".join(map(str, case["input_ids"]))]
             for k, (width, height) in enumerate(case["image_sizes_wh"]):
@@ -53,7 +50,8 @@ class Images(CliTest):
             embeds = [value for k in range(len(case["image_sizes_wh"])) for value in got[f"image_embeds_{k}"][1]]
             self.close(embeds, expected[f"image_embeds_{i}"][1], what + " image_embeds")
             self.assertEqual(list(got["positions"][1]), list(expected[f"positions_{i}"][1]), what)
-            self.close(got["logits"][1], expected[f"logits_{i}"][1], what + " logits")
+            rows = expected[f"logits_{i}_tail"][1]
+            self.close(got["logits"][1][-len(rows):], rows, what + " logits")
 
     def test_scores(self):
         for name in NAMES:
@@ -112,8 +110,6 @@ class MixtureWithATower(CliTest):
 
     def make(self):
         moe, vl = GOLDENS / "qwen3-moe", GOLDENS / "qwen3-vl"
-        if not (moe / "golden.json").exists() or not (vl / "golden.json").exists():
-            self.skipTest(f"needs {moe} and {vl}")
         folder = self.folder / "qwen3-vl-moe"
         folder.mkdir()
         config = json.loads((vl / "config.json").read_text())
@@ -192,8 +188,6 @@ class WrongImages(CliTest):
 
     def test_files_and_placeholders(self):
         golden = GOLDENS / "qwen2.5-vl"
-        if not golden.exists():
-            self.skipTest(f"{golden} is not there")
         good, bad = self.folder / "good.ppm", self.folder / "bad.ppm"
         good.write_bytes(ppm(56, 56, bytes(56 * 56 * 3)))
         bad.write_bytes(b"no image")

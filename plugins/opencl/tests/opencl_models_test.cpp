@@ -40,8 +40,6 @@ class OpenClModels : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (why_no_device() != nullptr) GTEST_SKIP() << why_no_device();
-    if (!tessera::testing::golden_exists(GetParam()))
-      GTEST_SKIP() << "needs " << tessera::testing::golden_path(GetParam());
   }
 };
 

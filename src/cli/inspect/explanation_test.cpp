@@ -84,8 +84,7 @@ TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
 }
 
 TEST(Explanation, AVisionModelShowsItsTowersBudgets) {
-  if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
-  const Result<Explanation> e = explain({.model_path = testing::shared_path("goldens/qwen3-vl")}, 20, {});
+  const Result<Explanation> e = explain({.model_path = testing::data_path("goldens/qwen3-vl")}, 20, {});
   ASSERT_TRUE(e.ok()) << e.status().to_string();
   ASSERT_TRUE(e->image.has_value());
   EXPECT_EQ(e->image->patches, 80);

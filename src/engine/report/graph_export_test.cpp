@@ -96,9 +96,8 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
 }
 
 TEST_F(GraphExport, ATowerIsThereWhereTheModelHasOne) {
-  if (!testing::shared_exists("goldens/qwen3-vl")) GTEST_SKIP() << "needs the golden qwen3-vl";
   EngineOptions seeing = options_of("llama");
-  seeing.model_path = testing::shared_path("goldens/qwen3-vl");
+  seeing.model_path = testing::data_path("goldens/qwen3-vl");
   const std::vector<NamedGraph> graphs = graphs_of_options(seeing);
   const NamedGraph& tower = named(graphs, "tower");
   EXPECT_THAT(tower.text, HasSubstr("segment_attention"));

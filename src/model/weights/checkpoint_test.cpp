@@ -181,9 +181,8 @@ TEST(Checkpoint, GetChecksNameShapeAndType) {
                {"model.norm.weight", "I32", "BF16"});
 }
 
-TEST(RealCheckpoints, HaveTheTensorsThatTheirConfigsDescribe) {
-  const fs::path goldens = test::shared_dir() / "goldens";
-  TESSERA_SKIP_WITHOUT(goldens);
+TEST(GoldenCheckpoints, HaveTheTensorsThatTheirConfigsDescribe) {
+  const fs::path goldens = testing::data_path("goldens");
   for (const char* name : {"llama", "llama-bias", "mistral-swa", "qwen2", "qwen3-d128"}) {
     const std::string dir = (goldens / name).string();
     const ModelConfig config = *ModelConfig::read(dir, built_in_families());

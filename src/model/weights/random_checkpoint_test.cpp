@@ -123,7 +123,13 @@ TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
       if (const StoredTensor* stored = published.find(tensor.name)) theirs[tensor.name] = stored->shape;
     }
     EXPECT_EQ(ours, theirs);
-    EXPECT_EQ(published.names().size(), ours.size());
+    // Layers that predict further tokens, and a tower that our model of texts has not.
+    const std::vector<std::string_view> names = published.names();
+    const std::ptrdiff_t unread = std::ranges::count_if(names, [](std::string_view name) {
+      return name.starts_with("mtp.") || name.starts_with("model.vision_tower.") ||
+             name.starts_with("model.embed_vision.");
+    });
+    EXPECT_EQ(std::ssize(names) - unread, std::ssize(ours));
     ++compared;
   }
   EXPECT_GE(compared, 10);

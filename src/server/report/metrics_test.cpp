@@ -14,6 +14,7 @@
 
 #include "tessera/base/testing/paths.h"
 #include "tessera/engine/engine.h"
+#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -215,16 +216,19 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
 }
 
-// Checks the counters of a real engine: what it captured, dropped and replayed.
-TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
+EngineOptions small_demo() {
   EngineOptions options{.model_path = testing::source_path("models/demo"), .device = "cpu"};
   options.load_format = LoadFormat::kDummy;
   options.chunked_prefill_size = 64;
   options.graphs.piecewise_tokens = {16, 64};
   options.graphs.decode_batches = {1, 4};
-  const Result<std::unique_ptr<Engine>> made = Engine::create(options);
-  ASSERT_TRUE(made.ok()) << made.status().to_string();
-  Engine& engine = **made;
+  return options;
+}
+
+// Checks the counters of a real engine: what it captured, dropped and replayed.
+TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
+  const std::unique_ptr<Engine> made = *Engine::create(small_demo());
+  Engine& engine = *made;
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   const auto scrape = [&] { return samples(metrics.scrape(std::array{engine.stats()}, MemoryBudget(1000))); };
   std::map<std::string, double> found = scrape();
@@ -247,6 +251,28 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="exact_size"})"), 2);
   EXPECT_EQ(found.at("tessera:replayed_token_share"), 1);
   EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
+}
+
+// Checks that a start counts what it compiled and captured, and what an earlier start had left on disk.
+TEST(Metrics, CompilesAndCacheHitsAreCountedAcrossStarts) {
+  const test::TemporaryDirectory cache;
+  EngineOptions options = small_demo();
+  options.cache_dir = cache.path();
+  options.graphs.compiler = "fused";
+  const auto start = [&] {
+    const std::unique_ptr<Engine> engine = *Engine::create(options);
+    ServerMetrics metrics(MetricsStyle::kSglang, "demo");
+    return samples(metrics.scrape(std::array{engine->stats()}, MemoryBudget(1000)));
+  };
+  const auto first = start(), second = start();
+  for (const std::string runner : {"{runner=\"prefill\"}", "{runner=\"decode\"}"}) {
+    const double compiled = first.at("tessera:general_compiles_total" + runner);
+    EXPECT_GT(compiled, 0) << runner;
+    EXPECT_EQ(first.at("tessera:program_cache_hits_total" + runner), 0) << runner;
+    EXPECT_EQ(second.at("tessera:general_compiles_total" + runner), 0) << runner;
+    EXPECT_EQ(second.at("tessera:program_cache_hits_total" + runner), compiled) << runner;
+    EXPECT_EQ(first.at("tessera:captured_graphs" + runner), 2 * first.at("tessera:graph_pieces" + runner)) << runner;
+  }
 }
 
 TEST(Metrics, HasSglangsNames) {

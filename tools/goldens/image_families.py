@@ -1,0 +1,45 @@
+"""The families of tools/make_goldens.py that read images: a small model of transformers with random weights, its image processor, and the
+sizes of the images in each prompt. A patch has 4 × 4 pixels, so that an image of a few kilobytes has several windows."""
+
+import transformers as hf
+
+from .text_families import IMAGE_TOKENS, qwen3_5
+
+TEXT = dict(num_hidden_layers=2, num_key_value_heads=2, vocab_size=512, max_position_embeddings=4096, head_dim=16,
+            rope_theta=1000000.0)
+HALF = dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
+
+
+def processor(**changes):
+    """Images of 4 to 64 tokens."""
+    return hf.Qwen2VLImageProcessor(min_pixels=16 * 16, max_pixels=8 * 8 * 64, patch_size=4, merge_size=2, temporal_patch_size=2, **changes)
+
+
+def qwen2_5_vl():
+    config = hf.Qwen2_5_VLConfig(
+        text_config=dict(TEXT, hidden_size=32, intermediate_size=48, num_attention_heads=2, rope_scaling=dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3])),
+        vision_config=dict(depth=2, hidden_size=32, intermediate_size=128, num_heads=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2, window_size=32, out_hidden_size=32, fullatt_block_indexes=[1]),
+        tie_word_embeddings=True, **IMAGE_TOKENS)
+    return hf.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def qwen3_vl():
+    config = hf.Qwen3VLConfig(
+        text_config=dict(TEXT, hidden_size=64, intermediate_size=16, num_attention_heads=4, rope_scaling=dict(rope_type="default", mrope_section=[2, 3, 3], mrope_interleaved=True)),
+        vision_config=dict(depth=3, hidden_size=16, intermediate_size=32, num_heads=2, patch_size=4, spatial_merge_size=2,
+                           temporal_patch_size=2, out_hidden_size=64, num_position_embeddings=36, deepstack_visual_indexes=[0, 1]),
+        tie_word_embeddings=True, **IMAGE_TOKENS)
+    return hf.Qwen3VLForConditionalGeneration(config)
+
+
+def qwen3_5_vl():
+    return qwen3_5(hf.Qwen3_5ForConditionalGeneration, "qwen3_5", 4, tower=dict(depth=2, num_position_embeddings=36), tied=True, intermediate_size=32)
+
+
+# name: model, processor, width and height of the images of each prompt
+CASES = {
+    "qwen2.5-vl": (qwen2_5_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
+    "qwen3-vl": (qwen3_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
+    "qwen3.5-vl": (qwen3_5_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
+}
