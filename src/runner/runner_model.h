@@ -25,6 +25,8 @@ struct RunnerModel {
 
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
   int ranks() const;  // number of ranks that run each forward together
+  // Returns whether this rank decides for all of them: the only one, or rank 0 of those that follow it.
+  bool decides() const { return options.communicator == nullptr || options.ranks != nullptr; }
 
   // `device` must outlive the model.
   static Result<RunnerModel> create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);

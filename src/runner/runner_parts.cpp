@@ -148,6 +148,13 @@ Status RunnerParts::build_vision() {
   return ok_status();
 }
 
+std::int64_t RunnerParts::available_bytes() const {
+  const std::int64_t own = model.device.available_bytes();
+  if (model.options.ranks == nullptr) return own;
+  const Result<std::int64_t> least = model.options.ranks->least({.kind = RankOrderKind::kAvailable}, own);
+  return least.ok() ? *least : 0;
+}
+
 Status RunnerParts::together(const RankOrder& order, const std::function<Status()>& local) {
   return model.options.ranks == nullptr ? local() : model.options.ranks->together(order, local);
 }

@@ -5,6 +5,7 @@
 // Threads: one thread owns it and everything that it points to.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -61,6 +62,8 @@ class RunnerParts {
   ExternalValues& externals() { return externals_; }
   KernelVariants& warm() { return warm_; }  // variants of kernels that have run on the stream
 
+  // Returns the free bytes of device memory; on rank 0 of several the least of all ranks, or 0 where one cannot tell.
+  std::int64_t available_bytes() const;
   // On rank 0 of several, makes the other ranks carry the order out at the same time (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);
 

@@ -21,8 +21,7 @@ Status SizeCapture::capture(GraphRunner& runner, std::int64_t size) {
     return runner.capture_one(size, [&](std::int64_t staged) { return launcher_.stage_dummy(runner, staged); });
   };
   Status captured = parts_.together({.kind = RankOrderKind::kCapture, .role = runner.spec().role, .size = size}, here);
-  if (!captured.ok() && captured.code() != StatusCode::kDeviceLost && parts_.model.options.ranks != nullptr)
-    TRY(drop(runner, size, captured));
+  if (!captured.ok() && captured.code() != StatusCode::kDeviceLost) TRY(drop(runner, size, captured));
   return captured;
 }
 

@@ -7,7 +7,6 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/memory/measure_memory.h"
-#include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {
 
@@ -54,13 +53,7 @@ bool Dispatcher::chooses_full() const {
 }
 
 bool Dispatcher::has_memory_for_full() const {
-  std::int64_t available = parts_.model.device.available_bytes();
-  if (parts_.model.options.ranks != nullptr) {
-    const Result<std::int64_t> least =
-        parts_.model.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
-    available = least.ok() ? *least : 0;
-  }
-  return available >= memory_reserve(parts_.model.device.properties()) / 2;
+  return parts_.available_bytes() >= memory_reserve(parts_.model.device.properties()) / 2;
 }
 
 Status Dispatcher::capture_full(std::int64_t size) {

@@ -44,11 +44,7 @@ class Dispatcher {
   // Measured costs of forwards, which dispatch reads where costs are measured.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
-  // Where there are several ranks, only rank 0 measures and decides.
-  bool measures_costs() const {
-    const RunnerOptions& options = parts_.model.options;
-    return options.measure_costs && (options.communicator == nullptr || options.ranks != nullptr);
-  }
+  bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }
 
   // Returns whether prefill sizes may get a full graph beside their pieces: the options allow it, costs are measured,
   // and the forward is cut into pieces but can be captured as one graph.
