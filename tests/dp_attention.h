@@ -15,6 +15,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
 #include "tessera/engine/ranks/lockstep.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/ops/testing/nodes.h"
 
 namespace tessera::testing {

@@ -161,7 +161,7 @@ TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
   const Golden golden = testing::read_golden("qwen3-moe");
   Result<Engines> engines = start(options_for(golden, 2, 2));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
-  engines->front()->leave_lockstep();
+  engines->front()->peers().leave(engines->front()->runner());
   const Status failed = (*engines)[1]->run(testing::greedy_requests(golden)).status();
   EXPECT_EQ(failed.code(), StatusCode::kDeviceLost);
   EXPECT_THAT(failed.message(), HasSubstr("rank 0 of 2 left the group: its engine ends"));

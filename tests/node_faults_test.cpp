@@ -35,7 +35,7 @@ TEST_F(NodeFaults, ANodeThatLeavesEndsTheGroup) {
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   EXPECT_TRUE(nodes.engine().health().ok());
   std::promise<void> told;
-  nodes.engine().when_lost([&told] { told.set_value(); });
+  nodes.engine().peers().when_lost([&told] { told.set_value(); });
   nodes.leave();
   EXPECT_EQ(told.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
   EXPECT_THAT(nodes.engine().health().message(), HasSubstr("node 1 of 2"));

@@ -8,7 +8,8 @@
 
 #include "golden.h"
 #include "golden_cases.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/runner/verify/soak.h"

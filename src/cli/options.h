@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/engine/request.h"
 #include "tessera/load/load.h"
 #include "tessera/model/hub/hub_cache.h"

@@ -8,7 +8,8 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/piecewise/auto_ladder.h"
 
 namespace tessera::cli {

@@ -31,14 +31,14 @@ struct EngineThread::Impl {
 
   Impl(Engine& engine, Sink sink, std::function<void()> failed)
       : engine_(engine), sink_(std::move(sink)), failed_(std::move(failed)), stats_(engine.stats()) {
-    engine_.when_lost([this] { send(Task([](Engine&) {})); });
-    engine_.when_awaited([this] { send(Task([](Engine&) {})); });
+    engine_.peers().when_lost([this] { send(Task([](Engine&) {})); });
+    engine_.peers().when_awaited([this] { send(Task([](Engine&) {})); });
     thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
-    engine_.when_lost(nullptr);
-    engine_.when_awaited(nullptr);
+    engine_.peers().when_lost(nullptr);
+    engine_.peers().when_awaited(nullptr);
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -80,11 +80,11 @@ struct EngineThread::Impl {
     while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
     }
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
-    engine_.leave_lockstep();
+    engine_.peers().leave(engine_.runner());
   }
 
   // Work is this engine's own, or that of other engines that need it for theirs.
-  bool has_work() const { return !engine_.idle() || engine_.awaited(); }
+  bool has_work() const { return !engine_.idle() || engine_.peers().awaiting(); }
 
   // A node may be lost while there are no requests.
   void notice_loss() {
@@ -200,7 +200,7 @@ struct EngineThread::Impl {
     tickets_.clear();
     ids_.clear();
     health_ = std::move(error);
-    engine_.fail_lockstep(health_);
+    engine_.peers().fail(health_);
   }
 
   void publish() {

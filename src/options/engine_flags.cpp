@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/net/socket.h"
 #include "tessera/piecewise/ladder.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/options/flags.h"
 #include "tessera/options/foreign_flags.h"
 #include "tessera/options/model_source.h"

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/report/profile_store.h"
 #include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"

@@ -9,7 +9,8 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/options/explained_schedules.h"
 #include "tessera/options/flags.h"
 #include "tessera/piecewise/stitching.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/options/flags.h"
 #include "tessera/options/ineffective_flags.h"
 

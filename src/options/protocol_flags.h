@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/options/flags.h"
 #include "tessera/server/server_options.h"
 

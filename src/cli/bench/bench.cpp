@@ -5,6 +5,7 @@
 #include "tessera/cli/commands.h"
 #include "tessera/cli/serve/session.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -7,7 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/start/engine_plan.h"
 
 namespace tessera::cli {
 namespace {

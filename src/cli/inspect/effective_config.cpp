@@ -7,6 +7,7 @@
 #include "tessera/base/log.h"
 #include "tessera/cli/output.h"
 #include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/options/config_file.h"
 
 namespace tessera::cli {

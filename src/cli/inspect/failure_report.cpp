@@ -18,6 +18,7 @@
 
 #include "tessera/cli/inspect/effective_config.h"
 #include "tessera/cli/table.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/options/explanation.h"
 #include "tessera/runner/capture/graph_failure.h"
 

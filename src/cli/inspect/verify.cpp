@@ -16,8 +16,10 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/ranks/peers.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/start/weight_load.h"
 #include "tessera/runner/verify/soak.h"
 
 namespace tessera::cli {
@@ -44,7 +46,7 @@ class VerifiedRunner {
     EnginePlan plan = TRY(plan_engine_with_profile(options, *made->device_));
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
-    made->ranks_ = TRY(start_ranks(options, *made->device_, plan));
+    made->peers_ = TRY(start_peers(options, *made->device_, plan));
     RunnerOptions& runner = plan.runner;
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
     const std::int64_t pages = tokens / runner.page_size + runner.max_requests + 2;
@@ -54,7 +56,7 @@ class VerifiedRunner {
     const auto load = [&] {
       return fill_weights(plan.graphs.weights, weights.addresses(), source, *made->device_, options.show_progress);
     };
-    TRY(made->ranks_ == nullptr ? load() : made->ranks_->load(limits_of(plan), load));
+    TRY(made->peers_->load_weights(plan, load));
     made->runner_ =
         TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *made->device_, std::move(runner)));
     made->runner_->set_costs(made->profiles_->load_costs());
@@ -87,7 +89,7 @@ class VerifiedRunner {
   VerifiedRunner() = default;
   std::unique_ptr<Device> device_;
   std::optional<ProfileStore> profiles_;
-  std::unique_ptr<RankGroup> ranks_;  // null: one rank
+  std::unique_ptr<Peers> peers_;
   std::unique_ptr<ModelRunner> runner_;
 };
 

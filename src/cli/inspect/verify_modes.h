@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 
 namespace tessera::cli {
 

@@ -17,6 +17,7 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/stop_signal.h"
 #include "tessera/engine/ranks/engine_node.h"
+#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "tessera/cli/serve/session.h"
 #include "tessera/cli/serve/several_nodes.h"
 #include "tessera/engine/ranks/engine_node.h"
+#include "tessera/engine/ranks/rank_places.h"
 
 namespace tessera::cli {
 namespace {

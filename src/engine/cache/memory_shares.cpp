@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/runner/capture/graph_budget.h"
 #include "tessera/runner/memory/kv_storage.h"
 #include "tessera/runner/memory/measure_memory.h"

@@ -11,7 +11,8 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/engine/cache/cache_shares.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 
 namespace tessera {
 

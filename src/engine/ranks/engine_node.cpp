@@ -14,6 +14,7 @@
 #include "tessera/base/hash.h"
 #include "tessera/base/log.h"
 #include "tessera/engine/ranks/engine_rank.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/ops/comm/nccl_library.h"

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 #include "tessera/net/node_group.h"
 
 namespace tessera {

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "tessera/engine/ranks/engine_node.h"
+#include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/start/weight_load.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {
@@ -95,7 +97,6 @@ MakeRankHost rank_hosts(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan) {
-  if (layout_of(options).ranks() == 1) return std::unique_ptr<RankGroup>();
   const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device.properties()));
   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = layout_of(options).ranks(),
                                                        .stages = options.pp_size,

@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/runner/ranks/rank_group.h"
 
 namespace tessera {
 
-// Starts the ranks' threads, waits for the other nodes, and cuts the plan to what fits all ranks. Returns null for one
-// rank. `device` and `plan` are rank 0's. The runner made from the plan has the group in its options, and
+// Starts the ranks' threads, waits for the other nodes, and cuts the plan to what fits all ranks. Precondition: there
+// are several ranks. `device` and `plan` are rank 0's. The runner made from the plan has the group in its options, and
 // RankGroup::load with limits_of(plan) loads the weights of all ranks.
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 

@@ -38,54 +38,56 @@ bool too_many(std::int64_t part, std::int64_t whole) {
 
 }  // namespace
 
-std::optional<std::string> FallbackWatch::add(const Decision& decision, bool compiled, Clock::time_point now) {
+std::optional<std::string> FallbackWatch::add(const Decision& decision, std::int64_t shape_compiles,
+                                              Clock::time_point now) {
   std::optional<std::string> warning;
-  if (forwards_ == 0) began_ = now;
-  if (now - began_ >= kWindow) {
+  if (window_.forwards == 0) window_.began = now;
+  if (now - window_.began >= kWindow) {
     warning = judge();
-    *this = {};
-    began_ = now;
+    window_ = {.began = now};
   }
-  ++forwards_;
-  misses_ += compiled ? 1 : 0;
+  ++window_.forwards;
+  if (std::exchange(shape_compiles_, shape_compiles) != shape_compiles) ++window_.misses;
   if (decision.runner == RunnerKind::kEager && is_fallback(decision.reason))
-    ++fallbacks_[static_cast<std::size_t>(decision.reason)];
+    ++window_.fallbacks[static_cast<std::size_t>(decision.reason)];
   return warning;
 }
 
 void FallbackWatch::add_tower(VisionReason reason) {
-  ++tower_forwards_;
-  if (is_fallback(reason)) ++tower_fallbacks_[static_cast<std::size_t>(reason)];
+  ++window_.tower_forwards;
+  if (is_fallback(reason)) ++window_.tower_fallbacks[static_cast<std::size_t>(reason)];
 }
 
 std::optional<std::string> FallbackWatch::judge() const {
   std::string warning;
-  const std::int64_t fallbacks = std::accumulate(fallbacks_.begin(), fallbacks_.end(), std::int64_t{0});
-  if (too_many(fallbacks, forwards_)) {
-    warning = fmt::format("{} of {} forwards within {} s ran without a graph", fallbacks, forwards_, kWindow.count());
+  const std::int64_t fallbacks = std::accumulate(window_.fallbacks.begin(), window_.fallbacks.end(), std::int64_t{0});
+  if (too_many(fallbacks, window_.forwards)) {
+    warning =
+        fmt::format("{} of {} forwards within {} s ran without a graph", fallbacks, window_.forwards, kWindow.count());
     for (int r = 0; r < kNumReasons; ++r) {
       const auto reason = static_cast<Reason>(r);
-      if (const std::int64_t count = fallbacks_[static_cast<std::size_t>(r)]; count > 0)
+      if (const std::int64_t count = window_.fallbacks[static_cast<std::size_t>(r)]; count > 0)
         warning += fmt::format("; {}: {} ({})", reason_text(reason), count, remedy(reason));
     }
   }
-  const std::int64_t of_tower = std::accumulate(tower_fallbacks_.begin(), tower_fallbacks_.end(), std::int64_t{0});
-  if (too_many(of_tower, tower_forwards_)) {
+  const std::int64_t of_tower =
+      std::accumulate(window_.tower_fallbacks.begin(), window_.tower_fallbacks.end(), std::int64_t{0});
+  if (too_many(of_tower, window_.tower_forwards)) {
     if (!warning.empty()) warning += "; ";
     warning += fmt::format("{} of {} forwards of the vision tower within {} s ran without a graph", of_tower,
-                           tower_forwards_, kWindow.count());
+                           window_.tower_forwards, kWindow.count());
     for (int r = 0; r < kNumVisionReasons; ++r) {
       const auto reason = static_cast<VisionReason>(r);
-      if (const std::int64_t count = tower_fallbacks_[static_cast<std::size_t>(r)]; count > 0)
+      if (const std::int64_t count = window_.tower_fallbacks[static_cast<std::size_t>(r)]; count > 0)
         warning += fmt::format("; {}: {} ({})", vision_reason_text(reason), count, remedy(reason));
     }
   }
-  if (too_many(misses_, forwards_)) {
+  if (too_many(window_.misses, window_.forwards)) {
     if (!warning.empty()) warning += "; ";
     warning += fmt::format(
         "{} of {} forwards within {} s had a size that kernels had to be chosen for first (capture the sizes that "
         "are in use: piecewise_cuda_graph_tokens, cuda_graph_bs; explain with suggest_tokens proposes some)",
-        misses_, forwards_, kWindow.count());
+        window_.misses, window_.forwards, kWindow.count());
   }
   if (warning.empty()) return std::nullopt;
   return warning;

@@ -24,21 +24,27 @@ class FallbackWatch {
   static constexpr std::int64_t kFewest = 20;   // fallbacks in a window; fewer are not worth a warning
   static constexpr double kLargestShare = 0.1;  // accepted share of fallbacks among the window's forwards
 
-  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `compiled`: the
-  // forward's size was bound to kernels for the first time.
-  std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
+  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles`:
+  // sizes bound to kernels so far; with more than at the last call the forward's size was bound for the first time.
+  std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
+  // Takes note of sizes that were bound since then, which delayed no forward.
+  void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
   // Counts a forward of the vision tower in the current window; add() counts the forward of the model that follows it.
   void add_tower(VisionReason reason);
 
  private:
   std::optional<std::string> judge() const;
 
-  std::array<std::int64_t, kNumReasons> fallbacks_{};
-  std::array<std::int64_t, kNumVisionReasons> tower_fallbacks_{};
-  std::int64_t forwards_ = 0;
-  std::int64_t tower_forwards_ = 0;
-  std::int64_t misses_ = 0;
-  Clock::time_point began_{};
+  struct Window {
+    Clock::time_point began{};
+    std::array<std::int64_t, kNumReasons> fallbacks{};
+    std::array<std::int64_t, kNumVisionReasons> tower_fallbacks{};
+    std::int64_t forwards = 0;
+    std::int64_t tower_forwards = 0;
+    std::int64_t misses = 0;
+  };
+  Window window_;
+  std::int64_t shape_compiles_ = 0;  // as of the last forward
 };
 
 }  // namespace tessera

@@ -22,7 +22,8 @@ class Watched {
   std::vector<std::string> add(int count, const Decision& decision, seconds at, bool compiled = false) {
     std::vector<std::string> warnings;
     for (int i = 0; i < count; ++i) {
-      std::optional<std::string> warning = watch_.add(decision, compiled, kStart + at);
+      compiles_ += compiled ? 1 : 0;
+      std::optional<std::string> warning = watch_.add(decision, compiles_, kStart + at);
       if (warning) warnings.push_back(*std::move(warning));
     }
     return warnings;
@@ -31,6 +32,7 @@ class Watched {
  private:
   static constexpr FallbackWatch::Clock::time_point kStart{std::chrono::hours(5)};
   FallbackWatch watch_;
+  std::int64_t compiles_ = 0;
 };
 
 TEST(FallbackWatch, WarnsOnceAMinuteWithReasonsAndCounts) {
@@ -48,11 +50,11 @@ TEST(FallbackWatch, WarnsOnceAMinuteWithReasonsAndCounts) {
 TEST(FallbackWatch, ForwardsOfTheTowerHaveTheirOwnShare) {
   FallbackWatch watch;
   const FallbackWatch::Clock::time_point start{std::chrono::hours(5)};
-  watch.add(kReplay, false, start);
+  watch.add(kReplay, /*shape_compiles=*/0, start);
   for (int i = 0; i < 30; ++i) watch.add_tower(VisionReason::kTooLarge);
   for (int i = 0; i < 10; ++i) watch.add_tower(VisionReason::kNotCaptured);
   for (int i = 0; i < 20; ++i) watch.add_tower(VisionReason::kReplayed);
-  const std::optional<std::string> warning = watch.add(kReplay, false, start + seconds(61));
+  const std::optional<std::string> warning = watch.add(kReplay, /*shape_compiles=*/0, start + seconds(61));
   ASSERT_TRUE(warning.has_value());
   EXPECT_THAT(*warning, AllOf(HasSubstr("30 of 60 forwards of the vision tower"),
                               HasSubstr("more patches than the largest budget: 30"), Not(HasSubstr("not captured"))));
@@ -85,6 +87,17 @@ TEST(FallbackWatch, EagerForwardsThatWereRequestedAreNoFallback) {
     watch.add(100, eager(reason), seconds(0));
     EXPECT_EQ(watch.add(1, kReplay, seconds(60)).size(), 1U) << reason_name(reason);
   }
+}
+
+TEST(FallbackWatch, SizesBoundBetweenForwardsAreNotReported) {
+  FallbackWatch watch;
+  const FallbackWatch::Clock::time_point start{std::chrono::hours(5)};
+  watch.add(kReplay, /*shape_compiles=*/0, start);
+  for (int i = 1; i <= 30; ++i) {
+    watch.bound_meanwhile(i);
+    watch.add(kReplay, /*shape_compiles=*/i, start);
+  }
+  EXPECT_EQ(watch.add(kReplay, /*shape_compiles=*/30, start + seconds(61)), std::nullopt);
 }
 
 TEST(FallbackWatch, SizesBoundInServiceAreReported) {

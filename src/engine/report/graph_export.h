@@ -13,7 +13,8 @@
 
 #include "tessera/base/status.h"
 #include "tessera/compile/pass.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/ir/picture.h"
 
 namespace tessera {

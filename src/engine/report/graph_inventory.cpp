@@ -4,7 +4,7 @@
 #include <span>
 
 #include "tessera/base/log.h"
-#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/engine/ranks/peers.h"
 #include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
@@ -65,8 +65,8 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 }  // namespace
 
 // Keeps the last known memory where ranks do not answer: the next forward fails and reports that.
-void GraphInventoryCache::ask_ranks(RankGroup& ranks) {
-  Result<std::vector<MemoryReport>> reports = ranks.memory();
+void GraphInventoryCache::ask_peers(Peers& peers) {
+  Result<std::vector<MemoryReport>> reports = peers.memory();
   if (reports.ok()) {
     rank_memory_ = *std::move(reports);
   } else {
@@ -74,7 +74,7 @@ void GraphInventoryCache::ask_ranks(RankGroup& ranks) {
   }
 }
 
-std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner) {
+std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner, Peers& peers) {
   const DispatchTable& table = runner.dispatch_table();
   const bool same_graphs =
       inventory_ != nullptr && has_same_graphs(inventory_->prefill, runner.prefill(), table.full_sizes) &&
@@ -86,7 +86,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
     return inventory_;
   embedding_rows_ = runner.embedding_rows();
   const RunnerOptions& options = runner.options();
-  if (options.ranks != nullptr && !same_graphs) ask_ranks(*options.ranks);
+  if (!same_graphs) ask_peers(peers);
   inventory_ = std::make_shared<GraphInventory>(GraphInventory{
       .prefill = make_inventory(runner.prefill(), table.graphs_enabled && table.prefill_enabled, options.prefill_sizes,
                                 table.full_sizes),
@@ -95,7 +95,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       .vision = tower_inventory(runner.vision()),
       .memory = runner.memory(),
       .predicted_memory = runner.predicted_memory(),
-      .ranks = options.ranks == nullptr ? 1 : options.ranks->ranks(),
+      .ranks = peers.ranks(),
       .rank_memory = rank_memory_,
       .max_tokens = options.max_tokens});
   return inventory_;

@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+class Peers;
+
 struct RunnerInventory {
   bool enabled = false;
   std::int64_t pieces = 0;
@@ -43,10 +45,10 @@ struct GraphInventory {
 // Keeps the current inventory and rebuilds it only after a change; without one, a call takes a few nanoseconds.
 class GraphInventoryCache {
  public:
-  std::shared_ptr<const GraphInventory> of(const ModelRunner& runner);
+  std::shared_ptr<const GraphInventory> of(const ModelRunner& runner, Peers& peers);
 
  private:
-  void ask_ranks(RankGroup& ranks);
+  void ask_peers(Peers& peers);
 
   std::shared_ptr<const GraphInventory> inventory_;
   // Requested from the ranks after graphs have changed, since they answer between two steps.

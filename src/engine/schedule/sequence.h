@@ -13,7 +13,7 @@
 #include "tessera/engine/cache/prefix_waits.h"
 #include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/images/image_rows.h"
-#include "tessera/engine/output_text.h"
+#include "tessera/engine/outputs/output_text.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/schedule/rope_positions.h"
 #include "tessera/engine/schedule/token_edits.h"

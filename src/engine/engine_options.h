@@ -1,30 +1,24 @@
-// Plans an engine from options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows the
-// plan, and Engine::create carries it out.
+// The options of an engine. EnginePlan (start/engine_plan.h) is what they come to for a model on a device.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "tessera/base/rank_layout.h"
-#include "tessera/base/status.h"
 #include "tessera/base/timeline.h"
-#include "tessera/compile/pass.h"
-#include "tessera/engine/cache/cache_pool.h"
-#include "tessera/model/config/config.h"
-#include "tessera/model/config/embedding_config.h"
-#include "tessera/model/model.h"
-#include "tessera/model/weights/weights.h"
+#include "tessera/piecewise/executable.h"
 #include "tessera/piecewise/ladder.h"
+#include "tessera/runner/capture/registry.h"
+#include "tessera/runner/dispatch/costs.h"
 #include "tessera/runner/dispatch/rules.h"
-#include "tessera/runner/model_runner.h"
+#include "tessera/runner/runner_options.h"
 
 namespace tessera {
 
 class ImageEncoder;
+class Lockstep;
 
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
 
@@ -51,14 +45,6 @@ struct GraphOptions {
   bool vit_cuda_graph = false;  // enable_vit_cuda_graph: tower graphs of exact sizes, captured on first use
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
-
-// The largest number of ranks of one model.
-inline constexpr int kMaxRanks = 64;
-
-// Forwards of a pipeline in flight, for any number of stages.
-inline constexpr int kMostInFlight = 4;
-
-class Lockstep;
 
 // The value of chunked_prefill_size with which every prompt is one forward.
 inline constexpr std::int64_t kWholePrompts = -1;
@@ -121,68 +107,5 @@ struct EngineOptions {
   // Phases of the program since the process's start; none: the timeline begins with the engine.
   std::optional<Timeline> start{};
 };
-
-// Bytes of the device's memory as the plan divides it (memory_shares.h).
-struct MemoryShares {
-  std::int64_t capacity = 0;
-  std::int64_t taken = 0;  // used before the start by the driver and other processes
-  std::int64_t weights = 0;
-  std::int64_t kv_cache = 0;
-  std::vector<CacheGroupOptions> cache_groups{};  // groups of the KV cache; num_pages includes page 0 of each
-  std::int64_t context_tokens = 0;                // tokens that the KV cache has room for, over all requests
-  std::int64_t activations = 0;                   // memory of forwards, with graphs or without
-  std::int64_t graph_objects = 0;                 // predicted
-  double fraction = 0;                            // weights and KV cache as a fraction of the capacity
-  std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
-};
-
-struct EnginePlan {
-  ModelConfig config;
-  std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
-  ModelOptions model;
-  ModelGraphs graphs;
-  RunnerOptions runner;
-  std::vector<PassReport> passes;  // for body, head and sampler, each in the order in which the passes ran
-  std::int64_t parameters = 0;     // of the whole model, over all ranks
-  std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
-  MemoryShares memory;
-  double config_s = 0;  // seconds that reading config.json took
-};
-
-inline RankLayout layout_of(const EngineOptions& options) {
-  return {.tp_size = options.tp_size, .pp_size = options.pp_size};
-}
-// Returns the ranks of an engine in each process. Precondition: the options were checked (plan_engine, check_nodes).
-inline int ranks_here(const EngineOptions& options) {
-  return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
-}
-// Returns the ranks that share every layer, whether they share their requests (tp_size) or not (dp_attention).
-inline int ranks_of_layers(const EngineOptions& options) {
-  return options.dp_attention ? options.replicas : options.tp_size;
-}
-// Returns the ranks that compute every forward together, over all nodes.
-inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
-// Returns the engines of this process that share the requests. Precondition: as for ranks_here().
-inline int replicas_here(const EngineOptions& options) {
-  return options.dp_attention ? options.replicas / options.nnodes : options.replicas;
-}
-
-// Checks what can be checked about ranks and nodes before the model is built, such as counts that do not divide.
-Status check_ranks(const EngineOptions& options);
-
-// Opens the device of a rank of this process, as the options name it. `rank` counts over all stages and processes.
-Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank = 0);
-
-// Plans one rank. Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory.
-// Only reads the properties and free memory of `device`; takes nothing.
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
-
-// Returns the default tokens of a forward, and the default number of running requests. A model that keeps a state for
-// each request runs fewer where fewer states fit.
-std::int64_t default_chunk(const DeviceProperties& device);
-std::int64_t default_running(const DeviceProperties& device);
-// Returns the source of the model's weights: its folder, or random numbers. Logs which parts of the folder the model
-// does not use: vision towers, and heads that predict further tokens.
-Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs);
 
 }  // namespace tessera

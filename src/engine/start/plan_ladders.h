@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/piecewise/auto_ladder.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/engine/model_texts.h"
+#include "tessera/engine/start/model_texts.h"
 
 #include <fmt/format.h>
 

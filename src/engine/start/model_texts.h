@@ -8,8 +8,8 @@
 #include <string>
 
 #include "tessera/base/status.h"
-#include "tessera/engine/engine_plan.h"
-#include "tessera/engine/weight_load.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/weight_load.h"
 #include "tessera/model/config/generation_config.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"

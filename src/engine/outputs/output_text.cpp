@@ -1,4 +1,4 @@
-#include "tessera/engine/output_text.h"
+#include "tessera/engine/outputs/output_text.h"
 
 #include <algorithm>
 #include <string_view>

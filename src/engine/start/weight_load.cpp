@@ -1,10 +1,22 @@
-#include "tessera/engine/weight_load.h"
+#include "tessera/engine/start/weight_load.h"
 
 #include <algorithm>
 
+#include "tessera/base/log.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/model/weights/unread_tensors.h"
 
 namespace tessera {
+
+Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs) {
+  if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
+  Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
+  const std::string unread = unread_tensors(checkpoint, all_weights(graphs));
+  if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
+  return checkpoint_source(std::move(checkpoint));
+}
 
 WeightLoad::WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,
                        bool show_progress)

@@ -1,6 +1,7 @@
 // Catches: options that are ignored, silently changed, or accepted although they cannot be met, and limits that are not
 // reported.
-#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/engine_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/engine/plan_ladders.h"
+#include "tessera/engine/start/plan_ladders.h"
 #include "tessera/text/temporary_directory.h"
 
 namespace tessera {

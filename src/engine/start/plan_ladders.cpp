@@ -1,4 +1,4 @@
-#include "tessera/engine/plan_ladders.h"
+#include "tessera/engine/start/plan_ladders.h"
 
 #include <fmt/format.h>
 

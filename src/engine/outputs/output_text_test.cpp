@@ -1,6 +1,6 @@
 // Catches: text after a stop string that is returned, text before it that is lost, the beginning of one that is
 // returned too early or held back forever, and stop strings that are searched for where they must not be.
-#include "tessera/engine/output_text.h"
+#include "tessera/engine/outputs/output_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

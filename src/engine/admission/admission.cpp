@@ -1,0 +1,151 @@
+#include "tessera/engine/admission/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/admission/given_embeddings.h"
+#include "tessera/engine/admission/id_checks.h"
+#include "tessera/engine/admission/image_checks.h"
+
+namespace tessera {
+namespace {
+
+// Returns a mask with one bit for each token, set for `tokens`.
+std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t vocab_size) {
+  std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
+  for (const TokenId token : tokens) {
+    const auto bit = static_cast<std::uint32_t>(token.value());
+    mask[bit / 32] |= 1U << (bit % 32);
+  }
+  return mask;
+}
+
+}  // namespace
+
+Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler)
+    : model_(model), encoder_(encoder), scheduler_(scheduler), seeds_(model.options.random_seed) {
+  scheduler_.grow_embeddings(model_.runner->embedding_rows());
+}
+
+std::int64_t Admission::max_request_tokens() const {
+  // The keys and values of the last generated token are never needed.
+  return std::min(model_.runner->options().context_length,
+                  scheduler_.cache().max_tokens() + (model_.generates() ? 1 : 0));
+}
+
+Result<std::unique_ptr<Sequence>> Admission::admit(Request request) {
+  TRY(check(request));
+  TRY(check_queue(request));
+  TRY(reserve_embeddings(request));
+  return sequence_of(std::move(request));
+}
+
+// Checks the request, and completes and shortens it to what the model computes.
+Status Admission::check(Request& request) const {
+  TRY(check_sampling(request.sampling));
+  TRY(check_request(request));
+  TRY(check_inputs(request));
+  if (!request.stop.texts.empty() && model_.tokenizer() == nullptr)
+    return invalid_argument("stop strings need a tokenizer, and the model has none");
+  take_embeddings(model_.config, request);
+  if (!request.generates()) request.stop.max_new_tokens = 0;
+  TRY(check_task(request));
+  TRY(check_length(request));
+  const std::int64_t left = max_request_tokens() - std::ssize(request.prompt);
+  request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, left);
+  request.stop.min_new_tokens = std::min(request.stop.min_new_tokens, request.stop.max_new_tokens);
+  return ok_status();
+}
+
+// Checks the prompt's content: ids of the vocabulary, or embeddings.
+Status Admission::check_inputs(const Request& request) const {
+  TRY(check_chosen_ids(request, model_.config.vocab_size));
+  if (!request.input_embeds.empty()) return check_embeddings(request, model_.config.hidden_size);
+  TRY(check_images(request, model_.config, encoder_));
+  return check_prompt_ids(request.prompt, model_.config.vocab_size);
+}
+
+// Checks that a model without its own head, or with a head for labels, can serve the request.
+Status Admission::check_task(const Request& request) const {
+  if (model_.generates()) return ok_status();
+  const bool wants_tokens =
+      request.stop.max_new_tokens > 0 || request.logprobs.prompt || (model_.embedding && request.score);
+  if (!wants_tokens) return ok_status();
+  return invalid_argument(
+      model_.embedding
+          ? "the model makes embeddings and no tokens: accepted are requests with a pooling"
+          : "the model is a classifier and makes no tokens: accepted are requests for scores, or with a pooling");
+}
+
+Status Admission::check_length(const Request& request) const {
+  const std::int64_t length = std::ssize(request.prompt);
+  if (request.score && request.score_from >= length) {
+    return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 to {}, the prompt's last",
+                                        request.score_from, length - 1));
+  }
+  const std::int64_t context = max_request_tokens();
+  const std::int64_t longest = std::min(context, scheduler_.cache().max_tokens());
+  const bool generates = request.stop.max_new_tokens > 0;
+  if (length > longest || (length == context && generates)) {
+    return invalid_argument(
+        fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, longest));
+  }
+  return ok_status();
+}
+
+Status Admission::check_queue(const Request& request) const {
+  const std::int64_t most = model_.options.max_queued_requests;
+  // Requests that arrived since the last step do not count as queued where the next step has room for them.
+  const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
+  const std::int64_t queued = scheduler_.num_waiting() - room;
+  const bool is_limited = most > 0 && request.priority < kProbePriority;
+  if (!is_limited || queued < most) return ok_status();
+  return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
+}
+
+// Commits rows for the prompt's embeddings and for the prompts that a forward can compute together, or for the largest
+// image.
+Status Admission::reserve_embeddings(const Request& request) {
+  ModelRunner& runner = *model_.runner;
+  std::int64_t rows = 0;
+  if (!request.input_embeds.empty()) rows = std::max(std::ssize(request.prompt), runner.options().max_tokens);
+  for (const PromptImage& image : request.images) rows = std::max(rows, image.patches->tokens());
+  TRY(runner.reserve_embeddings(rows).with_context(
+      "memory for embeddings of the prompt, which a lower mem_fraction_static would leave"));
+  scheduler_.grow_embeddings(runner.embedding_rows());
+  return ok_status();
+}
+
+std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
+  using Clock = Sequence::Clock;
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = RequestId(next_id_++);
+  sequence->order = sequence->id.value();
+  sequence->seed = request.sampling.seed ? *request.sampling.seed : seeds_.draw();
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  const Request& kept = sequence->request;
+  if (kept.sampling.edits_logits() || kept.stop.min_new_tokens > 0) {
+    std::vector<TokenId> ends = kept.stop.ids;
+    if (!kept.stop.ignore_eos) ends.insert(ends.end(), model_.end_ids.begin(), model_.end_ids.end());
+    sequence->edits.emplace(kept, ends);
+  }
+  if (!kept.sampling.allowed_tokens.empty())
+    sequence->allowed = mask_of(kept.sampling.allowed_tokens, model_.config.vocab_size);
+  if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
+  if (model_.tokenizer() != nullptr && (kept.wants_text || !kept.stop.texts.empty()))
+    sequence->text.emplace(*model_.tokenizer(), kept);
+  place_images(model_.config, *sequence);
+  sequence->arrived = Clock::now();
+  if (kept.timeout_s > 0) {
+    sequence->deadline =
+        sequence->arrived + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kept.timeout_s));
+  }
+  return sequence;
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// Admits requests to an engine: checks them against the model and its limits, and makes their sequences.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/admission/seed_stream.h"
+#include "tessera/engine/images/image_encoder.h"
+#include "tessera/engine/request.h"
+#include "tessera/engine/schedule/scheduler.h"
+#include "tessera/engine/schedule/sequence.h"
+#include "tessera/engine/start/loaded_model.h"
+
+namespace tessera {
+
+class Admission {
+ public:
+  // All must outlive the admission. `encoder` encodes the model's images; null: it takes none.
+  Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler);
+
+  // Largest number of prompt and output tokens of a request: the context, or what the KV cache holds.
+  std::int64_t max_request_tokens() const;
+
+  // Returns the request's sequence, for the scheduler. Returns kInvalidArgument where the model cannot serve the
+  // request, and kResourceExhausted where max_queued_requests wait already, unless the request is a probe
+  // (kProbePriority), or where there is no memory for its embeddings.
+  Result<std::unique_ptr<Sequence>> admit(Request request);
+
+ private:
+  Status check(Request& request) const;
+  Status check_inputs(const Request& request) const;
+  Status check_task(const Request& request) const;
+  Status check_length(const Request& request) const;
+  Status check_queue(const Request& request) const;
+  Status reserve_embeddings(const Request& request);
+  std::unique_ptr<Sequence> sequence_of(Request request);
+
+  const LoadedModel& model_;
+  const ImageEncoder* encoder_;
+  Scheduler& scheduler_;
+  SeedStream seeds_;
+  std::int64_t next_id_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,106 @@
+#include "tessera/engine/admission/image_checks.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "tessera/image/patches.h"
+
+namespace tessera {
+namespace {
+
+// Returns the image's token grid, row by row.
+TokenGrid grid_of(const PromptImage& image) {
+  const Patches& patches = *image.patches;
+  return {.first_token = image.first_token,
+          .rows = patches.grid.h / patches.merge_size,
+          .columns = patches.grid.w / patches.merge_size};
+}
+
+// Positions are defined for one frame only. The encoder checks everything else about a grid.
+Status check_frames(std::size_t index, const PatchGrid& grid) {
+  if (grid.t == 1) return ok_status();
+  return invalid_argument(
+      fmt::format("image {} has {} frames of {} × {} patches; accepted is one", index, grid.t, grid.h, grid.w));
+}
+
+// Follows the images of a prompt from its first token on.
+class PlaceholderCheck {
+ public:
+  PlaceholderCheck(const Request& request, TokenId placeholder) : request_(request), placeholder_(placeholder) {}
+
+  // Checks that the tokens up to `end` stand for no image.
+  Status check_text(std::int64_t end) {
+    for (; next_ < end; ++next_) {
+      if (id(next_) != placeholder_) continue;
+      return invalid_argument(
+          fmt::format("prompt token {} stands for an image (id {}), and none of the {} images is "
+                      "there",
+                      next_, placeholder_.value(), request_.images.size()));
+    }
+    return ok_status();
+  }
+
+  // Checks that image `i` is behind the ones before it, and that all of its tokens stand for it.
+  Status check_image(std::size_t i) {
+    const PromptImage& image = request_.images[i];
+    const std::int64_t end = image.first_token + image.patches->tokens();
+    if (image.first_token < next_ || end > std::ssize(request_.prompt)) {
+      return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted is a place within {} to {}",
+                                          i, image.first_token, end - 1, next_, std::ssize(request_.prompt) - 1));
+    }
+    TRY(check_text(image.first_token));
+    for (; next_ < end; ++next_) {
+      if (id(next_) == placeholder_) continue;
+      return invalid_argument(fmt::format("prompt token {} has id {}, where image {} of {} tokens needs the id {}",
+                                          next_, id(next_).value(), i, image.patches->tokens(), placeholder_.value()));
+    }
+    return ok_status();
+  }
+
+ private:
+  TokenId id(std::int64_t token) const { return request_.prompt[static_cast<std::size_t>(token)]; }
+
+  const Request& request_;
+  TokenId placeholder_;
+  std::int64_t next_ = 0;  // index of the next token
+};
+
+}  // namespace
+
+Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder) {
+  if (request.images.empty()) return ok_status();
+  if (!config.images) {
+    return invalid_argument(fmt::format("{} is given, and {} takes none: it is a model of text alone",
+                                        request.images.size() == 1 ? "an image" : "images", config.architecture));
+  }
+  if (encoder == nullptr) return unimplemented("images are given, and the model was loaded without its vision tower");
+  PlaceholderCheck check(request, config.images->image);
+  for (std::size_t i = 0; i < request.images.size(); ++i) {
+    const PromptImage& image = request.images[i];
+    if (image.patches == nullptr) return internal_error(fmt::format("image {} has no patches", i));
+    TRY(encoder->check(*image.patches).with_context(fmt::format("image {}", i)));
+    TRY(check_frames(i, image.patches->grid));
+    TRY(check.check_image(i));
+  }
+  return check.check_text(std::ssize(request.prompt));
+}
+
+void place_images(const ModelConfig& config, Sequence& sequence) {
+  std::vector<TokenGrid> grids;
+  for (const PromptImage& image : sequence.request.images) {
+    grids.push_back(grid_of(image));
+    sequence.images.push_back(
+        {.first_token = image.first_token, .count = image.patches->tokens(), .content = image.patches->content});
+  }
+  sequence.image_rows.resize(sequence.images.size());
+  if (!grids.empty()) sequence.rope.emplace(grids);
+  if (!sequence.request.return_images || !config.images) return;
+  sequence.result.image_rows.resize(sequence.images.size());
+  RopeAxes axes;
+  RopePositions(grids).append(0, sequence.prompt_tokens(), axes);
+  for (const std::vector<std::int32_t>& axis : axes)
+    sequence.result.rope_positions.insert(sequence.result.rope_positions.end(), axis.begin(), axis.end());
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// Images of a prompt: checks where they are, and gives a sequence their places and positions.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/engine/images/image_encoder.h"
+#include "tessera/engine/request.h"
+#include "tessera/engine/schedule/sequence.h"
+#include "tessera/model/config/config.h"
+
+namespace tessera {
+
+// Checks that each image has its own placeholders and each placeholder an image. A prompt without images may use their
+// id. `encoder` is null where the model was loaded without its tower.
+Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder);
+
+// Sets the spans of the images in the sequence's prompt and the positions of its tokens. Precondition: the request was
+// checked.
+void place_images(const ModelConfig& config, Sequence& sequence);
+
+}  // namespace tessera

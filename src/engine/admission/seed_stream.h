@@ -1,0 +1,26 @@
+// Makes a stream of seeds from one seed (splitmix64; Steele et al., 2014).
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace tessera {
+
+class SeedStream {
+ public:
+  // 0: a random seed is drawn.
+  explicit SeedStream(std::uint64_t seed) : state_(seed != 0 ? seed : std::random_device{}()) {}
+
+  // Returns a seed that is not negative.
+  std::int64_t draw() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return static_cast<std::int64_t>((z ^ (z >> 31)) >> 1);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// Feeds forwards with the embedding rows of their images: has the encoder write them before the forward runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/images/image_encoder.h"
+#include "tessera/engine/images/image_stats.h"
+#include "tessera/engine/report/fallback_watch.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/start/loaded_model.h"
+
+namespace tessera {
+
+class ImageFeed {
+ public:
+  // Encodes with EngineOptions::image_encoder, or else with the model's own tower. Both arguments must outlive the
+  // feed.
+  ImageFeed(LoadedModel& model, FallbackWatch& watch);
+
+  // The encoder; null: the model takes no images.
+  const ImageEncoder* encoder() const { return encoder_.get(); }
+
+  // Enqueues the encoding of the batch's images that are not written yet.
+  Status encode(const ScheduledBatch& batch);
+  // Copies the rows of images that requests want to their completions. Waits for the forward; used for scores and
+  // tests.
+  Status read_back(const ScheduledBatch& batch);
+  // Fills the encoder's part of the statistics.
+  void report(ImageStats& stats) const;
+
+ private:
+  void note_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images);
+
+  LoadedModel& model_;
+  FallbackWatch& watch_;
+  std::shared_ptr<ImageEncoder> encoder_;
+  std::int64_t encoded_ = 0;  // images
+  double seconds_ = 0;        // that the encoder took
+};
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// Collects what forwards compute: adds the outputs of each forward to its sequences, and makes their events.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tessera/base/timeline.h"
+#include "tessera/engine/request.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/start/loaded_model.h"
+#include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/step_profiler.h"
+
+namespace tessera {
+
+class Collector {
+ public:
+  // `model` must outlive the collector.
+  explicit Collector(const LoadedModel& model) : model_(model) {}
+
+  // Returns the batch as inputs of a forward, with memory for the results that it wants; valid until the next call.
+  ForwardInputs inputs_of(const ScheduledBatch& batch);
+
+  // Adds the entry's outputs to its sequence. Returns its event; nothing where there is no progress to report.
+  // Allocates nothing in a steady decode. `profiler` may be null.
+  std::optional<RequestEvent> collect(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                                      const StepOutputs& outputs, StepProfiler* profiler);
+
+  std::int64_t output_tokens() const { return output_tokens_; }
+  // The time from the arrival of the first request to its first token, on the clock of LoadedModel::start; nothing
+  // before that token.
+  const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
+
+ private:
+  const LoadedModel& model_;
+  std::vector<float> logits_;         // of the current forward
+  std::vector<float> hidden_states_;  // of the current forward's hidden_rows
+  std::int64_t output_tokens_ = 0;
+  std::optional<Timeline::Phase> first_token_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// Recovers from forwards that fail. A failure ends the requests of its forward and of no other; what was in flight
+// behind it is computed again.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/engine/outputs/outcomes.h"
+#include "tessera/engine/ranks/peers.h"
+#include "tessera/engine/schedule/flights.h"
+#include "tessera/engine/schedule/scheduler.h"
+
+namespace tessera {
+
+// All functions return kDeviceLost where no further forward can succeed.
+class Recovery {
+ public:
+  // All must outlive this object.
+  Recovery(const Peers& peers, Scheduler& scheduler, Flights& flights, Outcomes& outcomes)
+      : peers_(peers), scheduler_(scheduler), flights_(flights), outcomes_(outcomes) {}
+
+  // Handles a batch that was not submitted. A batch that failed only because another rank failed in an earlier forward
+  // is computed again. The forwards that are in flight afterwards are to be collected before anything is scheduled.
+  Status not_submitted(const ScheduledBatch& batch, const Status& error);
+  // Handles the oldest forward, whose results could not be collected.
+  Status not_collected(const Status& error);
+
+ private:
+  Result<bool> drop_in_flight(bool fails_oldest);
+
+  const Peers& peers_;
+  Scheduler& scheduler_;
+  Flights& flights_;
+  Outcomes& outcomes_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// The log-probabilities of one row of a forward.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/request.h"
+#include "tessera/runner/forward_inputs.h"
+
+namespace tessera {
+
+// `row` is an index among the wanted rows. `top` alternatives of each row were computed, and `wanted` are returned.
+inline TokenLogprobs logprobs_of(TokenId token, std::int64_t row, int top, int wanted, const StepOutputs& outputs) {
+  TokenLogprobs made{.token = {.id = token, .logprob = outputs.logprobs[static_cast<std::size_t>(row)]}};
+  made.top.reserve(static_cast<std::size_t>(wanted));
+  for (int i = 0; i < wanted; ++i) {
+    const auto at = static_cast<std::size_t>(row * top + i);
+    made.top.push_back({.id = outputs.top_ids[at], .logprob = outputs.top_logprobs[at]});
+  }
+  return made;
+}
+
+}  // namespace tessera

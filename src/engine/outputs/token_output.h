@@ -1,0 +1,18 @@
+// The token that a forward sampled for a sequence: its text, its log-probabilities, and whether it ends the request.
+#pragma once
+
+#include <span>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/runner/forward_inputs.h"
+#include "tessera/runner/step_profiler.h"
+
+namespace tessera {
+
+// Adds the token of the entry's row to its sequence and to `event`, which has one afterwards unless the token is not
+// kept. `end_ids` end a text; `profiler` may be null.
+void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+               std::span<const TokenId> end_ids, StepProfiler* profiler, RequestEvent& event);
+
+}  // namespace tessera

@@ -1,0 +1,13 @@
+// The peers of an engine that is rank 0 of its model's ranks (engine_rank.h).
+#pragma once
+
+#include <memory>
+
+#include "tessera/engine/ranks/peers.h"
+
+namespace tessera {
+
+// As start_peers(), for a model with several ranks.
+Result<std::unique_ptr<Peers>> lead_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
+
+}  // namespace tessera

@@ -1,0 +1,13 @@
+// The peers of an engine that is one of the replicas of a lockstep (lockstep.h).
+#pragma once
+
+#include <memory>
+
+#include "tessera/engine/ranks/peers.h"
+
+namespace tessera {
+
+// As start_peers(), for options with dp_attention.
+Result<std::unique_ptr<Peers>> join_lockstep(const EngineOptions& options, EnginePlan& plan);
+
+}  // namespace tessera

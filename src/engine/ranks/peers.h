@@ -1,0 +1,76 @@
+// The peers of an engine: the ranks that compute forwards with it. An engine asks its peers and does not know which it
+// has.
+//
+//   alone     (this class)           one rank: nobody to ask, wait for or tell
+//   leader    (leader.h)             rank 0 of one model's ranks: it decides, and the others do what it does
+//   lockstep  (lockstep_peers.h)     one of the replicas that share a model's experts and make their forwards together
+//
+// Threads: the engine's, except where a function says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/start/engine_plan.h"
+#include "tessera/image/patches.h"
+#include "tessera/runner/memory/memory_report.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+class Peers {
+ public:
+  Peers() = default;
+  virtual ~Peers() = default;
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  // Returns ok, or why no further forward can succeed: a node is lost.
+  virtual Status health() const { return ok_status(); }
+  // Sets a function that is called on another thread when a node is lost; null removes it. From any thread.
+  virtual void when_lost(std::function<void()> /*call*/) {}
+
+  // Returns the number of ranks that run each forward together.
+  virtual int ranks() const { return 1; }
+  // Returns the memory of those ranks except this one. Waits for their current work.
+  virtual Result<std::vector<MemoryReport>> memory() { return std::vector<MemoryReport>(); }
+
+  // Loads the weights of all ranks; `own` loads this engine's.
+  virtual Status load_weights(const EnginePlan& /*plan*/, const std::function<Status()>& own) { return own(); }
+  // Waits until all peers that serve requests of their own are here, because loading times differ.
+  virtual Status meet() { return ok_status(); }
+  // Checks that peers that dispatch on their own have captured the same sizes.
+  virtual Status compare_sizes(const DispatchTable& /*captured*/) { return ok_status(); }
+
+  // Returns whether peers wait for this engine to make a forward with them.
+  virtual bool awaiting() const { return false; }
+  // Sets a function that is called on another thread when they begin to wait; null removes it. From any thread.
+  virtual void when_awaited(std::function<void()> /*call*/) {}
+  // Tells the peers that this engine makes its next forward.
+  virtual void begin_forward() {}
+  // Makes an idle forward where peers await one.
+  virtual Status accompany(ModelRunner& /*runner*/) { return ok_status(); }
+  // Encodes images on all ranks that compute this engine's forwards; `own` encodes them here.
+  virtual Status encode_images(std::span<const Patches* const> /*images*/, std::span<const std::int64_t> /*first_rows*/,
+                               const std::function<Status()>& own) {
+    return own();
+  }
+  // Returns whether a forward that could not be submitted takes what the forwards in flight exchange with it.
+  virtual bool lose_exchanges() const { return false; }
+
+  // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once
+  // no kernel here reads or writes peers' memory, and theirs do not read or write this engine's.
+  virtual void leave(ModelRunner& /*runner*/) {}
+  // Does the same where the engine has failed, without waiting.
+  virtual void fail(const Status& /*why*/) {}
+};
+
+// Starts the peers that the options ask for, or reports to them: waits for other nodes, and cuts the plan to what fits
+// all ranks. The runner made from the plan works with the peers, who must outlive it.
+Result<std::unique_ptr<Peers>> start_peers(const EngineOptions& options, Device& device, EnginePlan& plan);
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+#include "tessera/engine/ranks/rank_places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/engine/ranks/engine_node.h"
+
+namespace tessera {
+namespace {
+
+// Forwards of a pipeline in flight, for any number of stages.
+constexpr int kMostStepsOfStages = 4;
+
+Status check_lockstep(const EngineOptions& options) {
+  if (options.graphs.capture.value_or(CaptureMode::kEager) != CaptureMode::kEager)
+    return unimplemented("enable_dp_attention captures every size at the start; no other mode of capture is accepted");
+  return ok_status();
+}
+
+}  // namespace
+
+int most_in_flight(const EngineOptions& options) { return std::max(2, std::min(options.pp_size, kMostStepsOfStages)); }
+
+Status check_ranks(const EngineOptions& options) {
+  if (options.tp_size < 1 || options.tp_size > kMaxRanks)
+    return invalid_argument(fmt::format("tp_size: {} is not accepted; 1 to {} is", options.tp_size, kMaxRanks));
+  if (options.pp_size < 1 || options.pp_size * options.tp_size > kMaxRanks)
+    return invalid_argument(fmt::format("pp_size: {} stages of {} ranks are not accepted; 1 to {} ranks in all are",
+                                        options.pp_size, options.tp_size, kMaxRanks));
+  TRY(check_nodes(options));
+  if (options.dp_attention) TRY(check_lockstep(options));
+  if (layout_of(options).ranks() > 1 && options.image_encoder != nullptr)
+    return internal_error("an image encoder of the caller's serves one rank alone");
+  return ok_status();
+}
+
+Status check_has_engine(const EngineOptions& options) {
+  if (options.node_rank == 0 || options.dp_attention) return ok_status();
+  return invalid_argument(
+      fmt::format("node_rank: node {} follows node 0 and has no engine of its own", options.node_rank));
+}
+
+void place_rank(const EngineOptions& options, int rank, ModelOptions& model) {
+  const RankLayout layout = layout_of(options);
+  model.tp_rank = layout.rank_in_stage(rank);
+  model.tp_size = options.tp_size;
+  model.ep_size = options.ep_size;
+  model.dp_rank = options.dp_attention ? options.replica : 0;
+  model.dp_size = options.dp_attention ? options.replicas : 1;
+  model.pp_stage = layout.stage_of(rank);
+  model.pp_size = options.pp_size;
+}
+
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank) {
+  TRY(check_ranks(options));
+  const int here = ranks_here(options);
+  const int replicas = replicas_here(options);
+  Result<std::unique_ptr<Device>> device = options.registry->devices.open(
+      options.device, {.rank = options.replica % replicas * here + rank % here, .ranks = replicas * here});
+  if (layout_of(options).ranks() == 1) return device;
+  return std::move(device).with_context(
+      options.pp_size == 1 ? fmt::format("tp_size: {}: rank {}", options.tp_size, rank)
+                           : fmt::format("tp_size: {}, pp_size: {}: rank {}", options.tp_size, options.pp_size, rank));
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// The ranks that an engine's options ask for: how many, on which nodes and devices, and which part of the model each
+// has.
+#pragma once
+
+#include <memory>
+
+#include "tessera/base/rank_layout.h"
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/model/model.h"
+
+namespace tessera {
+
+// The largest number of ranks of one model.
+inline constexpr int kMaxRanks = 64;
+
+inline RankLayout layout_of(const EngineOptions& options) {
+  return {.tp_size = options.tp_size, .pp_size = options.pp_size};
+}
+// Returns the ranks of an engine in each process. Precondition: the options were checked (plan_engine, check_nodes).
+inline int ranks_here(const EngineOptions& options) {
+  return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
+}
+// Returns the ranks that share every layer, whether they share their requests (tp_size) or not (dp_attention).
+inline int ranks_of_layers(const EngineOptions& options) {
+  return options.dp_attention ? options.replicas : options.tp_size;
+}
+// Returns the ranks that compute every forward together, over all nodes.
+inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
+// Returns the engines of this process that share the requests. Precondition: as for ranks_here().
+inline int replicas_here(const EngineOptions& options) {
+  return options.dp_attention ? options.replicas / options.nnodes : options.replicas;
+}
+// Returns whether ranks exchange rows within a layer.
+inline bool exchanges_rows(const EngineOptions& options) { return options.tp_size > 1 || options.dp_attention; }
+// Returns whether ranks capture and dispatch on their own and must do so alike.
+inline bool dispatches_alike(const EngineOptions& options) { return options.dp_attention; }
+// Returns whether stages of a pipeline run beside one another.
+inline bool has_stages(const EngineOptions& options) { return options.pp_size > 1; }
+// Returns the most forwards in flight.
+int most_in_flight(const EngineOptions& options);
+
+// Checks what can be checked about ranks and nodes before the model is built, such as counts that do not divide.
+Status check_ranks(const EngineOptions& options);
+// Returns kInvalidArgument where this process follows node 0 and has no engine of its own.
+Status check_has_engine(const EngineOptions& options);
+
+// Sets the part of the model that `rank` builds. `rank` counts over all stages and processes.
+void place_rank(const EngineOptions& options, int rank, ModelOptions& model);
+
+// Opens the device of a rank of this process, as the options name it.
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank = 0);
+
+}  // namespace tessera

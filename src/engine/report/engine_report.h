@@ -1,0 +1,43 @@
+// Reports on an engine at work: counts its steps, warns of forwards without a graph, and records profiles.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/report/engine_stats.h"
+#include "tessera/engine/report/fallback_watch.h"
+#include "tessera/engine/report/graph_inventory.h"
+#include "tessera/engine/report/profile_recorder.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/schedule/scheduler.h"
+#include "tessera/engine/start/loaded_model.h"
+
+namespace tessera {
+
+class EngineReport {
+ public:
+  // Both must outlive the report.
+  EngineReport(const LoadedModel& model, const Scheduler& scheduler)
+      : model_(model), scheduler_(scheduler), recorder_(*model.runner) {}
+
+  ProfileRecorder& recorder() { return recorder_; }
+  const ProfileRecorder& recorder() const { return recorder_; }
+  FallbackWatch& watch() { return watch_; }
+
+  // Adds a forward that was submitted, and whose batch is not marked in the scheduler yet.
+  void submitted(const ScheduledBatch& batch);
+  // Takes note that idle work was done, which may have bound sizes.
+  void worked_idly();
+  // Fills the parts of the statistics that scheduler, runner and this report have. Allocates nothing while no new kind
+  // of forward has run.
+  void read(EngineStats& stats) const;
+
+ private:
+  const LoadedModel& model_;
+  const Scheduler& scheduler_;
+  FallbackWatch watch_;
+  ProfileRecorder recorder_;
+  mutable GraphInventoryCache inventory_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace tessera

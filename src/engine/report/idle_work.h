@@ -1,0 +1,27 @@
+// The work of idle moments: captures that were put off, and measurements of forwards, matmuls and generated kernels.
+#pragma once
+
+#include <chrono>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/report/engine_report.h"
+#include "tessera/engine/start/loaded_model.h"
+
+namespace tessera {
+
+class IdleWork {
+ public:
+  // Both must outlive this object.
+  IdleWork(LoadedModel& model, EngineReport& report) : model_(model), report_(report) {}
+
+  // Does one piece of work, and keeps the results for later starts now and then. Returns false where nothing is left.
+  // Precondition: no forward is in flight.
+  Result<bool> work();
+
+ private:
+  LoadedModel& model_;
+  EngineReport& report_;
+  std::chrono::steady_clock::time_point next_save_{};
+};
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// The forwards in flight, oldest first, with the batches that they compute, and the batch that is being scheduled.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/schedule/step_pace.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+class Flights {
+ public:
+  // Both must outlive this object.
+  Flights(ModelRunner& runner, StepPace& pace);
+
+  int count() const { return runner_.in_flight(); }
+  int most() const { return runner_.max_in_flight(); }
+  // The batch behind those in flight. Precondition: fewer than most() are.
+  ScheduledBatch& next() { return batches_[static_cast<std::size_t>(count())]; }
+
+  // Records that next(), which was scheduled from `begin` on, was just enqueued.
+  void enqueued(const ScheduledBatch& batch, StepPace::Clock::time_point begin);
+  // Waits for the oldest forward, which is no longer in flight afterwards. Its batch stays the oldest until
+  // end_oldest().
+  Result<StepOutputs> collect();
+  const ScheduledBatch& oldest() const { return batches_.front(); }
+  void end_oldest();
+  // Takes an ended sequence out of the batches.
+  void forget(const Sequence& sequence);
+
+ private:
+  ModelRunner& runner_;
+  StepPace& pace_;
+  std::vector<ScheduledBatch> batches_;  // [most()]
+};
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// Plans an engine from options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows the
+// plan, and the start (loaded_model.h) carries it out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/pass.h"
+#include "tessera/device/device.h"
+#include "tessera/engine/cache/cache_pool.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/config/embedding_config.h"
+#include "tessera/model/model.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+// Bytes of the device's memory as the plan divides it (memory_shares.h).
+struct MemoryShares {
+  std::int64_t capacity = 0;
+  std::int64_t taken = 0;  // used before the start by the driver and other processes
+  std::int64_t weights = 0;
+  std::int64_t kv_cache = 0;
+  std::vector<CacheGroupOptions> cache_groups{};  // groups of the KV cache; num_pages includes page 0 of each
+  std::int64_t context_tokens = 0;                // tokens that the KV cache has room for, over all requests
+  std::int64_t activations = 0;                   // memory of forwards, with graphs or without
+  std::int64_t graph_objects = 0;                 // predicted
+  double fraction = 0;                            // weights and KV cache as a fraction of the capacity
+  std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
+};
+
+// How steps follow one another.
+struct StepOrder {
+  // Schedules and enqueues a step while the one before it runs.
+  bool overlap = false;
+  // Delays a step until the one before it nearly ends, so that requests join it (step_pace.h).
+  bool paced = false;
+  int turns = 1;  // SchedulerOptions::turns
+};
+
+struct EnginePlan {
+  ModelConfig config;
+  std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
+  ModelOptions model;
+  ModelGraphs graphs;
+  RunnerOptions runner;
+  StepOrder steps;
+  std::vector<PassReport> passes;  // for body, head and sampler, each in the order in which the passes ran
+  std::int64_t parameters = 0;     // of the whole model, over all ranks
+  std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
+  MemoryShares memory;
+  double config_s = 0;  // seconds that reading config.json took
+
+  // Returns whether it generates tokens. Embedding models and classifiers do not.
+  bool generates() const { return !embedding && config.num_labels == 0; }
+};
+
+// Plans one rank. Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory.
+// Only reads the properties and free memory of `device`; takes nothing.
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
+
+// Returns the default tokens of a forward, and the default number of running requests. A model that keeps a state for
+// each request runs fewer where fewer states fit.
+std::int64_t default_chunk(const DeviceProperties& device);
+std::int64_t default_running(const DeviceProperties& device);
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// A model that is ready to compute: its texts, its runner with weights and graphs, and its peers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/base/timeline.h"
+#include "tessera/device/device.h"
+#include "tessera/engine/cache/cache_manager.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/ranks/peers.h"
+#include "tessera/engine/report/profile_store.h"
+#include "tessera/engine/schedule/scheduler.h"
+#include "tessera/engine/start/engine_plan.h"
+#include "tessera/engine/start/model_texts.h"
+#include "tessera/model/config/config.h"
+#include "tessera/model/config/embedding_config.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+struct LoadedModel {
+  LoadedModel() = default;
+  ~LoadedModel();  // keeps the measurements for later starts
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  EngineOptions options;
+  Timeline start;
+  std::unique_ptr<Device> device;
+  ModelConfig config;
+  std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
+  std::int64_t parameters = 0;               // of the whole model, over all ranks
+  ModelTexts texts;
+  std::vector<TokenId> end_ids;  // tokens that end a text, unless a request ignores them
+  std::vector<std::string> notes;
+  StepOrder steps;
+  SchedulerOptions scheduling;
+  CacheOptions cache;
+  std::unique_ptr<Peers> peers;
+  std::unique_ptr<ModelRunner> runner;
+  std::optional<ProfileStore> profiles;
+
+  // Returns whether it generates tokens. Embedding models and classifiers do not.
+  bool generates() const { return !embedding && config.num_labels == 0; }
+  const Tokenizer* tokenizer() const { return texts.tokenizer ? &*texts.tokenizer : nullptr; }
+};
+
+// Reads config and tokenizer, loads or generates the weights, and captures the graphs. Opens the device that the
+// options name where `device` is null. Records the phases of the start (EngineOptions::start, tokenizer, device,
+// config, plan, open weights, load weights, memory, compile, capture and, within it, warm up). The tokenizer is read
+// while the device opens. Except on the CPU, weights load during the phases that follow.
+Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// The steps of a plan that read the model's config and make its graphs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tessera/base/timeline.h"
+#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/runner/capture/make_executable.h"
+#include "tessera/runner/wanted_rows.h"
+
+namespace tessera {
+namespace {
+
+// A classifier keeps its own head, whatever other files are in its folder. An embedding model's head is never computed,
+// and most such checkpoints have none, so the embeddings replace it and no head is read.
+Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
+  if (plan.config.num_labels > 0) return ok_status();
+  plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
+  if (!plan.embedding && options.is_embedding) plan.embedding = EmbeddingConfig();
+  if (plan.embedding) plan.config.tie_word_embeddings = true;
+  return ok_status();
+}
+
+// Returns nothing for "auto".
+Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
+  if (name == "auto") return std::optional<ir::DType>();
+  if (name == "float32") return std::optional(ir::DType::kFloat32);
+  if (name == "bfloat16") return std::optional(ir::DType::kBFloat16);
+  if (name == "float16" || name == "half") return std::optional(ir::DType::kFloat16);
+  return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
+}
+
+Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
+  const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
+  if (named) return *named;
+  // On a CPU without matrix instructions for it, a narrow type only adds conversions.
+  if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
+  if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
+  if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
+  return ir::DType::kFloat32;
+}
+
+// LongRoPE has two sets of rotation factors, and answers to short prompts depend on the set.
+void note_longrope(EnginePlan& plan) {
+  const RopeConfig& rope = plan.config.rope;
+  const std::int64_t short_context = rope.original_max_position_embeddings;
+  if (rope.type != RopeType::kLongRope || plan.runner.context_length <= short_context) return;
+  plan.notes.push_back(fmt::format(
+      "context length {}: LongRoPE rotates all prompts by its long factors; at most {} takes the short ones",
+      plan.runner.context_length, short_context));
+}
+
+}  // namespace
+
+Status read_config(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  const Timeline::Clock::time_point reading = Timeline::Clock::now();
+  plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
+  TRY(plan_embedding(draft.options, plan));
+  plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
+  return ok_status();
+}
+
+Status choose_types(PlanDraft& draft) {
+  ModelOptions& model = draft.plan.model;
+  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.properties()));
+  model.kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", draft.options.kv_cache_dtype));
+  return ok_status();
+}
+
+Status build_graphs(PlanDraft& draft) {
+  const EngineOptions& options = draft.options;
+  EnginePlan& plan = draft.plan;
+  const RunnerOptions& runner = plan.runner;
+  plan.model.page_size = runner.page_size;
+  plan.model.max_requests = runner.max_requests;
+  plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
+  plan.model.context_length = runner.context_length;
+  place_rank(options, draft.rank, plan.model);
+  note_longrope(plan);
+  Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
+  if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
+  plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
+  plan.parameters = parameter_count(all_weights(plan.graphs));
+  return ok_status();
+}
+
+Status rewrite_graphs(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  const std::vector<std::string>& disabled = draft.options.graphs.disabled_passes;
+  const Registry& registry = *draft.options.registry;
+  TRY(check_pass_names(disabled, registry.passes).with_context("cuda_graph_disable_passes"));
+  for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
+    PassRun run = TRY(run_passes(std::move(*graph), registry.ops, {.disabled = disabled}, registry.passes));
+    *graph = std::move(run.graph);
+    plan.passes.insert(plan.passes.end(), run.reports.begin(), run.reports.end());
+  }
+  return ok_status();
+}
+
+// Embedding models need all hidden states, and ranks that exchange rows want other rows.
+Status add_wanted_rows(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1) return ok_status();
+  plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
+                                                 *TRY(kernels_of(plan.runner, draft.device))));
+  return ok_status();
+}
+
+}  // namespace tessera

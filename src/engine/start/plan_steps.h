@@ -1,0 +1,49 @@
+// The steps of a plan (engine_plan.h). Each decides one thing, from the options, the device and what the steps before
+// it decided.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
+
+namespace tessera {
+
+// A plan while it is made, and what it is made from.
+struct PlanDraft {
+  const EngineOptions& options;
+  Device& device;  // only read
+  int rank = 0;
+  EnginePlan plan{};
+
+  const DeviceProperties& properties() const { return device.properties(); }
+};
+
+using PlanStep = Status (*)(PlanDraft& draft);
+
+// plan_checks.cpp
+Status check_values(PlanDraft& draft);  // of the options, as far as no model is needed
+
+// plan_model.cpp
+Status read_config(PlanDraft& draft);     // config, embedding
+Status choose_types(PlanDraft& draft);    // types of activations and KV cache
+Status build_graphs(PlanDraft& draft);    // model, graphs, parameters
+Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
+// Gives prompts a graph that computes the last layer's end for wanted rows only.
+Status add_wanted_rows(PlanDraft& draft);
+
+// plan_sizes.cpp
+Status choose_limits(PlanDraft& draft);   // tokens and requests of a forward, context, page
+Status reserve_images(PlanDraft& draft);  // image rows with memory
+Status choose_ladders(PlanDraft& draft);  // sizes that are captured
+Status choose_tower(PlanDraft& draft);    // the same for the vision tower
+Status divide_memory(PlanDraft& draft);   // weights, forwards, graphs and KV cache
+
+// plan_running.cpp
+Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
+Status choose_compilers(PlanDraft& draft);  // of pieces and decodes
+Status choose_graphs(PlanDraft& draft);     // which forwards have graphs, by the rules
+Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
+Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
+
+}  // namespace tessera
