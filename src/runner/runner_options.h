@@ -1,4 +1,4 @@
-// The options of a runner. The engine decides them (engine/engine_plan.h).
+// The options of a runner. The engine decides them (engine/start/engine_plan.h).
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/step_limits.h"
 #include "tessera/base/timeline.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/piecewise/executable.h"
@@ -25,7 +26,7 @@ enum class CaptureMode : std::uint8_t {
   kCore,   // a few sizes at the start; the others in idle moments or when first used
 };
 
-struct RunnerOptions {
+struct RunnerOptions : StepLimits {
   GraphSwitches graphs;
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
@@ -51,11 +52,7 @@ struct RunnerOptions {
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests replace it by one that plans wrongly
   const KernelTable* kernels = nullptr;  // null: the device's kernels; tests replace them by wrong ones
-  std::int64_t max_tokens = 2048;        // of one forward
-  std::int64_t max_requests = 256;       // of one forward
-  std::int64_t context_length = 2048;    // of one request
-  std::int64_t page_size = 16;
-  std::int64_t embedding_rows = 0;  // embedding rows that have memory from the start on
+  std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start on
   // [cache groups]: pages, or slots of a state group, including the reserved page 0.
   std::vector<std::int64_t> num_pages;
   VisionOptions vision;                  // options of the tower, where the model has one

@@ -39,7 +39,8 @@ TEST_P(Traces, PrefillTokensAreReplayed) {
   for (const LoadRequest& r : load->requests)
     requests.push_back({r.arrival_s, r.input_tokens, r.output_tokens, r.blocks});
   for (const std::int64_t chunk : {2048, 8192}) {
-    SimulationOptions options{.scheduler = {.chunk = chunk}, .block_tokens = kBlockTokens, .prompt_logprobs = 0.1};
+    SimulationOptions options{
+        .scheduler = {.limits = {.max_tokens = chunk}}, .block_tokens = kBlockTokens, .prompt_logprobs = 0.1};
     options.table.prefill_sizes = prefill_ladder(2048);
     options.table.decode_sizes = decode_ladder(256);
     const Result<Simulation> done = simulate(requests, options);

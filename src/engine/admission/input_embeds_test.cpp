@@ -89,7 +89,7 @@ std::unique_ptr<Sequence> with_embeddings(std::int64_t id, std::int64_t prompt, 
 
 // Each prompt has two values a row; there are few rows.
 TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
-  Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(8);
   for (const std::int64_t id : {1, 2}) scheduler.add(with_embeddings(id, 6, 2));
   const auto expect_step = [&](const char* entries, const std::vector<std::int32_t>& rows, std::int64_t first_row,
@@ -115,7 +115,7 @@ TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
 }
 
 TEST(InputEmbedsScheduling, PreemptionReturnsRowsAndWritesThemAgain) {
-  Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(6);
   scheduler.add(with_embeddings(1, 6, 1));
   finish_step(scheduler, next_step(scheduler));

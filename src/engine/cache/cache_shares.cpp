@@ -15,11 +15,11 @@ std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::i
   const CacheGroupOptions& options = demand.groups[group];
   if (options.keeps_all()) return context_pages;
   if (options.is_state()) {
-    const std::int64_t sequences = pages_for(context_pages * demand.page_size, kTokensOfSequence);
-    return 2 * std::min(demand.max_running, sequences);
+    const std::int64_t sequences = pages_for(context_pages * demand.limits.page_size, kTokensOfSequence);
+    return 2 * std::min(demand.limits.max_requests, sequences);
   }
-  const std::int64_t running = demand.max_running * (window_pages(options.window, demand.page_size) + 1);
-  return std::min(context_pages, running + pages_for(demand.chunk, demand.page_size));
+  const std::int64_t running = demand.limits.max_requests * (window_pages(options.window, demand.limits.page_size) + 1);
+  return std::min(context_pages, running + pages_for(demand.limits.max_tokens, demand.limits.page_size));
 }
 
 std::int64_t cache_bytes(const CacheDemand& demand, std::int64_t context_pages) {
@@ -43,7 +43,7 @@ std::vector<CacheGroupOptions> sized_groups(const CacheDemand& demand, std::int6
   std::vector<CacheGroupOptions> groups = demand.groups;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     // Slots of tokens are 32-bit numbers, which limits the pages.
-    groups[g].num_pages = std::min(pages_of_group(demand, g, context_pages) + 1, INT32_MAX / demand.page_size);
+    groups[g].num_pages = std::min(pages_of_group(demand, g, context_pages) + 1, INT32_MAX / demand.limits.page_size);
   }
   return groups;
 }

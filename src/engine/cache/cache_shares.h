@@ -14,15 +14,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/base/step_limits.h"
 #include "tessera/engine/cache/cache_pool.h"
 
 namespace tessera {
 
 struct CacheDemand {
   std::vector<CacheGroupOptions> groups;  // num_pages is ignored
-  std::int64_t page_size = 16;
-  std::int64_t chunk = 2048;       // tokens of a forward
-  std::int64_t max_running = 256;  // sequences
+  StepLimits limits{};
 };
 
 // Returns the pages of a group, without page 0, that serve `context_pages` pages of context; at least 1 for at least 1.

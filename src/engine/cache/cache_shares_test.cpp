@@ -11,7 +11,7 @@ namespace {
 using enum ir::CacheGroup::Kind;
 
 CacheDemand demand(std::vector<CacheGroupOptions> groups) {
-  return {.groups = std::move(groups), .page_size = 16, .chunk = 2048, .max_running = 8};
+  return {.groups = std::move(groups), .limits = {.max_tokens = 2048, .max_requests = 8, .page_size = 16}};
 }
 
 TEST(CacheShares, OnePagedGroupGetsAllBytes) {

@@ -36,10 +36,7 @@ std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
 }
 
 Result<CacheDemand> demand_of(const EnginePlan& plan) {
-  CacheDemand demand{.groups = {},
-                     .page_size = plan.runner.page_size,
-                     .chunk = plan.runner.max_tokens,
-                     .max_running = plan.runner.max_requests};
+  CacheDemand demand{.groups = {}, .limits = plan.runner};
   const ir::Graph& body = plan.graphs.body;
   const std::vector<std::int64_t> bytes = TRY(KvStorage::page_bytes(body));
   for (std::size_t g = 0; g < bytes.size(); ++g) {
@@ -160,7 +157,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   }
   const std::int64_t left = in.capacity - in.taken;
   CacheDemand of_one = in.cache;  // of one request, which has one state and one checkpoint for any length
-  of_one.max_running = 1;
+  of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   // A given fraction is kept. Without one, the KV cache has at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
@@ -192,7 +189,7 @@ Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_byte
                     cache_bytes(in.cache, 1), budget));
   }
   shares.cache_groups = sized_groups(in.cache, pages);
-  shares.context_tokens = pages * in.cache.page_size;
+  shares.context_tokens = pages * in.cache.limits.page_size;
   for (const CacheGroupOptions& group : shares.cache_groups) shares.kv_cache += group.num_pages * group.page_bytes;
   shares.fraction = static_cast<double>(shares.weights + shares.kv_cache) / static_cast<double>(in.capacity);
   return shares;

@@ -38,7 +38,7 @@ std::vector<std::uint64_t> encoded(const ScheduledBatch& step) {
 }
 
 TEST(ImageScheduling, AChunkMayEndWithinAnImage) {
-  Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(4);
   std::unique_ptr<Sequence> made = sequence(1, 9, 2);
   put_image(*made, 2, 2, 7);
@@ -65,7 +65,7 @@ TEST(ImageScheduling, AChunkMayEndWithinAnImage) {
 }
 
 TEST(ImageScheduling, TokensBesideImagesKeepTheirPlaces) {
-  Scheduler scheduler({.chunk = 16}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 16}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(4);
   scheduler.add(sequence(1, 3, 2));
   std::unique_ptr<Sequence> made = sequence(2, 6, 2);
@@ -80,7 +80,7 @@ TEST(ImageScheduling, TokensBesideImagesKeepTheirPlaces) {
 
 // Two prompts share one image, which is encoded once. Prompts with other images wait while there are no rows.
 TEST(ImageScheduling, RowsAreSharedAndWaitedFor) {
-  Scheduler scheduler({.chunk = 64, .prefix_cache = false}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 64}, .prefix_cache = false}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(6);
   for (const std::int64_t id : {1, 2, 3}) {
     std::unique_ptr<Sequence> made = sequence(id, 8, 1);
@@ -104,7 +104,7 @@ TEST(ImageScheduling, RowsAreSharedAndWaitedFor) {
 }
 
 TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
-  Scheduler scheduler({.chunk = 64}, paged_cache(100, test::kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 64}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(4);
   for (const std::int64_t id : {1, 2}) {
     std::unique_ptr<Sequence> made = sequence(id, 8, 1);
@@ -119,7 +119,7 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
 
 // The sequence of higher priority waits for rows that the other one holds until its prompt is computed.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
-  Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
+  Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);
   std::unique_ptr<Sequence> holder = sequence(1, 9, 1);
   put_image(*holder, 2, 2, 7);

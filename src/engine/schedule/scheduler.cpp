@@ -123,14 +123,14 @@ PromptShare Scheduler::prompt_share() const {
     decodes = decodes || sequence->decodes();
     backlog += sequence->decodes() ? 0 : sequence->uncomputed();
   }
-  if (!filling_ || backlog == 0) return {options_.chunk, 0, backlog, decodes};
+  if (!filling_ || backlog == 0) return {options_.limits.max_tokens, 0, backlog, decodes};
   for (const auto& sequence : waiting_) backlog += sequence->uncomputed();
-  return {options_.chunk, filling_(), backlog, decodes};
+  return {options_.limits.max_tokens, filling_(), backlog, decodes};
 }
 
 // Returns the chunk, or the number of the step's tokens that `fit` returns.
 std::int64_t Scheduler::fitting_tokens(PromptShare share) {
-  if (!fit_) return options_.chunk;
+  if (!fit_) return options_.limits.max_tokens;
   std::int64_t decodes = 0;
   std::int64_t tokens = 0;
   for (const auto& sequence : running_) {
@@ -144,11 +144,11 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
     share.take(count);
     tokens += count;
   }
-  tokens = std::min(tokens, options_.chunk);
-  if (tokens <= decodes) return options_.chunk;
+  tokens = std::min(tokens, options_.limits.max_tokens);
+  if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
   // Decodes recur in every step. Where they take most of a size, prompts would advance by only a few tokens at a time.
-  if (fitting < 2 * decodes || fitting >= tokens) return options_.chunk;
+  if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;
 }
@@ -217,7 +217,7 @@ bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
   };
-  while (size_of(running_) >= options_.max_running) {
+  while (size_of(running_) >= options_.limits.max_requests) {
     if (!may_preempt()) return false;
     preempt_last();
   }

@@ -1,12 +1,12 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence and then fills up to `chunk` tokens with prompts, so a long
-// prompt is computed in chunks beside running decodes. Higher priorities come first, then older sequences. Prompts that
-// fill the device one by one are not computed together (prompt_share.h). `fit` may shorten the step's prompts, from the
-// last one on, so that the step fills a captured size, as long as prompts still make up at least half of the step;
-// decodes are never postponed. A decoding sequence keeps its place in the batch as far as possible, so that plans that
-// remember the contents of each place have little to do.
+// A step takes one decode token of every running sequence and then fills up to `max_tokens` tokens with prompts, so a
+// long prompt is computed in chunks beside running decodes. Higher priorities come first, then older sequences. Prompts
+// that fill the device one by one are not computed together (prompt_share.h). `fit` may shorten the step's prompts,
+// from the last one on, so that the step fills a captured size, as long as prompts still make up at least half of the
+// step; decodes are never postponed. A decoding sequence keeps its place in the batch as far as possible, so that plans
+// that remember the contents of each place have little to do.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those of the prefix cache, and
 // for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. Where no page
@@ -28,6 +28,7 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/base/step_limits.h"
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/cache/prefix_waits.h"
 #include "tessera/engine/images/image_rows.h"
@@ -40,8 +41,7 @@
 namespace tessera {
 
 struct SchedulerOptions {
-  std::int64_t chunk = 2048;  // tokens of a forward
-  std::int64_t max_running = 256;
+  StepLimits limits{};
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
   // Pipeline steps in flight at once. With several, the decoding sequences take turns in this many groups, one group in

@@ -28,8 +28,8 @@ class NaiveMemory {
   std::string check(const ScheduledBatch& step, const SchedulerOptions& options) {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();
-    if (batch.num_tokens() > options.chunk) return "above the chunk";
-    if (batch.num_requests() > options.max_running) return "above max_running";
+    if (batch.num_tokens() > options.limits.max_tokens) return "above the chunk";
+    if (batch.num_requests() > options.limits.max_requests) return "above max_running";
     token_ = 0;
     written_.clear();
     for (const SlotCopy& copy : batch.slot_copies) {
@@ -174,7 +174,7 @@ class RandomLoad {
         random_(load.seed),
         scheduler_(load.options, load.cache, load.cut ? FitTokens(fit) : FitTokens()),
         memory_(load_.cache),
-        tables_(load_.cache, load_.options.max_running) {}
+        tables_(load_.cache, load_.options.limits.max_requests) {}
 
   // Returns the first fault, or "".
   std::string run() {
@@ -277,10 +277,11 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   std::int64_t preemptions = 0;
   std::int64_t cached_tokens = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const Load loads[] = {{seed, {.chunk = 16, .max_running = 8}, paged(40), GetParam()},
-                          {seed, {.chunk = 64, .max_running = 3}, paged(10), GetParam()},
-                          {seed, {.chunk = 8, .max_running = 8}, paged(200), GetParam()},
-                          {seed, {.chunk = 16, .max_running = 8, .prefix_cache = false}, paged(14), GetParam()}};
+    const Load loads[] = {
+        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, paged(40), GetParam()},
+        {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, paged(10), GetParam()},
+        {seed, {.limits = {.max_tokens = 8, .max_requests = 8}}, paged(200), GetParam()},
+        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}, .prefix_cache = false}, paged(14), GetParam()}};
     for (const Load& load : loads) {
       RandomLoad run(load);
       ASSERT_EQ(run.run(), "");
@@ -296,10 +297,11 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const Load loads[] = {{seed, {.chunk = 16, .max_running = 8}, paged(40), GetParam(), true},
-                          {seed, {.chunk = 64, .max_running = 3}, paged(10), GetParam(), true},
-                          {seed, {.chunk = 8, .max_running = 8, .prefix_cache = false}, paged(200), GetParam(), true},
-                          {seed, {.chunk = 3, .max_running = 8}, paged(200), GetParam(), true}};
+    const Load loads[] = {
+        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, paged(40), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, paged(10), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 8, .max_requests = 8}, .prefix_cache = false}, paged(200), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam(), true}};
     for (const Load& load : loads) {
       RandomLoad run(load);
       ASSERT_EQ(run.run(), "");
@@ -312,8 +314,8 @@ TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
 // A decode that waits for a later step would read a row that other requests have overwritten.
 TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    ASSERT_EQ(RandomLoad({seed, {.chunk = 3, .max_running = 8}, paged(200), GetParam()}).run(), "");
-    ASSERT_EQ(RandomLoad({seed, {.chunk = 1, .max_running = 4}, paged(200), GetParam()}).run(), "");
+    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam()}).run(), "");
+    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 1, .max_requests = 4}}, paged(200), GetParam()}).run(), "");
   }
 }
 
@@ -340,11 +342,14 @@ TEST_P(SchedulerLoads, AgreeForEveryKindOfCacheGroup) {
     std::int64_t copies = 0;
     for (std::uint64_t seed = 0; seed < 25; ++seed) {
       const Load loads[] = {
-          {seed, {.chunk = 16, .max_running = 8}, families(40)[family], GetParam()},
-          {seed, {.chunk = 64, .max_running = 3}, families(12)[family], GetParam()},
-          {seed, {.chunk = 8, .max_running = 8}, families(200)[family], GetParam()},
-          {seed, {.chunk = 16, .max_running = 8}, families(30)[family], GetParam(), true},
-          {seed, {.chunk = 16, .max_running = 8, .prefix_cache = false}, families(14)[family], GetParam()}};
+          {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, families(40)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, families(12)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 8, .max_requests = 8}}, families(200)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, families(30)[family], GetParam(), true},
+          {seed,
+           {.limits = {.max_tokens = 16, .max_requests = 8}, .prefix_cache = false},
+           families(14)[family],
+           GetParam()}};
       for (const Load& load : loads) {
         RandomLoad run(load);
         ASSERT_EQ(run.run(), "") << "family " << family;

@@ -46,26 +46,26 @@ class SchedulerTest : public ::testing::Test {
 };
 
 TEST_F(SchedulerTest, ALongPromptIsComputedInChunks) {
-  Scheduler& scheduler = make({.chunk = 8});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}});
   scheduler.add(sequence(1, 20, 3));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:8", "1:8", "1:4*", "1:1*", "1:1*"));
 }
 
 TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
-  Scheduler& scheduler = make({.chunk = 8});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}});
   scheduler.add(sequence(1, 3, 4));
   scheduler.add(sequence(2, 12, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
 }
 
 TEST_F(SchedulerTest, ComputesDeviceFillingPromptsOneByOne) {
-  Scheduler& scheduler = make({.chunk = 24}, 100, {}, [] { return 8; });
+  Scheduler& scheduler = make({.limits = {.max_tokens = 24}}, 100, {}, [] { return 8; });
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, id == 1 ? 20 : 4, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:20*", "1:1* 2:4* 3:4*", "3:1* 2:1* 4:4*", "4:1*"));
 }
 
 TEST_F(SchedulerTest, ALongPromptTakesAThirdBesideDecodes) {
-  Scheduler& scheduler = make({.chunk = 12}, 100, {}, [] { return 2; });
+  Scheduler& scheduler = make({.limits = {.max_tokens = 12}}, 100, {}, [] { return 2; });
   scheduler.add(sequence(1, 2, 5));
   scheduler.add(sequence(2, 12, 1));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2*", "1:1* 2:4", "1:1* 2:4", "1:1* 2:4*", "1:1*"));
@@ -73,7 +73,7 @@ TEST_F(SchedulerTest, ALongPromptTakesAThirdBesideDecodes) {
 
 // In a pipeline, the next step has one group while the tokens of the other group are awaited.
 TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
-  Scheduler& scheduler = make({.chunk = 16, .turns = 2});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3}) scheduler.add(sequence(id, 3, 4));
   finish_step(scheduler, next_step(scheduler));
   const ScheduledBatch first = next_step(scheduler);
@@ -92,7 +92,7 @@ TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
 
 // Where each step is read before the next one, turns would leave some sequences without tokens until others end.
 TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
-  Scheduler& scheduler = make({.chunk = 16, .turns = 2});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
   finish_step(scheduler, next_step(scheduler));
   ScheduledBatch step;
@@ -102,7 +102,7 @@ TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
 
 // The results of a lost step may be in the prefix cache, and other sequences may have found them there.
 TEST_F(SchedulerTest, ComputesEverythingAgain) {
-  Scheduler& scheduler = make({.chunk = 16});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}});
   for (const std::int64_t id : {1, 2}) scheduler.add(sequence(id, 5, 3));
   finish_step(scheduler, next_step(scheduler));
   scheduler.compute_again();
@@ -111,7 +111,7 @@ TEST_F(SchedulerTest, ComputesEverythingAgain) {
 
 // A prompt's chunks need no sampled tokens, so they follow one another at once.
 TEST_F(SchedulerTest, APromptsChunksFollowInSeveralSteps) {
-  Scheduler& scheduler = make({.chunk = 8, .turns = 2});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}, .turns = 2});
   scheduler.add(sequence(1, 20, 3));
   for (const char* const step : {"1:8", "1:8", "1:4*", ""}) {
     const ScheduledBatch made = next_step(scheduler);
@@ -122,7 +122,7 @@ TEST_F(SchedulerTest, APromptsChunksFollowInSeveralSteps) {
 
 // The last sequence takes the place of one that ends; the others keep their places.
 TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
-  Scheduler& scheduler = make({.chunk = 16});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, id == 2 ? 2 : 4));
   for (const char* const step : {"1:3* 2:3* 3:3* 4:3*", "1:1* 2:1* 3:1* 4:1*"}) {
     const ScheduledBatch made = next_step(scheduler);
@@ -135,7 +135,7 @@ TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
 
 TEST_F(SchedulerTest, CutsTheLastPromptToACapturedSize) {
   Scheduler& scheduler =
-      make({.chunk = 16}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });
+      make({.limits = {.max_tokens = 16}}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });
   scheduler.add(sequence(1, 3, 3));
   scheduler.add(sequence(2, 4, 1));
   scheduler.add(sequence(3, 9, 1));
@@ -151,7 +151,7 @@ TEST_F(SchedulerTest, NeitherCutsDecodesNorDelaysPromptsForThem) {
     asked.push_back(tokens);
     return std::min<std::int64_t>(tokens, 2);
   };
-  Scheduler& scheduler = make({.chunk = 16}, 100, fit);
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}}, 100, fit);
   for (int id = 1; id <= 2; ++id) scheduler.add(sequence(id, 1, 3));
   finish_step(scheduler, next_step(scheduler));
   finish_step(scheduler, next_step(scheduler));
@@ -163,7 +163,7 @@ TEST_F(SchedulerTest, NeitherCutsDecodesNorDelaysPromptsForThem) {
 
 TEST_F(SchedulerTest, NeverCutsPromptsToAFewTokens) {
   const auto fit = [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 4); };
-  Scheduler& scheduler = make({.chunk = 16}, 100, fit);
+  Scheduler& scheduler = make({.limits = {.max_tokens = 16}}, 100, fit);
   for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 1, 3));
   finish_step(scheduler, next_step(scheduler));
   scheduler.add(sequence(4, 9, 2));
@@ -173,7 +173,7 @@ TEST_F(SchedulerTest, NeverCutsPromptsToAFewTokens) {
 }
 
 TEST_F(SchedulerTest, ScoredSequencesWantRowsBesideSampledOnes) {
-  Scheduler& scheduler = make({.chunk = 8});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}});
   scheduler.add(sequence(1, 3, 0, true));
   scheduler.add(sequence(2, 2, 2));
   scheduler.add(sequence(3, 2, 0, true));
@@ -187,7 +187,7 @@ TEST_F(SchedulerTest, ScoredSequencesWantRowsBesideSampledOnes) {
 }
 
 TEST_F(SchedulerTest, PromptLogprobsWantTheRowsBeforeTheirTokens) {
-  Scheduler& scheduler = make({.chunk = 4});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 4}});
   auto wanted = sequence(1, 6, 1);
   wanted->request.logprobs = {.output = 2, .prompt = 5, .prompt_start = 2};
   scheduler.add(std::move(wanted));
@@ -204,16 +204,16 @@ TEST_F(SchedulerTest, PromptLogprobsWantTheRowsBeforeTheirTokens) {
 }
 
 TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
-  Scheduler& scheduler = make({.chunk = 64}, 6);  // five pages of four tokens
-  scheduler.add(sequence(1, 15, 2));              // four pages
-  scheduler.add(sequence(2, 8, 1));               // two pages: must wait
-  scheduler.add(sequence(3, 1, 1));               // one page: would fit, but waits behind 2
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}}, 6);  // five pages of four tokens
+  scheduler.add(sequence(1, 15, 2));                               // four pages
+  scheduler.add(sequence(2, 8, 1));                                // two pages: must wait
+  scheduler.add(sequence(3, 1, 1));                                // one page: would fit, but waits behind 2
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:15*", "1:1*", "2:8* 3:1*"));
   EXPECT_EQ(available(), 5);
 }
 
 TEST_F(SchedulerTest, RunsNoMoreRequestsThanItsLimit) {
-  Scheduler& scheduler = make({.chunk = 64, .max_running = 2});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 2}});
   for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 2, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2* 2:2*", "1:1* 2:1*", "3:2*", "3:1*"));
 }
@@ -228,7 +228,7 @@ TEST_F(SchedulerTest, IdleWithoutSequences) {
 }
 
 TEST_F(SchedulerTest, RemovingReturnsPagesWhereverTheSequenceIs) {
-  Scheduler& scheduler = make({.chunk = 8, .max_running = 1});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8, .max_requests = 1}});
   scheduler.add(sequence(1, 20, 3));
   scheduler.add(sequence(2, 4, 3));
   next_step(scheduler);
@@ -240,7 +240,7 @@ TEST_F(SchedulerTest, RemovingReturnsPagesWhereverTheSequenceIs) {
 }
 
 TEST_F(SchedulerTest, SamplingParametersAreThoseOfTheSequence) {
-  Scheduler& scheduler = make({.chunk = 64});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}});
   std::unique_ptr<Sequence> one = sequence(1, 5, 3);
   one->request.sampling = {.temperature = 0.5,
                            .top_k = std::numeric_limits<std::int64_t>::max(),
@@ -265,7 +265,7 @@ TEST_F(SchedulerTest, SamplingParametersAreThoseOfTheSequence) {
 TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   CacheOptions cache = paged_cache(100, kPageSize);
   cache.groups.push_back({.num_pages = 50});
-  Scheduler scheduler({.chunk = 64}, cache);
+  Scheduler scheduler({.limits = {.max_tokens = 64}}, cache);
   scheduler.add(sequence(1, 6, 2));
   const ScheduledBatch step = next_step(scheduler);
   ASSERT_EQ(step.batch.groups.size(), 2u);
@@ -283,7 +283,7 @@ std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64
 }
 
 TEST_F(SchedulerTest, TakesARepeatedPromptFromTheCache) {
-  Scheduler& scheduler = make({.chunk = 64});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}});
   scheduler.add(alike(1, 10, 3));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:10*", "1:1*", "1:1*"));
   scheduler.add(alike(2, 10, 1));
@@ -306,7 +306,7 @@ TEST_F(SchedulerTest, TakesARepeatedPromptFromTheCache) {
 }
 
 TEST_F(SchedulerTest, APrefixThatIsBeingComputedIsWaitedFor) {
-  Scheduler& scheduler = make({.chunk = 8});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}});
   scheduler.add(alike(1, 14, 1));
   scheduler.add(alike(2, 14, 1));
   scheduler.add(sequence(3, 2, 1));
@@ -314,7 +314,7 @@ TEST_F(SchedulerTest, APrefixThatIsBeingComputedIsWaitedFor) {
 }
 
 TEST_F(SchedulerTest, WantedRowsAreComputedThoughTheyAreCached) {
-  Scheduler& scheduler = make({.chunk = 64});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}});
   scheduler.add(alike(1, 12, 1));
   all_steps(scheduler);
   auto from_start = alike(2, 12, 1);
@@ -331,14 +331,14 @@ TEST_F(SchedulerTest, WantedRowsAreComputedThoughTheyAreCached) {
 }
 
 TEST_F(SchedulerTest, WithoutThePrefixCacheEverythingIsComputed) {
-  Scheduler& scheduler = make({.chunk = 64, .prefix_cache = false});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}, .prefix_cache = false});
   for (int id = 1; id <= 2; ++id) scheduler.add(alike(id, 12, 1));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:12* 2:12*"));
   EXPECT_EQ(available(), 99);
 }
 
 TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
-  Scheduler& scheduler = make({.chunk = 64}, 6);
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}}, 6);
   scheduler.add(sequence(1, 4, 12));  // one page, grows to four
   scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
@@ -351,7 +351,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
 }
 
 TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndPreemptLowerOnes) {
-  Scheduler& scheduler = make({.chunk = 64, .max_running = 2});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 2}});
   scheduler.add(sequence(1, 2, 3));
   scheduler.add(sequence(2, 2, 3));
   EXPECT_EQ(shown(next_step(scheduler)), "1:2* 2:2*");
@@ -365,7 +365,7 @@ TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndPreemptLowerOnes) {
 }
 
 TEST_F(SchedulerTest, APreemptedSequenceWaitsForItsPendingToken) {
-  Scheduler& scheduler = make({.chunk = 64, .max_running = 1});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 1}});
   scheduler.add(sequence(1, 2, 3));
   const ScheduledBatch flying = next_step(scheduler);
   scheduler.mark_submitted(flying);
@@ -383,7 +383,7 @@ TEST_F(SchedulerTest, APreemptedSequenceWaitsForItsPendingToken) {
 }
 
 TEST_F(SchedulerTest, ExpiredSequencesAreFound) {
-  Scheduler& scheduler = make({.max_running = 1});
+  Scheduler& scheduler = make({.limits = {.max_requests = 1}});
   const auto now = Sequence::Clock::now();
   for (int id = 1; id <= 3; ++id) {
     auto made = sequence(id, 2, 2);

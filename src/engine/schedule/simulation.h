@@ -2,7 +2,7 @@
 // they are dispatched. It decides nothing itself: Scheduler, split_tokens(), filling_tokens() and dispatch() are the
 // engine's.
 //
-//   Simulation s = TRY(simulate(requests, {.scheduler = {.chunk = 8192}, .table = table}));
+//   Simulation s = TRY(simulate(requests, {.scheduler = {.limits = {.max_tokens = 8192}}, .table = table}));
 //   s.replayed_prompt_tokens, s.eager_prompt_tokens[Reason::kAboveLargestSize], s.forward_tokens
 #pragma once
 

@@ -78,7 +78,7 @@ TEST(Simulation, TokensAddUp) {
     prompts += r.prompt_tokens;
     outputs += r.output_tokens;
   }
-  const Simulation s = run(requests, {.scheduler = {.chunk = 2048}, .table = graphs_to(2048)});
+  const Simulation s = run(requests, {.scheduler = {.limits = {.max_tokens = 2048}}, .table = graphs_to(2048)});
   EXPECT_EQ(s.stats.prompt_tokens, prompts);
   EXPECT_GT(s.stats.cached_tokens, 10000) << "prompts that begin alike";
   EXPECT_EQ(s.prompt_tokens, prompts - s.stats.cached_tokens);
@@ -96,8 +96,8 @@ TEST(Simulation, TokensAddUp) {
 TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);
   for (const std::int64_t chunk : {2048, 8192}) {
-    const Simulation s =
-        run(requests, {.scheduler = {.chunk = chunk}, .table = graphs_to(2048), .prompt_logprobs = 0.3});
+    const Simulation s = run(
+        requests, {.scheduler = {.limits = {.max_tokens = chunk}}, .table = graphs_to(2048), .prompt_logprobs = 0.3});
     EXPECT_GT(s.mixed_forwards, 100);
     EXPECT_GE(static_cast<double>(s.replayed_prompt_tokens), 0.99 * static_cast<double>(s.prompt_tokens));
     EXPECT_EQ(s.stats.split_chunks > 0, chunk > 2048);
@@ -109,7 +109,8 @@ TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);
   const CostTable measured = h200_costs();
   for (const std::int64_t chunk : {2048, 8192}) {
-    SimulationOptions options{.scheduler = {.chunk = chunk}, .table = graphs_to(2048), .times = &measured};
+    SimulationOptions options{
+        .scheduler = {.limits = {.max_tokens = chunk}}, .table = graphs_to(2048), .times = &measured};
     double fastest = run(requests, options).prefill_ms;
     std::cout << "chunk " << chunk << ": " << fastest << " ms without costs";
     options.table.costs = &measured;
@@ -131,7 +132,7 @@ TEST(Simulation, MeasuredCostsSaveTime) {
 
 TEST(Simulation, EagerForwardsHaveTheirReason) {
   const std::vector<SimulatedRequest> requests = synthetic(50);
-  SimulationOptions options{.scheduler = {.chunk = 8192}, .table = graphs_to(64)};
+  SimulationOptions options{.scheduler = {.limits = {.max_tokens = 8192}}, .table = graphs_to(64)};
   const Simulation small = run(requests, options);
   EXPECT_THAT(small.eager_prompt_tokens, UnorderedElementsAre(Pair(Reason::kAboveLargestSize, ::testing::Gt(0))));
   EXPECT_EQ(small.stats.split_chunks, 0);

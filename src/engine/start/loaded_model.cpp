@@ -107,8 +107,7 @@ Status ModelStart::plan() {
   model_.parameters = plan_.parameters;
   model_.notes = plan_.notes;
   model_.steps = plan_.steps;
-  model_.scheduling = {.chunk = plan_.runner.max_tokens,
-                       .max_running = plan_.runner.max_requests,
+  model_.scheduling = {.limits = plan_.runner,
                        .vocab_size = plan_.config.vocab_size,
                        .prefix_cache = !model_.options.disable_radix_cache,
                        .turns = plan_.steps.turns};
