@@ -245,7 +245,8 @@ TEST_P(ImageGoldens, ALostForwardLeavesNoRowsToOtherPrompts) {
     device.set_plan({.replay_lost_at = n});
     std::set<RequestId> failed;
     while (!engine->idle()) {
-      for (const RequestEvent& event : engine->step().value())
+      const std::span<RequestEvent> events = engine->step().value();
+      for (const RequestEvent& event : events)
         if (event.finish == FinishReason::kError) failed.insert(event.request);
     }
     past_the_last = device.counts().faults == 0;

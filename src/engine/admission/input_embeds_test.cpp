@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kVocab = 512;
+constexpr std::int64_t kVocabSize = 512;
 
 class InputEmbeds : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, InputEmbeds, ::testing::Bool(), test::overlap_name);
@@ -33,8 +33,8 @@ INSTANTIATE_TEST_SUITE_P(, InputEmbeds, ::testing::Bool(), test::overlap_name);
 Request embedded(const Engine& engine, Request ids) {
   const std::int64_t hidden = engine.config().hidden_size;
   const Checkpoint checkpoint = *Checkpoint::open(small_options().model_path);
-  const StoredTensor table = *checkpoint.get("model.embed_tokens.weight", {kVocab, hidden});
-  EXPECT_EQ(table.data.size(), static_cast<std::size_t>(kVocab * hidden) * 2) << "bfloat16";
+  const StoredTensor table = *checkpoint.get("model.embed_tokens.weight", {kVocabSize, hidden});
+  EXPECT_EQ(table.data.size(), static_cast<std::size_t>(kVocabSize * hidden) * 2) << "bfloat16";
   for (const TokenId id : ids.prompt) {
     for (std::int64_t i = 0; i < hidden; ++i) {
       std::uint16_t half = 0;

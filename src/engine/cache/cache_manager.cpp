@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr PageId kNone{0};
+constexpr PageId kNoPage{0};
 
 std::vector<CachePool> make_pools(std::vector<CacheGroupOptions> groups) {
   assert(groups.size() <= ir::kMaxCacheGroups);
@@ -81,7 +81,7 @@ void CacheManager::find(SequenceCache& own, const PrefixTokens& tokens) {
     for (std::int64_t i = 0; i < own.cached_pages(); ++i) {
       PrefixCache::Node& node = *own.path[static_cast<std::size_t>(i)];
       if (i >= held.first_held && group.is_window()) prefixes_.lock_page(node, g);
-      held.pages.push_back(i >= held.first_held ? PrefixCache::page_of(node, g) : kNone);
+      held.pages.push_back(i >= held.first_held ? PrefixCache::page_of(node, g) : kNoPage);
     }
   }
 }
@@ -98,13 +98,13 @@ void CacheManager::admit(SequenceCache& own, std::int64_t tokens, std::int64_t m
       own.groups[g].pages.reserve(static_cast<std::size_t>(pages_for(most)));
       continue;
     }
-    const PageId from = own.path.empty() ? kNone : PrefixCache::page_of(*own.path.back(), g);
-    if (from != kNone) prefixes_.use_checkpoint(*own.path.back(), g);
+    const PageId from = own.path.empty() ? kNoPage : PrefixCache::page_of(*own.path.back(), g);
+    if (from != kNoPage) prefixes_.use_checkpoint(*own.path.back(), g);
     const PageId slot = take(g);
     own.groups[g].pages.push_back(slot);
     // take() may have evicted the checkpoint itself where it was the last evictable slot; then there is nothing to
     // copy.
-    if (from != kNone && from != slot) copies_.push_back({.group = g, .from = from, .to = slot});
+    if (from != kNoPage && from != slot) copies_.push_back({.group = g, .from = from, .to = slot});
   }
   take_pages(own, tokens, 0);
 }
@@ -154,7 +154,7 @@ void CacheManager::leave_window(SequenceCache& own, std::int64_t computed) {
       } else {
         pools_[g].give_back(page);
       }
-      page = kNone;
+      page = kNoPage;
     }
   }
 }
@@ -167,7 +167,7 @@ void CacheManager::add_checkpoint(const SequenceCache& own) {
   if (own.path.empty()) return;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     if (!pools_[g].options().is_state() || available(g) == 0) continue;
-    if (PrefixCache::page_of(*own.path.back(), g) != kNone) continue;
+    if (PrefixCache::page_of(*own.path.back(), g) != kNoPage) continue;
     const PageId slot = take(g);
     copies_.push_back({.group = g, .from = own.groups[g].pages[0], .to = slot});
     prefixes_.add_checkpoint(*own.path.back(), g, slot);
@@ -179,7 +179,7 @@ void CacheManager::leave_checkpoint(SequenceCache& own) {
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     std::vector<PageId>& slots = own.groups[g].pages;
     if (!pools_[g].options().is_state() || slots.empty()) continue;
-    if (PrefixCache::page_of(*own.path.back(), g) != kNone) continue;
+    if (PrefixCache::page_of(*own.path.back(), g) != kNoPage) continue;
     prefixes_.add_checkpoint(*own.path.back(), g, slots[0]);
     slots.clear();
   }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kWindow = 24;
+constexpr std::int64_t kWindowTokens = 24;
 constexpr std::int64_t kPrompt = 500;
 constexpr std::int64_t kNewTokens = 120;
 constexpr std::int64_t kChunk = 32;
@@ -58,7 +58,7 @@ TEST_P(WindowCache, ASequenceHoldsTheWindowAndOneMorePage) {
         most_full = std::max(most_full, used);
         continue;
       }
-      EXPECT_LE(used, kWindow / kWindowPage + 1) << "step " << steps;
+      EXPECT_LE(used, kWindowTokens / kWindowPage + 1) << "step " << steps;
     }
   }
   EXPECT_GT(steps, kPrompt / kChunk + kNewTokens - 1);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Each prompt begins like the shorter ones.
-Request of_length(std::int64_t prompt) { return test::request(prompt, 6); }
+Request prompt_of(std::int64_t prompt) { return test::request(prompt, 6); }
 
 EngineOptions two_in_flight(const std::string& model) {
   EngineOptions options = test::small_options();
@@ -91,7 +91,7 @@ int rounds_with_one_failure(const std::string& model, const std::vector<Request>
 
 // A forward is lost on the device while the next one, which reads its pages, is in flight.
 TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
-  EXPECT_GT(rounds_with_one_failure(GetParam(), {of_length(40), of_length(60)}, of_length(52)), 2)
+  EXPECT_GT(rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52)), 2)
       << "the other one goes on, and reads what the first left";
 }
 
@@ -99,7 +99,7 @@ TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
 TEST(FailedForwardOfEmbeddings, LeavesNoRowsToLaterRequests) {
   const std::int64_t hidden = start("llama").engine->config().hidden_size;
   const auto embedded = [hidden](std::int64_t prompt) {
-    Request made = of_length(prompt);
+    Request made = prompt_of(prompt);
     made.prompt.clear();
     for (std::int64_t i = 0; i < prompt * hidden; ++i)
       made.input_embeds.push_back(static_cast<float>((i * 37 + prompt * 11) % 101 - 50) * 1e-3f);

@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLimit{20};
 
 // Nodes of two ranks each; every rank counts its calls.
-struct Group {
-  explicit Group(int nodes) : calls(static_cast<std::size_t>(2 * nodes)) {
+struct GroupOfNodes {
+  explicit GroupOfNodes(int nodes) : calls(static_cast<std::size_t>(2 * nodes)) {
     for (std::shared_ptr<NodeGroup>& ends : testing::join_nodes_here(nodes))
       of_node.push_back(Lockstep::create(2 * nodes, kLimit, std::move(ends)));
     for (int r = 0; r < 2 * nodes; ++r) of(r).when_awaited(r, [this, r] { ++calls[static_cast<std::size_t>(r)]; });
@@ -41,7 +41,7 @@ bool comes_to(const Condition& condition) {
 }
 
 TEST(LockstepNodes, AForwardCallsTheRanksOfAllNodes) {
-  Group group(3);
+  GroupOfNodes group(3);
   for (int forward = 1; forward <= 6; ++forward) {
     const int first = forward - 1;  // each rank is the first once
     group.of(first).begin(first);
@@ -56,7 +56,7 @@ TEST(LockstepNodes, AForwardCallsTheRanksOfAllNodes) {
 }
 
 TEST(LockstepNodes, RanksThatBeginAtOnceBeginOneForward) {
-  Group group(2);
+  GroupOfNodes group(2);
   for (std::int64_t forward = 1; forward <= 200; ++forward) {
     testing::run_ranks(4, [&](int r) { group.of(r).begin(r); });
     for (int r = 0; r < 4; ++r) EXPECT_FALSE(group.of(r).awaits(r));
@@ -64,7 +64,7 @@ TEST(LockstepNodes, RanksThatBeginAtOnceBeginOneForward) {
 }
 
 TEST(LockstepNodes, ARankThatFailsCallsThoseOfAllNodes) {
-  Group group(3);
+  GroupOfNodes group(3);
   group.of(4).communicator(4).abort("no memory");
   for (const int r : {0, 1, 2, 3, 5}) {
     EXPECT_TRUE(comes_to([&] { return group.calls_of(r) >= 1; })) << r;
@@ -74,7 +74,7 @@ TEST(LockstepNodes, ARankThatFailsCallsThoseOfAllNodes) {
 }
 
 TEST(LockstepNodes, ANodeThatIsGoneCallsTheOthers) {
-  Group group(3);
+  GroupOfNodes group(3);
   group.of_node[1].reset();
   for (const int r : {0, 1, 4, 5}) {
     EXPECT_TRUE(comes_to([&] { return group.calls_of(r) >= 1 && !group.of(r).health().ok(); })) << r;
