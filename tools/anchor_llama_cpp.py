@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/benchmarks.md.
+"""Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/measurements/cpu.md.
 
 Both run a model of the configuration's shapes with random bfloat16 weights on all cores: prompts, and one request that
 decodes after a context. Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.

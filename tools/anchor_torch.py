@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures PyTorch's time for a forward, for the comparison in docs/benchmarks.md.
+"""Measures PyTorch's time for a forward, for the comparison in docs/measurements/prefill-decode.md.
 
 The same decoder with random bfloat16 weights runs on one GPU eagerly, compiled, as piecewise graphs (attention between
 them), and as one graph, with and without torch.compile; and its matmuls and its attention run alone, as a floor. Times

@@ -14,8 +14,8 @@ using TokenCost = std::function<double(std::int64_t tokens)>;
 
 // The cost if nothing was measured, in units of one token's cost: one for each token, and a constant for reading the
 // weights once. On an H200 the weights take as long as about 250 tokens of Llama-3-8B or 600 of Qwen3-0.6B; on a CPU as
-// long as fewer tokens (docs/benchmarks.md). The constant is at the low end, which makes padding look expensive,
-// because a size too many costs less than a missing one.
+// long as fewer tokens (docs/measurements/graphs.md). The constant is at the low end, which makes padding look
+// expensive, because a size too many costs less than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
 // [tokens]: how often a forward has that many tokens, in any unit.

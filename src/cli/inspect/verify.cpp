@@ -251,8 +251,8 @@ std::string to_text(const SoakReport& report) {
 // round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
 // norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
 // row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks differed by up to 4.5e-5 and,
-// in other models with such states, 1.1e-5 (tools/rounding_response.py; docs/benchmarks.md, "How far rounding
-// carries").
+// in other models with such states, 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far
+// rounding carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().model.graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;

@@ -6,8 +6,8 @@
 // it until it has `filling` tokens. Where more than kDeepBacklog chunks of prompts wait, throughput matters more: steps
 // are whole chunks, which need the fewest forwards.
 //
-// Measured with Llama-3.1-8B on an H200, on 300 requests of the Azure conversation trace at 12/s: docs/benchmarks.md,
-// "A saturated server".
+// Measured with Llama-3.1-8B on an H200, on 300 requests of the Azure conversation trace at 12/s:
+// docs/measurements/serving.md, "A saturated server".
 #pragma once
 
 #include <algorithm>

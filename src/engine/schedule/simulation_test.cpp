@@ -23,7 +23,8 @@ using ::testing::Key;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// Prefill of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of docs/benchmarks.md.
+// Prefill of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of
+// docs/measurements/prefill-decode.md.
 CostTable h200_costs() {
   CostTable costs;
   const struct {

@@ -107,7 +107,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  constexpr std::int64_t kEnough = 3;  // requests for each resident block (docs/benchmarks.md)
+  constexpr std::int64_t kEnough = 3;  // requests for each resident block (docs/measurements/kernels.md)
   if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
   return single_row_grid(requests, limits);
 }

@@ -44,7 +44,7 @@ class DevicePageTables {
   // decode reads the entries of 128 keys at a time, which are 8 pages of 16 tokens. Where these 8 entries are exactly
   // one sector, each read waits for a new sector. Where they straddle two sectors, the first half has already arrived
   // with the entries before. A step of Qwen3-0.6B with 8 requests of 1024 tokens takes 1.7 % less time
-  // (docs/benchmarks.md).
+  // (docs/measurements/redesign.md).
   static constexpr std::int64_t kSkew = 16;
   struct Range {  // in entries
     std::size_t begin = 0;

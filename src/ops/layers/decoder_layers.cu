@@ -24,7 +24,8 @@ using namespace cuda::decoder_layers;
 using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
-constexpr std::int64_t kMostRows = 2;  // four rows are faster operator by operator (docs/benchmarks.md)
+constexpr std::int64_t kMostRows =
+    2;  // four rows are faster operator by operator (docs/measurements/prefill-decode.md)
 
 // Copies to shared memory begin at multiples of 16 bytes.
 bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }

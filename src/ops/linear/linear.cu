@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // Where neither the streamed nor the split kernel serves, reading the weights bounds one row, and our simple kernel is
-// faster than cuBLASLt. From two rows on the library is as fast or faster (docs/benchmarks.md).
+// faster than cuBLASLt. From two rows on the library is as fast or faster (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
 // Where a row is no multiple of 16 bytes, cuBLASLt rounds a product to the storage type before it adds the bias. No

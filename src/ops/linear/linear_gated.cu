@@ -21,7 +21,7 @@ using namespace cuda;
 using namespace cuda::gated_linear;
 
 // With fewer rows or tiles, cuBLASLt and a separate gate kernel are as fast or faster, because the library splits k or
-// uses smaller tiles (docs/benchmarks.md).
+// uses smaller tiles (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestRows = 1024;
 bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
 

@@ -14,7 +14,8 @@ namespace {
 // A residual costs each tile of the matmul one load, which long sums hide. The saving grows with the size of the
 // tensor.
 constexpr std::int64_t kFewestRows = 512;
-constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;  // 50 µs on an H200 (docs/benchmarks.md)
+constexpr std::int64_t kFewestProducts = std::int64_t{1}
+                                         << 34;  // 50 µs on an H200 (docs/measurements/prefill-decode.md)
 bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
 
 // Binds the rms_norm of the sum, with the attributes of the add_rms_norm that it replaces.

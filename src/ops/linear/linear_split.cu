@@ -27,7 +27,7 @@ constexpr int kSharedBytesOfOne = 116 * 1024;
 
 // Returns the number of blocks that share a tile: as many as can each have a multiprocessor, at most kMostBlocks. With
 // a long k there are two blocks even where they have to share a multiprocessor, because each still has enough loads to
-// keep under way (docs/benchmarks.md). The number does not depend on m.
+// keep under way (docs/measurements/prefill-decode.md). The number does not depend on m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);

@@ -17,7 +17,7 @@ using namespace cuda;
 using namespace cuda::streamed_linear;
 
 // Up to eight rows the streamed kernel is the fastest. With more rows x is read as often as w, and the kernel with
-// blocks that split k is faster for large matrices (docs/benchmarks.md).
+// blocks that split k is faster for large matrices (docs/measurements/prefill-decode.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // in bytes of w
   if (p.m <= 8) return true;
@@ -40,7 +40,8 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
 }
 
 // Makes the kernel for up to eight rows of x. Tiles of one or two stages are multiplied at once, which shortens the
-// walk along k when their weights arrive before x. Longer tiles would keep the ring waiting (docs/benchmarks.md).
+// walk along k when their weights arrive before x. Longer tiles would keep the ring waiting
+// (docs/measurements/prefill-decode.md).
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, std::int64_t workers) {
   const std::int64_t stages = ceil_div(p.k, p.stage_columns);

@@ -19,7 +19,7 @@ using testing::TestRequest;
 std::vector<TestRequest> last_tokens(std::int64_t tokens) {
   return {{ids(9, 2), 9 - tokens}, {ids(5, 3), 5 - tokens}, {ids(17, 4), 17 - tokens}};
 }
-const std::vector<TestRequest> kPrompts = {{ids(9, 2)}, {ids(5, 3)}, {ids(17, 4)}};
+const std::vector<TestRequest> kThreePrompts = {{ids(9, 2)}, {ids(5, 3)}, {ids(17, 4)}};
 
 RunnerOptions two_tokens_each() {
   RunnerOptions options = small_options();
@@ -30,7 +30,7 @@ RunnerOptions two_tokens_each() {
 TEST(DecodeShapes, TwoTokensEachRunOnTheirDecodeGraph) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
   ASSERT_EQ(bench.runner->decode().bucket(4).to_string(), "T=8 B=4 Q=2 R=8 P=33");
-  bench.logits(kPrompts);  // fills the cache
+  bench.logits(kThreePrompts);  // fills the cache
   Decision decision;
   const std::vector<float> graph = bench.logits(last_tokens(2), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kDecode);
@@ -42,7 +42,7 @@ TEST(DecodeShapes, TwoTokensEachRunOnTheirDecodeGraph) {
 
 TEST(DecodeShapes, OtherBatchesTakeThePrefillRunner) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
-  bench.logits(kPrompts);
+  bench.logits(kThreePrompts);
   Decision decision;
   bench.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
@@ -66,7 +66,7 @@ TEST(DecodeShapes, ADecodeGraphMayBeCut) {
   RunnerBench cut = make_captured("llama", options);
   EXPECT_EQ(whole.runner->decode().executable().graph().num_pieces(), 1);
   EXPECT_GT(cut.runner->decode().executable().graph().num_split_ops(), 1);
-  for (RunnerBench* bench : {&whole, &cut}) bench->logits(kPrompts);
+  for (RunnerBench* bench : {&whole, &cut}) bench->logits(kThreePrompts);
   Decision decision;
   const std::vector<float> logits = cut.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kDecode);

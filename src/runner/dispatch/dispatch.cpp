@@ -31,13 +31,13 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
 }};
 
 // A cost difference below this factor is ignored, and the padded replay is used. Measurements differ by 2 % from run to
-// run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/benchmarks.md, 4096 tokens). A
-// replay also leaves the host free. A second forward has costs that the table does not contain: it is staged
-// separately, and its attention reads the tokens of the first.
+// run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/measurements/prefill-decode.md,
+// 4096 tokens). A replay also leaves the host free. A second forward has costs that the table does not contain: it is
+// staged separately, and its attention reads the tokens of the first.
 constexpr double kMargin = 1.05;
-// From about this many tokens on, a forward's time is proportional to them (docs/benchmarks.md: on an H200 two forwards
-// of 512 take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so a cut costs little. With
-// fewer tokens, reading the weights dominates, and every part reads them again.
+// From about this many tokens on, a forward's time is proportional to them (docs/measurements/prefill-decode.md: on an
+// H200 two forwards of 512 take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so a cut
+// costs little. With fewer tokens, reading the weights dominates, and every part reads them again.
 constexpr std::int64_t kBusyTokens = 512;
 constexpr double kNearlyLeast = 1.25;  // relative to the least time per token over all sizes
 

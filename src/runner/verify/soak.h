@@ -32,9 +32,10 @@ struct SoakOptions {
 };
 
 // Where a router chooses experts, rounding turns a tie between two of them about once in a million rows. That row and
-// those that attend to it then differ (docs/benchmarks.md, "How far rounding carries"). For such a model, batches that
-// exceed the tolerance are failures where they are more than this share of all batches and more than one. The greatest
-// observed tie moved a row by 0.24 of its greatest logit, so a difference above kGreatestTie is never counted as a tie.
+// those that attend to it then differ (docs/measurements/correctness.md, "How far rounding carries"). For such a model,
+// batches that exceed the tolerance are failures where they are more than this share of all batches and more than one.
+// The greatest observed tie moved a row by 0.24 of its greatest logit, so a difference above kGreatestTie is never
+// counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 

@@ -38,44 +38,44 @@ Parts parse(std::string_view name, bool opened, std::string_view text, Cut cut) 
   return out;
 }
 
-Parts whole(std::string_view name, std::string_view text, bool opened = false) {
+Parts reasoned(std::string_view name, std::string_view text, bool opened = false) {
   return parse(name, opened, text, [&] { return text.size(); });
 }
 
 TEST(ReasoningParser, Qwen3NeedsTheTagAtTheTextsBegin) {
-  EXPECT_EQ(whole("qwen3", "<think>\nadd\n</think>\n\n2"), (Parts{"add", "2"}));
-  EXPECT_EQ(whole("qwen3", "\n <think>a b</think>2 \n"), (Parts{"a b", "2 \n"}));
-  EXPECT_EQ(whole("qwen3", "2"), (Parts{"", "2"}));
-  EXPECT_EQ(whole("qwen3", " \n2"), (Parts{"", " \n2"}));
-  EXPECT_EQ(whole("qwen3", "The tag <think> and </think>."), (Parts{"", "The tag <think> and </think>."}));
-  EXPECT_EQ(whole("qwen3", "<think>\n\n</think>\n\n2"), (Parts{"", "2"}));
-  EXPECT_EQ(whole("qwen3", "</think>2"), (Parts{"", "</think>2"}));
-  EXPECT_EQ(whole("qwen3", "<thin"), (Parts{"", "<thin"}));
-  EXPECT_EQ(whole("qwen3", ""), (Parts{"", ""}));
-  EXPECT_EQ(whole("qwen3", "add</think>2", /*opened=*/true), (Parts{"add", "2"}));
+  EXPECT_EQ(reasoned("qwen3", "<think>\nadd\n</think>\n\n2"), (Parts{"add", "2"}));
+  EXPECT_EQ(reasoned("qwen3", "\n <think>a b</think>2 \n"), (Parts{"a b", "2 \n"}));
+  EXPECT_EQ(reasoned("qwen3", "2"), (Parts{"", "2"}));
+  EXPECT_EQ(reasoned("qwen3", " \n2"), (Parts{"", " \n2"}));
+  EXPECT_EQ(reasoned("qwen3", "The tag <think> and </think>."), (Parts{"", "The tag <think> and </think>."}));
+  EXPECT_EQ(reasoned("qwen3", "<think>\n\n</think>\n\n2"), (Parts{"", "2"}));
+  EXPECT_EQ(reasoned("qwen3", "</think>2"), (Parts{"", "</think>2"}));
+  EXPECT_EQ(reasoned("qwen3", "<thin"), (Parts{"", "<thin"}));
+  EXPECT_EQ(reasoned("qwen3", ""), (Parts{"", ""}));
+  EXPECT_EQ(reasoned("qwen3", "add</think>2", /*opened=*/true), (Parts{"add", "2"}));
 }
 
 TEST(ReasoningParser, DeepseekBeginsInsideEvenWithoutTheTag) {
-  EXPECT_EQ(whole("deepseek-r1", "add\n</think>\n\n2"), (Parts{"add", "2"}));
-  EXPECT_EQ(whole("deepseek-r1", "<think>\nadd</think>2"), (Parts{"add", "2"}));
-  EXPECT_EQ(whole("deepseek-r1", "add, never done \n"), (Parts{"add, never done", ""}));
-  EXPECT_EQ(whole("deepseek-r1", "a <think> b</think>2"), (Parts{"a <think> b", "2"}));
-  EXPECT_EQ(whole("deepseek-r1", "a < b </thin"), (Parts{"a < b </thin", ""}));
-  EXPECT_EQ(whole("deepseek-r1", "a</think>b</think>c"), (Parts{"a", "b</think>c"}));
-  EXPECT_EQ(whole("deepseek-r1", "</</think>2"), (Parts{"</", "2"}));
+  EXPECT_EQ(reasoned("deepseek-r1", "add\n</think>\n\n2"), (Parts{"add", "2"}));
+  EXPECT_EQ(reasoned("deepseek-r1", "<think>\nadd</think>2"), (Parts{"add", "2"}));
+  EXPECT_EQ(reasoned("deepseek-r1", "add, never done \n"), (Parts{"add, never done", ""}));
+  EXPECT_EQ(reasoned("deepseek-r1", "a <think> b</think>2"), (Parts{"a <think> b", "2"}));
+  EXPECT_EQ(reasoned("deepseek-r1", "a < b </thin"), (Parts{"a < b </thin", ""}));
+  EXPECT_EQ(reasoned("deepseek-r1", "a</think>b</think>c"), (Parts{"a", "b</think>c"}));
+  EXPECT_EQ(reasoned("deepseek-r1", "</</think>2"), (Parts{"</", "2"}));
 }
 
 TEST(ReasoningParser, FamiliesHaveTheirNames) {
   for (const char* name : {"glm45", "glm47", "deepseek-v3", "deepseek_v3"}) {
-    EXPECT_EQ(whole(name, "\n<think>add</think>\n2"), (Parts{"add", "2"})) << name;
-    EXPECT_EQ(whole(name, "2"), (Parts{"", "2"})) << name;
-    EXPECT_EQ(whole(name, "add</think>2", /*opened=*/true), (Parts{"add", "2"})) << name;
+    EXPECT_EQ(reasoned(name, "\n<think>add</think>\n2"), (Parts{"add", "2"})) << name;
+    EXPECT_EQ(reasoned(name, "2"), (Parts{"", "2"})) << name;
+    EXPECT_EQ(reasoned(name, "add</think>2", /*opened=*/true), (Parts{"add", "2"})) << name;
   }
-  EXPECT_EQ(whole("qwen3-thinking", "add\n</think>\n\n2"), (Parts{"add", "2"}));
-  EXPECT_EQ(whole("mistral", "[THINK]a [THINK]b[/THINK]\n2"), (Parts{"a [THINK]b", "2"}));
-  EXPECT_EQ(whole("mistral", "<think>a</think>"), (Parts{"", "<think>a</think>"}));
+  EXPECT_EQ(reasoned("qwen3-thinking", "add\n</think>\n\n2"), (Parts{"add", "2"}));
+  EXPECT_EQ(reasoned("mistral", "[THINK]a [THINK]b[/THINK]\n2"), (Parts{"a [THINK]b", "2"}));
+  EXPECT_EQ(reasoned("mistral", "<think>a</think>"), (Parts{"", "<think>a</think>"}));
   for (const char* name : {"gpt-oss", "openai_gptoss"})
-    EXPECT_EQ(whole(name, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>2"),
+    EXPECT_EQ(reasoned(name, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>2"),
               (Parts{"a", "2"}));
 }
 
@@ -95,7 +95,7 @@ TEST(ReasoningParser, TellsWhetherThePromptIsInsideTheReasoning) {
 }
 
 TEST(ReasoningParser, WithNoneAllTextIsContent) {
-  EXPECT_EQ(whole("none", "<think>a</think> b"), (Parts{"", "<think>a</think> b"}));
+  EXPECT_EQ(reasoned("none", "<think>a</think> b"), (Parts{"", "<think>a</think> b"}));
 }
 
 TEST(ReasoningParser, ResultsDoNotDependOnTheCuts) {
@@ -107,7 +107,7 @@ TEST(ReasoningParser, ResultsDoNotDependOnTheCuts) {
     for (auto i = random() % 10; i > 0; --i) text += kWords[random() % std::size(kWords)];
     const std::string_view name = reasoning_parser_names()[random() % reasoning_parser_names().size()];
     const bool opened = random() % 2 == 0;
-    const Parts expected = whole(name, text, opened);
+    const Parts expected = reasoned(name, text, opened);
     ASSERT_EQ(parse(name, opened, text, [] { return 1; }), expected) << name << ' ' << text;
     ASSERT_EQ(parse(name, opened, text, [&] { return 1 + random() % 9; }), expected) << name << ' ' << text;
     // Only tags and white space are lost.
@@ -131,7 +131,7 @@ TEST(ReasoningParser, TextOfACertainKindIsSentAtOnce) {
 
 TEST(ReasoningParser, NamesAreAcceptedAndTemplatesGuessed) {
   EXPECT_THAT(ReasoningParser::create("qwen", false).status().message(),
-              testing::HasSubstr("reasoning parser \"qwen\"; accepted: deepseek-r1, deepseek_r1, deepseek-v3, "));
+              ::testing::HasSubstr("reasoning parser \"qwen\"; accepted: deepseek-r1, deepseek_r1, deepseek-v3, "));
   EXPECT_EQ(guess_reasoning_parser("{{ x.split('</think>')[-1] }}"), "qwen3");
   EXPECT_EQ(guess_reasoning_parser("{{ x }}"), "");
 }
