@@ -1,5 +1,5 @@
-// Stages what a forward reads, and enqueues one runner at one size on it. Every forward passes here: those of steps, of
-// warm-ups and measurements, and of the oracle.
+// Stages what a forward reads, and enqueues one runner at one size on it. Steps are launched here. Captures,
+// measurements and the oracle stage here, and replay by themselves.
 //
 // Threads: the runner's thread.
 #pragma once

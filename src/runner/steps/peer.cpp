@@ -38,7 +38,7 @@ class Peer final : public StepWay {
 }  // namespace
 
 Result<std::unique_ptr<StepWay>> make_peer(const StepContext& context) {
-  if (context.parts.model.options.communicator == nullptr) return nullptr;
+  if (context.parts.model.ranks() == 1) return nullptr;
   return std::make_unique<Peer>(context);
 }
 
