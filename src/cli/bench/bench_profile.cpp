@@ -21,7 +21,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kWarmUps = 3;
+constexpr int kProfileWarmUps = 3;
 constexpr std::size_t kShown = 10;  // operators in the table
 
 // A part or an operator that is enqueued and timed.
@@ -43,7 +43,7 @@ struct Call {
 Status time_calls(ModelRunner& runner, std::int64_t repeat, std::vector<Call>& calls) {
   std::vector<std::unique_ptr<Event>> passed(calls.size() + 1);
   for (std::unique_ptr<Event>& event : passed) event = TRY(runner.device().create_event(EventKind::kTime));
-  for (std::int64_t run = -kWarmUps; run < repeat; ++run) {
+  for (std::int64_t run = -kProfileWarmUps; run < repeat; ++run) {
     TRY(runner.stream().record(*passed[0]));
     for (std::size_t i = 0; i < calls.size(); ++i) {
       TRY(calls[i].enqueue());

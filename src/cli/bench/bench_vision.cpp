@@ -48,7 +48,7 @@ Image make_image(const ImageSize& size) {
 }
 
 // A way to run the tower.
-struct Way {
+struct TowerWay {
   const char* name;
   VisionRunner& runner;
   bool eagerly;
@@ -75,7 +75,7 @@ struct CaseTimes {
 
 class VisionBench {
  public:
-  VisionBench(std::vector<Way> ways, const ImageProcessorConfig& processor, std::int64_t repeat)
+  VisionBench(std::vector<TowerWay> ways, const ImageProcessorConfig& processor, std::int64_t repeat)
       : ways_(std::move(ways)), processor_(processor), repeat_(repeat) {}
 
   Result<CaseTimes> measure(const ImageSize& size, std::int64_t images) {
@@ -107,7 +107,7 @@ class VisionBench {
   }
 
  private:
-  Result<double> encode(const Way& way) {
+  Result<double> encode(const TowerWay& way) {
     const Clock::time_point start = Clock::now();
     TRY(way.runner.encode(packed_, first_rows_, rows_->data(), way.eagerly));
     TRY(way.runner.stream().synchronize());
@@ -115,7 +115,7 @@ class VisionBench {
   }
 
   // Encodes twice, so that graphs are captured and bound, and stores the counters.
-  Status begin(const Way& way, Times& times) {
+  Status begin(const TowerWay& way, Times& times) {
     times.first = TRY(encode(way));
     const VisionCounters before = way.runner.counters();
     TRY(encode(way));
@@ -127,7 +127,7 @@ class VisionBench {
   }
 
   // Times only the forwards. Their inputs are staged before.
-  Result<double> run_tower(const Way& way) {
+  Result<double> run_tower(const TowerWay& way) {
     double ms = 0;
     std::span<const Patches* const> left = packed_;
     while (!left.empty()) {
@@ -147,7 +147,7 @@ class VisionBench {
     return ms;
   }
 
-  std::vector<Way> ways_;
+  std::vector<TowerWay> ways_;
   const ImageProcessorConfig& processor_;
   std::int64_t repeat_;
   std::vector<const Patches*> packed_;
@@ -206,8 +206,8 @@ class Towers {
     return towers;
   }
 
-  std::vector<Way> ways() {
-    std::vector<Way> ways = {{"eager", own_, true}};
+  std::vector<TowerWay> ways() {
+    std::vector<TowerWay> ways = {{"eager", own_, true}};
     if (other_ == nullptr) return ways;
     const bool own_is_exact = own_.options().exact_graphs > 0;
     ways.push_back({"exact", own_is_exact ? own_ : *other_, false});
@@ -245,7 +245,7 @@ Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProce
   return cases;
 }
 
-void add_rows(const CaseTimes& measured, const std::vector<Way>& ways, Table& table, Json& rows) {
+void add_rows(const CaseTimes& measured, const std::vector<TowerWay>& ways, Table& table, Json& rows) {
   const Distribution preprocessing = distribution(measured.preprocessing);
   const double eager = distribution(measured.ways.front().tower).p50;
   for (std::size_t i = 0; i < ways.size(); ++i) {
@@ -279,7 +279,7 @@ Status bench_vision(const BenchOptions& options) {
         fmt::format("--model-path: {} has no vision tower; bench vision measures one", options.engine.model_path));
   TRY(runner.capture_rest());
   Towers towers = TRY(Towers::create(runner));
-  const std::vector<Way> ways = towers.ways();
+  const std::vector<TowerWay> ways = towers.ways();
   const std::vector<Case> cases = TRY(cases_of(options, input->processor, runner.vision()->options().max_patches));
   VisionBench bench(ways, input->processor, options.repeat);
   Table table({"image", ">images", ">patches", "way", ">tower ms", ">p99", ">speed-up", ">encode ms", ">p99",

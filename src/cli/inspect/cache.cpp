@@ -36,7 +36,7 @@ Json to_json(const std::string& folder, bool cleared, const Kinds& kinds) {
   return json.set("kinds", std::move(by_kind));
 }
 
-std::string to_text(const std::string& folder, bool cleared, const Kinds& kinds) {
+std::string cache_text(const std::string& folder, bool cleared, const Kinds& kinds) {
   const ProfileCacheKind total = total_of(kinds);
   Table table({"kind", ">entries", ">size"});
   for (const auto& [name, kind] : kinds) table.add({name, count_text(kind.entries), bytes_text(kind.bytes)});
@@ -55,7 +55,7 @@ Status run_cache(const CacheOptions& options) {
         "there is no cache folder: none of TESSERA_CACHE_DIR, SGLANG_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
   const bool clear = options.action == CacheAction::kClear;
   const Kinds kinds = TRY(clear ? clear_profiles(folder) : list_profiles(folder));
-  return write_output(options.json ? to_json(folder, clear, kinds).dump() + "\n" : to_text(folder, clear, kinds));
+  return write_output(options.json ? to_json(folder, clear, kinds).dump() + "\n" : cache_text(folder, clear, kinds));
 }
 
 }  // namespace tessera::cli

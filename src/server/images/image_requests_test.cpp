@@ -24,7 +24,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 template <class Prepare>
-ApiJob prepared(const Prepare& prepare, const std::string& body, const ServedModel& model = vision_model()) {
+ApiJob prepared_with_images(const Prepare& prepare, const std::string& body,
+                            const ServedModel& model = vision_model()) {
   ApiResult<ApiJob> job = prepare(model, body);
   EXPECT_TRUE(job.ok()) << body.substr(0, 300) << "\n" << job.error().message;
   return job.ok() ? *std::move(job) : ApiJob{.requests = std::vector<Request>(1)};
@@ -59,7 +60,7 @@ std::vector<std::string> places(const Request& request) {
 TEST(ImageRequests, ImagesStandWhereTheirPartsDo) {
   const std::string parts = text_part("a") + "," + image_part(data_url(ppm(84, 56))) + "," + text_part("b") + "," +
                             image_part(data_url(ppm(56, 112, 9))) + "," + text_part("c");
-  const Request request = prepared(prepare_chat, image_chat(parts)).requests[0];
+  const Request request = prepared_with_images(prepare_chat, image_chat(parts)).requests[0];
   EXPECT_EQ(shown(request),
             "system:s;user:a<|vision_start|>[6]<|vision_end|>b<|vision_start|>[8]<|vision_end|>c;assistant:");
   EXPECT_THAT(places(request), SizeIs(2));
@@ -75,14 +76,15 @@ TEST(ImageRequests, ReadsSpellingsOfOtherProtocols) {
   for (const std::string& image : {image_part(url), R"({"type": "image_url", "image_url": ")" + url + "\"}",
                                    R"({"type": "input_image", "detail": "auto", "image_url": ")" + url + "\"}"}) {
     for (const char* text : {R"({"type": "text", "text": "a"})", R"({"type": "input_text", "text": "a"})"}) {
-      EXPECT_EQ(shown(prepared(prepare_chat, image_chat(image + "," + text)).requests[0]), expected) << image;
+      EXPECT_EQ(shown(prepared_with_images(prepare_chat, image_chat(image + "," + text)).requests[0]), expected)
+          << image;
     }
   }
 }
 
 TEST(ImageRequests, TheContentDeterminesTheImageType) {
   const auto content = [](const std::string& url) {
-    return prepared(prepare_chat, image_chat(image_part(url))).requests[0].images[0].patches->content;
+    return prepared_with_images(prepare_chat, image_chat(image_part(url))).requests[0].images[0].patches->content;
   };
   const Hash128 expected = content(data_url(ppm(56, 56)));
   EXPECT_EQ(content(data_url(ppm(56, 56), "text/html")), expected);
@@ -98,7 +100,7 @@ TEST(ImageRequests, LowDetailIsAtMost512By512Pixels) {
   const auto tokens = [&](const std::string& detail) {
     const std::string part = R"({"type": "image_url", "image_url": {"url": ")" + data_url(ppm(1120, 560)) +
                              R"(", "detail": ")" + detail + "\"}}";
-    return prepared(prepare_chat, image_chat(part), model).requests[0].images[0].patches->tokens();
+    return prepared_with_images(prepare_chat, image_chat(part), model).requests[0].images[0].patches->tokens();
   };
   EXPECT_EQ(tokens("high"), 40 * 20);
   EXPECT_EQ(tokens("auto"), 40 * 20);
@@ -107,7 +109,7 @@ TEST(ImageRequests, LowDetailIsAtMost512By512Pixels) {
 }
 
 TEST(ImageRequests, ChoicesShareTheirImages) {
-  const ApiJob job = prepared(prepare_chat, image_chat(image_part(data_url(ppm(56, 56))), R"(, "n": 3)"));
+  const ApiJob job = prepared_with_images(prepare_chat, image_chat(image_part(data_url(ppm(56, 56))), R"(, "n": 3)"));
   ASSERT_THAT(job.requests, SizeIs(3));
   EXPECT_EQ(job.requests[0].images[0].patches, job.requests[2].images[0].patches);
 }
@@ -115,14 +117,15 @@ TEST(ImageRequests, ChoicesShareTheirImages) {
 TEST(ImageRequests, MemoryIsReleasedWithTheLastRequest) {
   const ServedModel model = vision_model();
   {
-    const ApiJob job = prepared(prepare_chat, image_chat(image_part(data_url(ppm(56, 56)))), model);
+    const ApiJob job = prepared_with_images(prepare_chat, image_chat(image_part(data_url(ppm(56, 56)))), model);
     EXPECT_EQ(model.images->memory->used(), 16 * 3 * 2 * 14 * 14 * 4);
   }
   EXPECT_EQ(model.images->memory->used(), 0);
 }
 
 TEST(ImageRequests, TextsWithoutImagesAreUnchanged) {
-  const Request request = prepared(prepare_chat, image_chat(text_part("u") + "," + text_part("v"))).requests[0];
+  const Request request =
+      prepared_with_images(prepare_chat, image_chat(text_part("u") + "," + text_part("v"))).requests[0];
   EXPECT_EQ(shown(request), "system:s;user:u\nv;assistant:");
   EXPECT_THAT(request.images, SizeIs(0));
 }
@@ -133,13 +136,13 @@ TEST(ImageRequests, GenericToolsKeepTheImages) {
   model.tool_call_parser = "generic";
   const std::string body = R"({"messages": [{"role": "user", "content": [)" + image_part(data_url(ppm(56, 56))) + "," +
                            text_part("q") + R"(]}], "tools": [{"type": "function", "function": {"name": "f"}}]})";
-  const std::string text = shown(prepared(prepare_chat, body, model).requests[0]);
+  const std::string text = shown(prepared_with_images(prepare_chat, body, model).requests[0]);
   EXPECT_THAT(text, HasSubstr("<|vision_start|>[4]<|vision_end|>q;assistant:"));
   EXPECT_THAT(text, HasSubstr("{\"name\": \"f\"}"));
 }
 
 TEST(ImageRequests, UsageCountsTheTokensOfImages) {
-  ApiJob job = prepared(prepare_chat, image_chat(image_part(data_url(ppm(84, 56)))));
+  ApiJob job = prepared_with_images(prepare_chat, image_chat(image_part(data_url(ppm(84, 56)))));
   std::string stream;
   const std::int64_t prompt_tokens = std::ssize(job.requests[0].prompt);
   Completion end{.prompt_tokens = prompt_tokens};
@@ -158,9 +161,10 @@ TEST(ImageRequests, ReadsSglangsImageData) {
   for (const std::string& image :
        {"\"" + data_url(file) + "\"", "\"" + to_base64(file) + "\"", "[\"" + to_base64(file) + "\"]",
         R"({"url": ")" + data_url(file) + R"(", "detail": "auto"})"}) {
-    EXPECT_EQ(shown(prepared(prepare_generate, generate(kOne + image)).requests[0]), expected) << image.substr(0, 80);
+    EXPECT_EQ(shown(prepared_with_images(prepare_generate, generate(kOne + image)).requests[0]), expected)
+        << image.substr(0, 80);
   }
-  ApiJob job = prepared(prepare_generate, generate(kOne + "\"" + to_base64(file) + "\""));
+  ApiJob job = prepared_with_images(prepare_generate, generate(kOne + "\"" + to_base64(file) + "\""));
   std::string stream;
   Completion end{.prompt_tokens = 9};
   job.answer->on_event(0, {.finish = FinishReason::kStop}, &end, stream);
@@ -170,7 +174,7 @@ TEST(ImageRequests, ReadsSglangsImageData) {
 TEST(ImageRequests, ABatchHasImagesForEachPrompt) {
   const std::string small = "\"" + to_base64(ppm(56, 56)) + "\"";
   const std::string large = "\"" + to_base64(ppm(84, 56)) + "\"";
-  const ApiJob job = prepared(
+  const ApiJob job = prepared_with_images(
       prepare_generate, generate(R"("text": ["a<|image_pad|>", "b", "c<|image_pad|>d<|image_pad|>"], "image_data": [)" +
                                  small + ", null, [" + large + ", " + small + "]]"));
   ASSERT_THAT(job.requests, SizeIs(3));
@@ -182,13 +186,13 @@ TEST(ImageRequests, ABatchHasImagesForEachPrompt) {
 TEST(ImageRequests, IdsMayHaveTheirPlaceholdersAlready) {
   const std::string image = R"(, "image_data": ")" + to_base64(ppm(56, 56)) + "\"";
   const auto ids = [&](const std::string& list) {
-    return prepared(prepare_generate, generate(R"("input_ids": )" + list + image)).requests[0];
+    return prepared_with_images(prepare_generate, generate(R"("input_ids": )" + list + image)).requests[0];
   };
   EXPECT_THAT(places(ids("[5, 2050, 6]")), ElementsAre("1+4"));
   EXPECT_THAT(places(ids("[5, 2050, 2050, 2050, 2050, 6]")), ElementsAre("1+4"));
   const std::string chat = R"({"messages": [{"role": "user", "content": [)" + image_part(data_url(ppm(56, 56))) +
                            R"(]}], "input_ids": [7, 8, 2050]})";
-  EXPECT_THAT(places(prepared(prepare_chat, chat).requests[0]), ElementsAre("2+4"));
+  EXPECT_THAT(places(prepared_with_images(prepare_chat, chat).requests[0]), ElementsAre("2+4"));
 }
 
 TEST(ImageRequests, UrlsAreFetchedIfAllowed) {
@@ -199,8 +203,8 @@ TEST(ImageRequests, UrlsAreFetchedIfAllowed) {
   UrlFetchOptions options{.may_connect = [](const sockaddr&) { return true; }};
   model.images->fetcher = std::make_shared<const UrlFetcher>(*UrlFetcher::create(std::move(options)));
   const std::string url = fmt::format("http://127.0.0.1:{}/a.png", site.port());
-  EXPECT_THAT(places(prepared(prepare_chat, image_chat(image_part(url)), model).requests[0]), SizeIs(1));
-  EXPECT_EQ(shown(prepared(prepare_generate, generate(kOne + "\"" + url + "\""), model).requests[0]),
+  EXPECT_THAT(places(prepared_with_images(prepare_chat, image_chat(image_part(url)), model).requests[0]), SizeIs(1));
+  EXPECT_EQ(shown(prepared_with_images(prepare_generate, generate(kOne + "\"" + url + "\""), model).requests[0]),
             "a<|vision_start|>[6]<|vision_end|>b");
 }
 
