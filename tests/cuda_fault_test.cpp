@@ -41,6 +41,13 @@ const ir::OpDecl kCut{
 
 Status stage_nothing(std::int64_t /*size*/) { return ok_status(); }
 
+const std::vector<std::int64_t> kSizes = {4, 8};
+
+Status capture_all(GraphRunner& runner) {
+  return runner.capture_each(kSizes, /*show_progress=*/false,
+                             [&](std::int64_t size) { return runner.capture_one(size, stage_nothing); });
+}
+
 // Two pieces around a cut, captured for 4 and 8 rows.
 class GraphsOnFakeDriver {
  public:
@@ -120,8 +127,6 @@ class GraphsOnFakeDriver {
   std::unique_ptr<GraphRunner> runner_;
 };
 
-const std::vector<std::int64_t> kSizes = {4, 8};
-
 TEST(CudaFaults, OutOfMemoryAtEveryCallThatTakesMemory) {
   for (const char* function : {"cuMemAlloc", "cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemHostAlloc"}) {
     int failures = 0;
@@ -131,7 +136,7 @@ TEST(CudaFaults, OutOfMemoryAtEveryCallThatTakesMemory) {
       GraphsOnFakeDriver graphs;
       driver.fail(function, n, CUDA_ERROR_OUT_OF_MEMORY);
       Status started = graphs.create(driver);
-      if (started.ok()) started = graphs.runner().capture(kSizes, {.stage = stage_nothing});
+      if (started.ok()) started = capture_all(graphs.runner());
       const bool past_the_last = driver.faults() == 0;
       if (!started.ok()) {
         ++failures;
@@ -158,7 +163,7 @@ TEST_P(CaptureCall, AFailureDropsItsOwnSizeOnly) {
     GraphsOnFakeDriver graphs;
     ASSERT_TRUE(graphs.create(driver).ok());
     driver.fail(GetParam(), n, CUDA_ERROR_OUT_OF_MEMORY);
-    const Status captured = graphs.runner().capture(kSizes, {.stage = stage_nothing});
+    const Status captured = capture_all(graphs.runner());
     ASSERT_TRUE(captured.ok()) << captured.to_string();
     const CaptureReport& report = graphs.runner().report();
     if (driver.faults() == 0) {
@@ -189,7 +194,7 @@ TEST(CudaFaults, ALaunchAfterAFailedOneIsRight) {
   FakeDriver driver;
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
-  ASSERT_TRUE(graphs.runner().capture(kSizes, {.stage = stage_nothing}).ok());
+  ASSERT_TRUE(capture_all(graphs.runner()).ok());
   for (int n = 1; n <= 2; ++n) {  // each graph of one forward fails once
     driver.fail("cuGraphLaunch", n, CUDA_ERROR_OUT_OF_MEMORY);
     const Result<std::vector<float>> failed = graphs.forward(4, true);
@@ -205,7 +210,7 @@ TEST(CudaFaults, ALostDeviceEndsTheCapture) {
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
   driver.fail("cuGraphInstantiate", 2, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(graphs.runner().capture(kSizes, {.stage = stage_nothing}).code(), StatusCode::kDeviceLost);
+  EXPECT_EQ(capture_all(graphs.runner()).code(), StatusCode::kDeviceLost);
 }
 
 TEST(CudaFaults, NothingIsLeftOfAStartThatFailed) {
@@ -215,7 +220,7 @@ TEST(CudaFaults, NothingIsLeftOfAStartThatFailed) {
       GraphsOnFakeDriver graphs;
       ASSERT_TRUE(graphs.create(driver).ok());
       driver.fail(function, 1, CUDA_ERROR_OUT_OF_MEMORY);
-      static_cast<void>(graphs.runner().capture(kSizes, {.stage = stage_nothing}));
+      static_cast<void>(capture_all(graphs.runner()));
       EXPECT_EQ(driver.faults(), 1) << function;
     }
     EXPECT_EQ(driver.live_objects(), 0) << function;

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const std::string kModel = testing::data_path("goldens/llama");
+const std::string kLlama = testing::data_path("goldens/llama");
 
 // Every flag can name a plugin's additions, at any position on the command line.
 TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
@@ -24,7 +24,7 @@ TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
         file, [](const CompilerContext&) -> Result<std::unique_ptr<Compiler>> { return unimplemented("not here"); });
   };
   const std::vector<std::string> words = {
-      "serve", "--piecewise-cuda-graph-compiler", "b.so", "--model-path", kModel, "--plugin", "a.so", "--plugin",
+      "serve", "--piecewise-cuda-graph-compiler", "b.so", "--model-path", kLlama, "--plugin", "a.so", "--plugin",
       "b.so"};
   const Result<CommandLine> line = parse_command_line(registry, words, load);
   ASSERT_TRUE(line.ok()) << line.status().message();
