@@ -4,6 +4,7 @@
 #include "tessera/ops/attention/cuda_attention.h"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::cuda {
 
@@ -37,7 +38,7 @@ inline constexpr int kMergeThreads = 128;
 
 // Returns the maximum over the block in every thread. `scratch` is shared memory for one float of every warp.
 __device__ inline float merge_max(float x, float* scratch) {
-  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, kWarp));
+  x = warp_max(x);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
   __syncthreads();
   for (int warp = 0; warp < kMergeThreads / kWarp; ++warp) x = fmaxf(x, scratch[warp]);
@@ -66,9 +67,9 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   __shared__ float scratch[kMergeThreads / kWarp];
   __shared__ float sums[kMergeThreads][kPack + 1];  // weighted values, and the sum of weights in the last place
   const auto lse_at = [&](int part) { return m.lse[static_cast<long>(part) * m.heads + head]; };
-  float greatest = -INFINITY;
-  for (int part = begin + thread; part < end; part += kMergeThreads) greatest = fmaxf(greatest, lse_at(part));
-  greatest = merge_max(greatest, scratch);
+  float most = -INFINITY;
+  for (int part = begin + thread; part < end; part += kMergeThreads) most = fmaxf(most, lse_at(part));
+  most = merge_max(most, scratch);
 
   const auto* values = static_cast<const Part*>(m.values);
   const int out_row = m.out_rows != nullptr ? m.out_rows[row] : row;
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
     if (group < groups && pack < packs) {
 #pragma unroll 4
       for (int part = begin + group; part < end; part += groups) {
-        const float weight = exp2f(lse_at(part) - greatest);
+        const float weight = part_weight<BaseTwo>(lse_at(part), most);
         const auto x =
             load_pack<Part, kPack>(values + (static_cast<long>(part) * m.heads + head) * m.head_dim + pack * kPack);
 #pragma unroll

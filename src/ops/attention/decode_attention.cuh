@@ -24,6 +24,7 @@
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 
 namespace tessera::cuda {
@@ -151,9 +152,8 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 // One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
-  float out[kHeadDim / 16][4];  // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
-  float greatest[2];            // running max of scores, as powers of two
-  float total[2];               // sum of weights over the keys of this lane
+  float out[kHeadDim / 16][4];     // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
+  OnlineSoftmax<BaseTwo> rows[2];  // over the keys of this lane
 };
 
 template <class T, int kHeadDim>
@@ -181,15 +181,13 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
     float most = fmaxf(score[h], score[h + 2]);
 #pragma unroll
     for (int step = 4; step < kWarp; step *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
-    most = fmaxf(most, sums.greatest[h]);  // finite, because a row sees at least one of these keys
-    shrink[h] = exp2f(sums.greatest[h] - most);
-    sums.greatest[h] = most;
-    sums.total[h] *= shrink[h];
+    // The maximum is finite, because a row sees at least one of these keys.
+    shrink[h] = sums.rows[h].raise(fmaxf(most, sums.rows[h].running_max));
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    score[i] = exp2f(score[i] - sums.greatest[i % 2]);
-    sums.total[i % 2] += score[i];
+    score[i] = sums.rows[i % 2].weight(score[i]);
+    sums.rows[i % 2].sum += score[i];
   }
   const std::uint32_t low = transpose_matrix(pack_two<T>(score[0], score[1]));
   const std::uint32_t high = transpose_matrix(pack_two<T>(score[2], score[3]));
@@ -239,15 +237,15 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   std::uint32_t q[kHeadDim / 16][2];
   load_queries<T, kHeadDim>(p, s.row, q);
   for (const KeySegment* next = begin + 1;; ++next) {
-    DecodeSums<T, kHeadDim> sums{.out = {}, .greatest = {-INFINITY, -INFINITY}, .total = {}};
+    DecodeSums<T, kHeadDim> sums{};
     // A sink acts as a key with a zero value. Only the first warp of a request's first part adds it, because parts and
     // warps are joined by their sums, which include it.
     if (p.sinks != nullptr && s.part == 0 && warp == 0) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         if (in_quad * 2 + h >= group) continue;
-        sums.greatest[h] = p.sinks[kv_head * group + in_quad * 2 + h] * kLog2E;
-        sums.total[h] = quad == 0 ? 1.0f : 0.0f;
+        sums.rows[h].running_max = p.sinks[kv_head * group + in_quad * 2 + h] * kLog2E;
+        sums.rows[h].sum = quad == 0 ? 1.0f : 0.0f;
       }
     }
     const int blocks_end = (s.end + kKeyBlock - 1) / kKeyBlock;
@@ -283,11 +281,12 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int step = 4; step < kWarp; step *= 2) sums.total[h] += __shfl_xor_sync(0xffffffffu, sums.total[h], step);
+      for (int step = 4; step < kWarp; step *= 2)
+        sums.rows[h].sum += __shfl_xor_sync(0xffffffffu, sums.rows[h].sum, step);
       if (in_quad * 2 + h >= group) continue;
       if (quad == 0) {
-        shared.sums.greatest[warp][in_quad * 2 + h] = sums.greatest[h];
-        shared.sums.total[warp][in_quad * 2 + h] = sums.total[h];
+        shared.sums.running_max[warp][in_quad * 2 + h] = sums.rows[h].running_max;
+        shared.sums.total[warp][in_quad * 2 + h] = sums.rows[h].sum;
       }
 #pragma unroll
       for (int d = 0; d < kHeadDim / 16; ++d)

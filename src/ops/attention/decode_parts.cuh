@@ -7,6 +7,7 @@
 #include "tessera/ops/attention/decode_schedule.h"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::cuda {
 
@@ -27,7 +28,7 @@ struct DecodeParts {
 template <int kHeadDim, int kWarps>
 struct WarpSums {
   float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
-  float greatest[kWarps][kDecodeHeads];              // running max of scores, as powers of two
+  float running_max[kWarps][kDecodeHeads];           // of scores, as powers of two
   float total[kWarps][kDecodeHeads];                 // sum of weights
   bool last;                                         // whether this block was the last to end for the request
 };
@@ -39,15 +40,15 @@ __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int gr
   for (int i = thread; i < group * kHeadDim / 2; i += kWarps * kWarp) {
     const int head = i / (kHeadDim / 2);
     const int dim = i % (kHeadDim / 2) * 2;
-    float most = sums.greatest[0][head];
+    float most = sums.running_max[0][head];
 #pragma unroll
-    for (int w = 1; w < kWarps; ++w) most = fmaxf(most, sums.greatest[w][head]);
+    for (int w = 1; w < kWarps; ++w) most = fmaxf(most, sums.running_max[w][head]);
     float low = 0;
     float high = 0;
     float total = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float weight = exp2f(sums.greatest[w][head] - most);
+      const float weight = part_weight<BaseTwo>(sums.running_max[w][head], most);
       const float2 x = *reinterpret_cast<const float2*>(&sums.values[w][head][dim]);
       low += weight * x.x;
       high += weight * x.y;
@@ -66,8 +67,7 @@ __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, i
   constexpr int kRounds = kHeadDim / kWarp / N;
   constexpr int kAtOnce = 8;
   const int lane = static_cast<int>(threadIdx.x);
-  float greatest = -INFINITY;
-  float total = 0;
+  OnlineSoftmax<BaseTwo> row;
   float sum[kRounds][N] = {};
   for (int first = begin; first < end; first += kAtOnce) {
     float lse[kAtOnce];
@@ -80,20 +80,18 @@ __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, i
       for (int r = 0; r < kRounds; ++r)
         x[i][r] = load_pack_from_l2<T, N>(p.values + at * kHeadDim + (r * kWarp + lane) * N);
     }
-    float most = greatest;
+    float most = row.running_max;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) most = fmaxf(most, lse[i]);
-    const float shrink = exp2f(greatest - most);
-    greatest = most;
-    total *= shrink;
+    const float shrink = row.raise(most);
 #pragma unroll
     for (int r = 0; r < kRounds; ++r)
 #pragma unroll
       for (int j = 0; j < N; ++j) sum[r][j] *= shrink;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const float weight = first + i < end ? exp2f(lse[i] - most) : 0.0f;
-      total += weight;
+      const float weight = first + i < end ? row.weight(lse[i]) : 0.0f;
+      row.sum += weight;
 #pragma unroll
       for (int r = 0; r < kRounds; ++r)
 #pragma unroll
@@ -104,7 +102,7 @@ __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, i
   for (int r = 0; r < kRounds; ++r) {
     Pack<T, N> y;
 #pragma unroll
-    for (int j = 0; j < N; ++j) y.at[j] = from_float<T>(sum[r][j] / total);
+    for (int j = 0; j < N; ++j) y.at[j] = from_float<T>(sum[r][j] / row.sum);
     store_pack(to + (r * kWarp + lane) * N, y);
   }
 }

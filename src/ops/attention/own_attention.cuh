@@ -4,6 +4,7 @@
 
 #include "tessera/ir/type.h"
 #include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::own_attention {
 
@@ -150,20 +151,13 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
   }
 }
 
-// Returns the maximum over the 16 threads of one row.
-__device__ inline float row_max(float x) {
-  for (int step = 8; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, cuda::kWarp));
-  return x;
-}
-
 // One thread's part of the rows: elements 4·tx + 64·j of rows ty + 16·i.
 template <int kDim>
 struct Sums {
   static constexpr int kRows = Tile<kDim>::kRows / 16;
   static constexpr int kFours = kDim / 64;
-  float4 values[kRows][kFours] = {};  // Σ exp(s - greatest) · v
-  float greatest[kRows];
-  float total[kRows];  // Σ exp(s - greatest)
+  float4 values[kRows][kFours] = {};  // Σ exp(s - running max) · v
+  cuda::OnlineSoftmax<cuda::BaseE> rows[kRows];
 };
 
 // Initialises the sums before the first key. A sink is a key whose value is zero. The first range of a row's keys
@@ -172,8 +166,8 @@ template <int kDim>
 __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, int split, int ty, Sums<kDim>& sums) {
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {
     const bool sink = p.sinks != nullptr && split == 0 && ty + 16 * i < rows.rows;
-    sums.greatest[i] = sink ? p.sinks[kv_head * p.group + (rows.row_begin + ty + 16 * i) % p.group] : -INFINITY;
-    sums.total[i] = sink ? 1.0f : 0.0f;
+    sums.rows[i].running_max = sink ? p.sinks[kv_head * p.group + (rows.row_begin + ty + 16 * i) % p.group] : -INFINITY;
+    sums.rows[i].sum = sink ? 1.0f : 0.0f;
   }
 }
 
@@ -208,7 +202,7 @@ __device__ inline void update_softmax(const Problem& p, const Rows& rows, int fi
 #pragma unroll
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {
     const int position = rows.offset + (rows.row_begin + ty + 16 * i) / p.group;
-    float greatest = -INFINITY;
+    float most = -INFINITY;
 #pragma unroll
     for (int j = 0; j < kKeys; ++j) {
       const int key = first_key + tx + 16 * j;
@@ -216,19 +210,18 @@ __device__ inline void update_softmax(const Problem& p, const Rows& rows, int fi
                           tile.offsets[tx + 16 * j] < 0 || ty + 16 * i >= rows.rows;
       if (p.softcap > 0) scores[i][j] = p.softcap * tanhf(scores[i][j] / p.softcap);
       if (hidden) scores[i][j] = -INFINITY;
-      greatest = fmaxf(greatest, scores[i][j]);
+      most = fmaxf(most, scores[i][j]);
     }
-    greatest = fmaxf(row_max(greatest), sums.greatest[i]);
-    const float shrink = sums.greatest[i] == -INFINITY ? 0.0f : expf(sums.greatest[i] - greatest);
+    auto& row = sums.rows[i];
+    const float shrink = row.template raise<cuda::Keys::kMaybeNone>(fmaxf(cuda::warp_max(most, 16), row.running_max));
     float total = 0;
 #pragma unroll
     for (int j = 0; j < kKeys; ++j) {
-      const float weight = scores[i][j] == -INFINITY ? 0.0f : expf(scores[i][j] - greatest);
+      const float weight = row.template weight<cuda::Keys::kMaybeNone>(scores[i][j]);
       tile.weights[ty + 16 * i][tx + 16 * j] = weight;
       total += weight;
     }
-    sums.total[i] = fmaf(sums.total[i], shrink, cuda::warp_sum(total, 16));
-    sums.greatest[i] = greatest;
+    row.sum += cuda::warp_sum(total, 16);
 #pragma unroll
     for (float4& x : sums.values[i]) x = {x.x * shrink, x.y * shrink, x.z * shrink, x.w * shrink};
   }
@@ -272,10 +265,11 @@ __device__ inline void store(const Problem& p, const Rows& rows, int kv_head, in
     const long token = rows.query_start + row / p.group;
     const int head = kv_head * p.group + row % p.group;
     const long at = ((p.splits > 1 ? token * p.splits + split : token)) * p.heads + head;
-    const float inverse = sums.total[i] > 0 ? 1 / sums.total[i] : 0.0f;
+    const float inverse = sums.rows[i].inverse();
     constexpr float kLog2E = 1.4426950408889634f;
     if (p.splits > 1 && tx == 0)
-      p.partial_lse[at] = sums.total[i] > 0 ? sums.greatest[i] * kLog2E + log2f(sums.total[i]) : -INFINITY;
+      p.partial_lse[at] =
+          sums.rows[i].sum > 0 ? sums.rows[i].running_max * kLog2E + log2f(sums.rows[i].sum) : -INFINITY;
 #pragma unroll
     for (int j = 0; j < Sums<kDim>::kFours; ++j) {
       const float4 x = sums.values[i][j];

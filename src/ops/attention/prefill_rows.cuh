@@ -4,19 +4,14 @@
 // While a warpgroup turns scores into weights, its products of weights and values of the previous tile run, and so do
 // all products of the other warpgroup. Warpgroups with different rows take turns at issuing products, so that one has
 // scores to work on while the other waits for its own. Warpgroups with the same rows join their results at the end as
-// parts of a softmax: each part's sums are scaled by 2^(its running max - the greatest of both).
+// parts of a softmax: each part's sums are scaled by 2^(its running max - the greater of both).
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::cuda::prefill {
-
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // Named barriers of the block, in addition to __syncthreads().
 __device__ inline void wait_for_turn(int warpgroup) {
@@ -51,9 +46,8 @@ struct RowsWarpgroup {
   float out[kOutSums];
   float scores[kScores];
   std::uint32_t weights[kScores / 2];
-  float greatest[2];  // running max of the row's scores
-  float sum[2];       // sum of the thread's weights
-  float rescale[2];   // factor of the sums before the newest tile
+  OnlineSoftmax<FastBaseTwo> rows[2];  // the sums are over the thread's keys
+  float rescale[2];                    // factor of the sums before the newest tile
 
   // Computes the works begin … end - 1.
   __device__ void run(int begin, int end) {
@@ -83,8 +77,8 @@ struct RowsWarpgroup {
     const int position = w.position + row_group() * kGroupRows;
     const std::uint32_t queries = queries_at();
     shared.query_full[query_at.slot].wait(query_at.parity);
-    greatest[0] = greatest[1] = -1e30F;  // finite, so that a row that sees no key of a tile gets no NaN
-    sum[0] = sum[1] = 0;
+    rows[0].running_max = rows[1].running_max = -1e30F;  // finite, so that a row that sees no key of a tile gets no NaN
+    rows[0].sum = rows[1].sum = 0;
 #pragma unroll
     for (float& x : out) x = 0;
 
@@ -161,8 +155,8 @@ struct RowsWarpgroup {
     add_values(values);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      sum[h] += __shfl_xor_sync(~0U, sum[h], 1);
-      sum[h] += __shfl_xor_sync(~0U, sum[h], 2);
+      rows[h].sum += __shfl_xor_sync(~0U, rows[h].sum, 1);
+      rows[h].sum += __shfl_xor_sync(~0U, rows[h].sum, 2);
     }
     wait_for_products<0>();
     hold(out);
@@ -257,19 +251,16 @@ struct RowsWarpgroup {
         const float two = fmaxf(scores[4 * j + 2 * h], scores[4 * j + 2 * h + 1]);
         parts[j % 4] = j < 4 ? two : fmaxf(parts[j % 4], two);
       }
-      float most = fmaxf(greatest[h], fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3])));
-      most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
-      rescale[h] = power_of_two((greatest[h] - most) * p.scale_log2);
-      greatest[h] = most;
+      float most = fmaxf(rows[h].running_max, fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3])));
+      most = quad_max(most);
+      rescale[h] = rows[h].raise(most, p.scale_log2);
       shift[h] = -most * p.scale_log2;
-      sum[h] *= rescale[h];
     }
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int h = i / 2 % 2;
-      scores[i] = power_of_two(fmaf(scores[i], p.scale_log2, shift[h]));
-      sum[h] += scores[i];
+      scores[i] = FastBaseTwo::power(fmaf(scores[i], p.scale_log2, shift[h]));
+      rows[h].sum += scores[i];
     }
   }
   __device__ void pack_weights() {
@@ -294,23 +285,23 @@ struct RowsWarpgroup {
     wait_for_turn(warpgroup);
     const std::uint32_t to = place_of(kMine);
     const float* const given = &out[(1 - kMine) * kSums];
-    store_four(to, greatest[0], greatest[1], sum[0], sum[1]);
+    store_four(to, rows[0].running_max, rows[1].running_max, rows[0].sum, rows[1].sum);
 #pragma unroll
     for (int i = 0; i < kSums; i += 4)
       store_four(to + (i / 4 + 1) * kJoinStep, given[i], given[i + 1], given[i + 2], given[i + 3]);
     meet_warpgroups();
     const std::uint32_t from = place_of(1 - kMine);
     const float4 other = load_four(from);
-    const float other_greatest[2] = {other.x, other.y};
+    const float other_max[2] = {other.x, other.y};
     const float other_sum[2] = {other.z, other.w};
     float worth[2];
     float other_worth[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float most = fmaxf(greatest[h], other_greatest[h]);
-      worth[h] = power_of_two((greatest[h] - most) * p.scale_log2);
-      other_worth[h] = power_of_two((other_greatest[h] - most) * p.scale_log2);
-      sum[h] = sum[h] * worth[h] + other_sum[h] * other_worth[h];
+      const float most = fmaxf(rows[h].running_max, other_max[h]);
+      worth[h] = FastBaseTwo::power((rows[h].running_max - most) * p.scale_log2);
+      other_worth[h] = FastBaseTwo::power((other_max[h] - most) * p.scale_log2);
+      rows[h].sum = rows[h].sum * worth[h] + other_sum[h] * other_worth[h];
     }
     float* const mine = &out[kMine * kSums];
 #pragma unroll
@@ -331,7 +322,7 @@ struct RowsWarpgroup {
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;
     const std::uint32_t mine = staging + static_cast<std::uint32_t>(warp * kWarpRows * kChunks * 16);
-    const float scale[2] = {1 / sum[0], 1 / sum[1]};
+    const float scale[2] = {1 / rows[0].sum, 1 / rows[1].sum};
     const auto chunk_at = [&](int row, int chunk) {
       return mine + static_cast<std::uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);
     };

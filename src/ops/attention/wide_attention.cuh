@@ -11,6 +11,7 @@
 
 #include "tessera/ops/attention/own_attention.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 
 namespace tessera::own_attention {
@@ -76,8 +77,7 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
 // One warp's part of its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};  // running max, in powers of two
-  float total[2] = {};                         // sum of weights over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // over this lane's keys
 };
 
 template <class T>
@@ -91,9 +91,9 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
     const std::int64_t token = rows.query_start + (rows.row_begin + row) / p.group;
     const int head = kv_head * p.group + (rows.row_begin + row) % p.group;
     const std::int64_t at = (p.splits > 1 ? token * p.splits + split : token) * p.heads + head;
-    const float inverse = sums.total[r] > 0 ? 1 / sums.total[r] : 0.0f;
+    const float inverse = sums.rows[r].inverse();
     if (p.splits > 1 && first_column == 0 && lane % 4 == 0)
-      p.partial_lse[at] = sums.total[r] > 0 ? sums.greatest[r] + log2f(sums.total[r]) : -INFINITY;
+      p.partial_lse[at] = sums.rows[r].sum > 0 ? sums.rows[r].running_max + log2f(sums.rows[r].sum) : -INFINITY;
 #pragma unroll
     for (int n = 0; n < kWideColumns / 8; ++n) {
       const float low = sums.out[n][2 * r] * inverse;
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = rows.row_begin + first_row + quad + 8 * r;
-      sums.greatest[r] = p.sinks[kv_head * p.group + row % p.group] * kLog2E;
-      sums.total[r] = in_group == 0 && in_quad == 0 ? 1.0f : 0.0f;
+      sums.rows[r].running_max = p.sinks[kv_head * p.group + row % p.group] * kLog2E;
+      sums.rows[r].sum = in_group == 0 && in_quad == 0 ? 1.0f : 0.0f;
     }
   }
   load_wide_queries(p, rows, kv_head, shared.q);
@@ -176,8 +176,7 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
-      most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 2));
+      most[r] = cuda::quad_max(most[r]);
       if (in_quad == 0) shared.of_warps[in_group][first_row + quad + 8 * r] = most[r];
     }
     __syncthreads();
@@ -189,12 +188,10 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = first_row + quad + 8 * r;
-      float now = sums.greatest[r];
+      float now = sums.rows[r].running_max;
 #pragma unroll
       for (int w = 0; w < kWideGroupWarps; ++w) now = fmaxf(now, shared.of_warps[w][row]);
-      const float shrink = sums.greatest[r] == -INFINITY ? 0.0f : exp2f(sums.greatest[r] - now);
-      sums.greatest[r] = now;
-      sums.total[r] *= shrink;
+      const float shrink = sums.rows[r].template raise<cuda::Keys::kMaybeNone>(now);
 #pragma unroll
       for (int n = 0; n < kWideColumns / 8; ++n) {
         sums.out[n][2 * r] *= shrink;
@@ -203,8 +200,8 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
       float weight[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        weight[i] = score[2 * r + i] == -INFINITY ? 0.0f : exp2f(score[2 * r + i] - now);
-        sums.total[r] += weight[i];
+        weight[i] = sums.rows[r].template weight<cuda::Keys::kMaybeNone>(score[2 * r + i]);
+        sums.rows[r].sum += weight[i];
       }
       *reinterpret_cast<std::uint32_t*>(shared.weights + row * kWeightStride + in_group * 8 + in_quad * 2) =
           cuda::pack_two<T>(weight[0], weight[1]);
@@ -232,15 +229,15 @@ __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem 
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float total = cuda::warp_sum(sums.total[r], 4);
+    const float total = cuda::warp_sum(sums.rows[r].sum, 4);
     if (in_quad == 0) shared.of_warps[in_group][first_row + quad + 8 * r] = total;
   }
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    sums.total[r] = 0;
+    sums.rows[r].sum = 0;
 #pragma unroll
-    for (int w = 0; w < kWideGroupWarps; ++w) sums.total[r] += shared.of_warps[w][first_row + quad + 8 * r];
+    for (int w = 0; w < kWideGroupWarps; ++w) sums.rows[r].sum += shared.of_warps[w][first_row + quad + 8 * r];
   }
   store_wide<T>(p, rows, kv_head, split, first_row, in_group * kWideColumns, sums);
 }

@@ -9,6 +9,7 @@
 #include "tessera/ops/attention/own_attention.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 #include "tessera/ops/latent/latent_forms.cuh"
 
@@ -66,7 +67,7 @@ struct Shared {
   Tile<T, kRows> q;
   Tile<T, kKeys> keys[kStages];
   T weights[kRows * kWeightStride];
-  float greatest[kGroupWarps][kRows];
+  float running_max[kGroupWarps][kRows];
   float sums[kGroupWarps][kRows];
 };
 
@@ -110,8 +111,7 @@ struct Sums {
   static constexpr int kWarpKeys = kKeys / kGroupWarps;       // keys for which the warp computes scores
   static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns for which the warp adds values
   float out[kWarpColumns / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {};  // over the warp's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // over the warp's keys
 };
 
 // Computes q·k for the warp's rows and keys.
@@ -215,31 +215,27 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
     const int stage = tile % kStages;
     float score[Part::kWarpKeys / 8][4] = {};
     multiply_keys(shared, stage, first_row, in_group * Part::kWarpKeys, score);
-    float greatest[2] = {-INFINITY, -INFINITY};
+    float most[2] = {-INFINITY, -INFINITY};
 #pragma unroll
     for (int n = 0; n < Part::kWarpKeys / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = keys.begin + tile * kKeys + in_group * Part::kWarpKeys + n * 8 + lane % 4 * 2 + i % 2;
         score[n][i] = key < keys.end && key <= position(i / 2) ? score[n][i] * scale_log2 : -INFINITY;
-        greatest[i / 2] = fmaxf(greatest[i / 2], score[n][i]);
+        most[i / 2] = fmaxf(most[i / 2], score[n][i]);
       }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      greatest[r] = fmaxf(greatest[r], __shfl_xor_sync(0xffffffffu, greatest[r], 1));
-      greatest[r] = fmaxf(greatest[r], __shfl_xor_sync(0xffffffffu, greatest[r], 2));
-      if (lane % 4 == 0) shared.greatest[in_group][first_row + quad + 8 * r] = greatest[r];
+      most[r] = cuda::quad_max(most[r]);
+      if (lane % 4 == 0) shared.running_max[in_group][first_row + quad + 8 * r] = most[r];
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = first_row + quad + 8 * r;
-      float now = sums.greatest[r];
-      for (int w = 0; w < S::kGroupWarps; ++w) now = fmaxf(now, shared.greatest[w][row]);
-      // A row that has not seen a key yet has nothing to scale.
-      const float shrink = now == -INFINITY ? 1.0f : exp2f(sums.greatest[r] - now);
-      sums.greatest[r] = now;
-      sums.sum[r] *= shrink;
+      float now = sums.rows[r].running_max;
+      for (int w = 0; w < S::kGroupWarps; ++w) now = fmaxf(now, shared.running_max[w][row]);
+      const float shrink = sums.rows[r].template raise<cuda::Keys::kMaybeNone>(now);
 #pragma unroll
       for (int n = 0; n < Part::kWarpColumns / 8; ++n) {
         sums.out[n][2 * r] *= shrink;
@@ -250,9 +246,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
         float weight[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const float x = score[n][2 * r + i];
-          weight[i] = x == -INFINITY ? 0.0f : exp2f(x - now);
-          sums.sum[r] += weight[i];
+          weight[i] = sums.rows[r].template weight<cuda::Keys::kMaybeNone>(score[n][2 * r + i]);
+          sums.rows[r].sum += weight[i];
         }
         const int key = in_group * Part::kWarpKeys + n * 8 + lane % 4 * 2;
         *reinterpret_cast<std::uint32_t*>(shared.weights + row * S::kWeightStride + key) =
@@ -268,9 +263,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    sums.sum[r] += __shfl_xor_sync(0xffffffffu, sums.sum[r], 1);
-    sums.sum[r] += __shfl_xor_sync(0xffffffffu, sums.sum[r], 2);
-    if (lane % 4 == 0) shared.sums[in_group][first_row + quad + 8 * r] = sums.sum[r];
+    sums.rows[r].sum += __shfl_xor_sync(0xffffffffu, sums.rows[r].sum, 1);
+    sums.rows[r].sum += __shfl_xor_sync(0xffffffffu, sums.rows[r].sum, 2);
+    if (lane % 4 == 0) shared.sums[in_group][first_row + quad + 8 * r] = sums.rows[r].sum;
   }
   __syncthreads();
 #pragma unroll
@@ -283,7 +278,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
     // A row may see no key of this range. Then all its weights are zero.
     const float inverse = total > 0 ? 1.0f / total : 0.0f;
     if (target.partial && in_group == 0 && lane % 4 == 0)
-      p.partial_lse[target.at] = total > 0 ? log2f(total) + sums.greatest[r] : -INFINITY;
+      p.partial_lse[target.at] = total > 0 ? log2f(total) + sums.rows[r].running_max : -INFINITY;
 #pragma unroll
     for (int n = 0; n < Part::kWarpColumns / 8; ++n) {
       const float low = sums.out[n][2 * r] * inverse;

@@ -8,6 +8,7 @@
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_rotary.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 #include "tessera/ops/cuda/wgmma.cuh"
 #include "tessera/ops/latent/latent_forms.cuh"
@@ -281,8 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
                                                    // 8
   const int last_of_group = rows.offset + rows.row_begin + first_of_group + 63;
   float out[kDim / 2] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};
-  float total[2] = {};
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];
   for (int tile = 0; tile < tiles; ++tile) {
     cuda::wait_for_copies<kStages - 2>();
     let_products_see_stores();
@@ -309,16 +309,12 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float now = greatest[r];
+      float now = rows[r].running_max;
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) now = fmaxf(now, fmaxf(score[4 * n + 2 * r], score[4 * n + 2 * r + 1]));
-      now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
-      now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
-      // Every row sees the first key, so `now` is always a number.
-      const float shrink = exp2f((greatest[r] - now) * scale_log2);
+      now = cuda::quad_max(now);
+      const float shrink = rows[r].raise(now, scale_log2);  // every row sees the first key
       const float offset = now * scale_log2;
-      greatest[r] = now;
-      total[r] *= shrink;
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
         out[4 * n + 2 * r] *= shrink;
@@ -329,8 +325,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& weight = score[4 * n + 2 * r + i];
-          weight = exp2f(fmaf(weight, scale_log2, -offset));
-          total[r] += weight;
+          weight = cuda::BaseTwo::power(fmaf(weight, scale_log2, -offset));
+          rows[r].sum += weight;
         }
     }
     std::uint32_t weights[kKeys / 16][4];
@@ -351,11 +347,11 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
-    total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
+    rows[r].sum += __shfl_xor_sync(0xffffffffu, rows[r].sum, 1);
+    rows[r].sum += __shfl_xor_sync(0xffffffffu, rows[r].sum, 2);
     const int row = first_row + lane / 4 + 8 * r;
     if (row >= rows.rows) continue;
-    const float inverse = 1.0f / total[r];
+    const float inverse = 1.0f / rows[r].sum;
     const std::int64_t at =
         (static_cast<std::int64_t>(rows.query_start) + rows.row_begin + row) * p.attention.heads + head;
 #pragma unroll

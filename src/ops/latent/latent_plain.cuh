@@ -2,6 +2,7 @@
 // of keys.
 #pragma once
 
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/latent/latent_attention.cuh"
 
 namespace tessera::latent {
@@ -53,8 +54,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
 
   const int* pages = p.page_table + static_cast<std::int64_t>(low) * p.max_pages;
   float sum[kPlainColumns] = {};
-  float greatest = -INFINITY;
-  float total = 0;
+  cuda::OnlineSoftmax<cuda::BaseE> row;
   for (int first = range.begin; first < range.end; first += kPlainKeys) {
     const int count = min(kPlainKeys, range.end - first);
     __syncthreads();
@@ -71,11 +71,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
       float score = 0;
       for (int d = lane; d < width; d += kWarp) score = fmaf(q[warp * width + d], keys[i * width + d], score);
       score = cuda::warp_sum(score);
-      const float now = fmaxf(greatest, score);
-      const float shrink = greatest == -INFINITY ? 0.0f : expf(greatest - now);
-      const float weight = expf(score - now);
-      greatest = now;
-      total = fmaf(total, shrink, weight);
+      const float shrink = row.raise(fmaxf(row.running_max, score));
+      const float weight = row.weight(score);
+      row.sum += weight;
 #pragma unroll
       for (int j = 0; j < kPlainColumns; ++j) {
         const int d = lane + kWarp * j;
@@ -85,9 +83,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
   }
   if (!real) return;
   const Target target = target_of(p, rows, head, split);
-  const float inverse = total > 0 ? 1.0f / total : 0.0f;
+  const float inverse = row.inverse();
   if (target.partial && lane == 0)
-    p.partial_lse[target.at] = total > 0 ? greatest * 1.44269504088896f + log2f(total) : -INFINITY;
+    p.partial_lse[target.at] = row.sum > 0 ? row.running_max * 1.44269504088896f + log2f(row.sum) : -INFINITY;
 #pragma unroll
   for (int j = 0; j < kPlainColumns; ++j) {
     const int d = lane + kWarp * j;
@@ -118,17 +116,16 @@ __global__ void __launch_bounds__(kJoinWarps* kWarp) join_ranges(const Problem p
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int first = static_cast<int>(blockIdx.z) * kJoinColumns + lane * 4;
   const auto part = [&](int split) { return (token * p.splits + split) * p.heads + blockIdx.x; };
-  float greatest = -INFINITY;
-  for (int split = lane; split < p.splits; split += kWarp) greatest = fmaxf(greatest, p.partial_lse[part(split)]);
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+  float most = -INFINITY;
+  for (int split = lane; split < p.splits; split += kWarp) most = fmaxf(most, p.partial_lse[part(split)]);
+  most = cuda::warp_max(most);
   float4 sum = make_float4(0, 0, 0, 0);
   float total = 0;
 #pragma unroll 8
   for (int split = warp; split < p.splits; split += kJoinWarps) {
     const float lse = p.partial_lse[part(split)];
     if (lse == -INFINITY) continue;
-    const float weight = exp2f(lse - greatest);
+    const float weight = cuda::part_weight<cuda::BaseTwo>(lse, most);
     total += weight;
     float x[4] = {};
     if (latent % 4 == 0 && first < latent) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/latent/latent_attention.cuh"
 
 namespace tessera::latent {
@@ -43,21 +44,20 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   const auto part = [&](int split) { return (token * p.splits + split) * p.heads + head; };
   // A row only sees keys of the first ranges. The other ranges have no values.
   float lse[kSplitsOfLane];
-  float greatest = -INFINITY;
+  float most = -INFINITY;
   int seen = 0;
 #pragma unroll
   for (int i = 0; i < kSplitsOfLane; ++i) {
     const int split = i * kWarp + lane;
     lse[i] = split < p.splits ? p.partial_lse[part(split)] : -INFINITY;
-    greatest = fmaxf(greatest, lse[i]);
+    most = fmaxf(most, lse[i]);
     seen += __popc(__ballot_sync(0xffffffffu, lse[i] != -INFINITY));
   }
-  for (int step = kWarp / 2; step > 0; step /= 2)
-    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+  most = cuda::warp_max(most);
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kSplitsOfLane; ++i) {
-    lse[i] = exp2f(lse[i] - greatest);  // lse[i] holds the range's weight from here on
+    lse[i] = cuda::part_weight<cuda::BaseTwo>(lse[i], most);  // lse[i] holds the range's weight from here on
     total += lse[i];
   }
   total = cuda::warp_sum(total);

@@ -10,6 +10,7 @@
 #include "tessera/ops/comm/tagged_words.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/weight_ring.cuh"
 
 namespace tessera::cuda::decoder_layers {
@@ -79,7 +80,7 @@ class Share {
 // The sums of the warps of a block.
 struct AttentionSums {
   float outputs[kWarps][kGroup][kHeadDim];
-  float greatest[kWarps][kGroup];
+  float running_max[kWarps][kGroup];
   float sums[kWarps][kGroup];
 };
 
@@ -202,8 +203,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
   }
 
-  float greatest = -INFINITY;  // `greatest` and `sum` belong to head lane / 16; a lane's sum counts each key twice
-  float sum = 0;
+  OnlineSoftmax<BaseTwo> row;  // of head lane / 16; a lane's sum counts each key twice
   float out[kGroup][4] = {};
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
     const int first = tile * kTileKeys + warp * kWarpKeys;
@@ -225,12 +225,10 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     ring.release();
     float score = spread_sums(scores);
     if (first + lane / 2 % kWarpKeys > newest) score = -INFINITY;
-    const float now = fmaxf(greatest, over_keys(score, [](float a, float b) { return fmaxf(a, b); }));
-    const float scale = now == -INFINITY ? 1.0f : exp2f(greatest - now);  // before the first key there is nothing to
-                                                                          // scale
-    const float weight = score == -INFINITY ? 0.0f : exp2f(score - now);
-    greatest = now;
-    sum = sum * scale + weight;
+    const float now = fmaxf(row.running_max, over_keys(score, [](float a, float b) { return fmaxf(a, b); }));
+    const float scale = row.raise<Keys::kMaybeNone>(now);
+    const float weight = row.weight<Keys::kMaybeNone>(score);
+    row.sum += weight;
 #pragma unroll
     for (int h = 0; h < kGroup; ++h) {
       const float scale_of_head = __shfl_sync(0xffffffffu, scale, h * 16);
@@ -255,13 +253,13 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
     ring.release();
   }
-  sum = over_keys(sum, [](float a, float b) { return a + b; });
+  const float sum = over_keys(row.sum, [](float a, float b) { return a + b; });
 #pragma unroll
   for (int h = 0; h < kGroup; ++h)
     *reinterpret_cast<float4*>(&sums.outputs[warp][h][lane * 4]) =
         make_float4(out[h][0], out[h][1], out[h][2], out[h][3]);
   if (lane % 16 == 0) {
-    sums.greatest[warp][lane / 16] = greatest;
+    sums.running_max[warp][lane / 16] = row.running_max;
     sums.sums[warp][lane / 16] = sum;
   }
 }
@@ -273,12 +271,12 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
   const int dim = static_cast<int>(threadIdx.x) % kHeadDim;
   float most = -INFINITY;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) most = fmaxf(most, s.greatest[w][head]);
+  for (int w = 0; w < kWarps; ++w) most = fmaxf(most, s.running_max[w][head]);
   float sum = 0;
   float total = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    const float weight = exp2f(s.greatest[w][head] - most);
+    const float weight = part_weight<BaseTwo>(s.running_max[w][head], most);
     sum += weight * s.outputs[w][head][dim];
     total += weight * s.sums[w][head];
   }

@@ -5,6 +5,7 @@
 
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/vision/segment_attention.cuh"
 
 namespace tessera {
@@ -33,8 +34,7 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(co
 
   const segments::Range range = segments::range_of(p, row);
   float out[kHeld] = {};
-  float greatest = -INFINITY;
-  float total = 0;
+  OnlineSoftmax<BaseTwo> sums;
   for (int first = range.begin; first < range.end; first += kWarp) {
     const int keys = min(kWarp, range.end - first);
     float score = -INFINITY;
@@ -43,12 +43,9 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(co
       score = 0;
       for (int i = 0; i < p.dim; ++i) score += queries[warp][i] * to_float(key[i]);
     }
-    float most = fmaxf(greatest, score);
-    for (int step = kWarp / 2; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
-    const float shrink = exp2f(greatest - most);
-    greatest = most;
-    const float weight = exp2f(score - most);
-    total = total * shrink + warp_sum(weight);
+    const float shrink = sums.raise(warp_max(fmaxf(sums.running_max, score)));
+    const float weight = sums.weight(score);
+    sums.sum += warp_sum(weight);
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) out[h] *= shrink;
     for (int k = 0; k < keys; ++k) {
@@ -60,7 +57,7 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(co
     }
   }
   T* const to = static_cast<T*>(p.out) + row * width + head * p.dim;
-  const float inverse = total > 0 ? 1 / total : 0.0f;
+  const float inverse = sums.inverse();
 #pragma unroll
   for (int h = 0; h < kHeld; ++h)
     if (h * kWarp + lane < p.dim) to[h * kWarp + lane] = from_float<T>(out[h] * inverse);

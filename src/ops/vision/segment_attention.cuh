@@ -17,6 +17,7 @@
 
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 
 namespace tessera::segments {
@@ -108,8 +109,7 @@ __device__ inline void copy_rows(const Problem& p, int part, int head, int first
 template <int kDim>
 struct Sums {
   float out[kDim / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};  // running max, not scaled
-  float total[2] = {};                         // sum of weights over this lane's keys
+  cuda::OnlineSoftmax<cuda::FastBaseTwo> rows[2];  // over this lane's keys, with maxima that are not scaled
 };
 
 template <class T, class S, int kDim>
@@ -142,27 +142,17 @@ __device__ inline void leave_out_keys(float (&score)[kFragments][4], int first, 
     }
 }
 
-// Returns 2^x, or zero where the result is below the normal numbers. It is one instruction.
-__device__ inline float power_of_two(float x) {
-  float power = 0;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-  return power;
-}
-
 // Turns scores into weights, and rescales the sums of a row whose running max has grown.
 template <int kDim, int kFragments>
 __device__ inline void weigh_keys(float (&score)[kFragments][4], float scale, Sums<kDim>& sums) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    float most = sums.greatest[r];
+    float most = sums.rows[r].running_max;
 #pragma unroll
     for (int n = 0; n < kFragments; ++n) most = fmaxf(most, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    most = cuda::quad_max(most);
     const float base = most == -INFINITY ? 0.0f : most;  // -INFINITY: the row has seen no key yet
-    const float shrink = power_of_two((sums.greatest[r] - base) * scale);
-    sums.greatest[r] = most;
-    sums.total[r] *= shrink;
+    const float shrink = sums.rows[r].template raise<cuda::Keys::kMaybeNone>(most, scale);
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       sums.out[n][2 * r] *= shrink;
@@ -172,8 +162,8 @@ __device__ inline void weigh_keys(float (&score)[kFragments][4], float scale, Su
     for (int n = 0; n < kFragments; ++n)
 #pragma unroll
       for (int i = 2 * r; i < 2 * r + 2; ++i) {
-        score[n][i] = power_of_two(fmaf(score[n][i], scale, -base * scale));
-        sums.total[r] += score[n][i];
+        score[n][i] = cuda::FastBaseTwo::power(fmaf(score[n][i], scale, -base * scale));
+        sums.rows[r].sum += score[n][i];
       }
   }
 }
@@ -204,7 +194,7 @@ __device__ inline void store_rows(const Problem& p, int head, int first_row, con
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + lane / 4 + 8 * r;
-    const float total = cuda::warp_sum(sums.total[r], 4);
+    const float total = cuda::warp_sum(sums.rows[r].sum, 4);
     const float inverse = total > 0 ? 1 / total : 0.0f;
     if (row >= p.rows) continue;
     T* const to = static_cast<T*>(p.out) + (static_cast<std::int64_t>(row) * p.heads + head) * p.dim;
@@ -221,7 +211,7 @@ __device__ inline void store_rows(const Problem& p, int head, int first_row, con
 // The sums of warps that share rows, in shared memory.
 template <class S, int kDim>
 struct SharedSums {
-  float greatest[S::kKeyWarps][S::kRows];
+  float running_max[S::kKeyWarps][S::kRows];
   float total[S::kKeyWarps][S::kRows];
   float out[S::kKeyWarps][S::kRows][kStride<kDim>];
 };
@@ -232,9 +222,9 @@ __device__ inline void share_sums(const Sums<kDim>& sums, int key_warp, int firs
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + lane / 4 + 8 * r;
-    const float total = cuda::warp_sum(sums.total[r], 4);
+    const float total = cuda::warp_sum(sums.rows[r].sum, 4);
     if (lane % 4 == 0) {
-      shared.greatest[key_warp][row] = sums.greatest[r];
+      shared.running_max[key_warp][row] = sums.rows[r].running_max;
       shared.total[key_warp][row] = total;
     }
 #pragma unroll
@@ -252,15 +242,15 @@ __device__ inline void store_shared_rows(const Problem& p, int head, int block_r
   if (!walk.used || column >= p.dim) return;
 #pragma unroll 1
   for (int row = walk.row; row < S::kRows && block_row + row < p.rows; row += walk.kStep) {
-    float most = shared.greatest[0][row];
+    float most = shared.running_max[0][row];
 #pragma unroll
-    for (int k = 1; k < S::kKeyWarps; ++k) most = fmaxf(most, shared.greatest[k][row]);
+    for (int k = 1; k < S::kKeyWarps; ++k) most = fmaxf(most, shared.running_max[k][row]);
     const float base = most == -INFINITY ? 0.0f : most;  // -INFINITY: the range is empty
     float total = 0;
     float sum[8] = {};
 #pragma unroll
     for (int k = 0; k < S::kKeyWarps; ++k) {
-      const float share = power_of_two((shared.greatest[k][row] - base) * p.scale);
+      const float share = cuda::FastBaseTwo::power((shared.running_max[k][row] - base) * p.scale);
       total = fmaf(share, shared.total[k][row], total);
       const auto* out = reinterpret_cast<const float4*>(&shared.out[k][row][column]);
 #pragma unroll

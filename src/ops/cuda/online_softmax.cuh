@@ -1,0 +1,75 @@
+// Online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867): scores of a row arrive in pieces, and
+// everything summed so far is rescaled when the row's running max grows. Kernels keep their main loops; this file has
+// the arithmetic that they share, one instance for each row (or head) of a thread.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+// The exponential functions that weights are made with. Scores are in the same logarithm.
+struct BaseE {
+  __device__ static float power(float x) { return expf(x); }
+};
+struct BaseTwo {
+  __device__ static float power(float x) { return exp2f(x); }
+};
+// One instruction; zero where the result is below the normal numbers.
+struct FastBaseTwo {
+  __device__ static float power(float x) {
+    float y = 0;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+};
+
+// Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
+__device__ inline float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0U, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0U, x, 2));
+}
+
+// Returns the maximum over each group of `width` neighbouring lanes. width: a power of two up to 32.
+__device__ inline float warp_max(float x, int width = kWarp) {
+  for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, step, kWarp));
+  return x;
+}
+
+// Whether a row may have seen no key yet: then its running max is -inf, and inf - inf must not reach the exponential.
+enum class Keys : bool { kSome, kMaybeNone };
+
+template <class Base>
+struct OnlineSoftmax {
+  float running_max = -INFINITY;
+  float sum = 0;  // of weights, relative to the running max
+
+  // Raises the running max to `now`, which is not below it. Returns the factor by which sums of weighted values shrink;
+  // `sum` has shrunk. Scores are multiplied by `scale` before the exponential.
+  template <Keys kKeys = Keys::kSome>
+  __device__ float raise(float now, float scale = 1) {
+    const float factor =
+        kKeys == Keys::kMaybeNone && now == -INFINITY ? 1.0f : Base::power((running_max - now) * scale);
+    running_max = now;
+    sum *= factor;
+    return factor;
+  }
+
+  // Returns the weight of a score, whose sum with the others is the caller's.
+  template <Keys kKeys = Keys::kSome>
+  __device__ float weight(float score) const {
+    return kKeys == Keys::kMaybeNone && score == -INFINITY ? 0.0f : Base::power(score - running_max);
+  }
+
+  // Returns 1 / sum; 0 for a row that has seen no key.
+  __device__ float inverse() const { return sum > 0 ? 1 / sum : 0.0f; }
+};
+
+// Returns the weight of a part of the row, which has a running max of its own, among parts whose greatest is `most`.
+template <class Base>
+__device__ float part_weight(float running_max, float most) {
+  return Base::power(running_max - most);
+}
+
+}  // namespace tessera::cuda
