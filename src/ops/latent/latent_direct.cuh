@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
                                                    // 8
   const int last_of_group = rows.offset + rows.row_begin + first_of_group + 63;
   float out[kDim / 2] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];
+  cuda::OnlineSoftmax<cuda::BaseTwo> softmax[2];
   for (int tile = 0; tile < tiles; ++tile) {
     cuda::wait_for_copies<kStages - 2>();
     let_products_see_stores();
@@ -309,11 +309,11 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float now = rows[r].running_max;
+      float now = softmax[r].running_max;
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) now = fmaxf(now, fmaxf(score[4 * n + 2 * r], score[4 * n + 2 * r + 1]));
       now = cuda::quad_max(now);
-      const float shrink = rows[r].raise(now, scale_log2);  // every row sees the first key
+      const float shrink = softmax[r].raise(now, scale_log2);  // every row sees the first key
       const float offset = now * scale_log2;
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {
@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
         for (int i = 0; i < 2; ++i) {
           float& weight = score[4 * n + 2 * r + i];
           weight = cuda::BaseTwo::power(fmaf(weight, scale_log2, -offset));
-          rows[r].sum += weight;
+          softmax[r].sum += weight;
         }
     }
     std::uint32_t weights[kKeys / 16][4];
@@ -347,11 +347,11 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    rows[r].sum += __shfl_xor_sync(0xffffffffu, rows[r].sum, 1);
-    rows[r].sum += __shfl_xor_sync(0xffffffffu, rows[r].sum, 2);
+    softmax[r].sum += __shfl_xor_sync(0xffffffffu, softmax[r].sum, 1);
+    softmax[r].sum += __shfl_xor_sync(0xffffffffu, softmax[r].sum, 2);
     const int row = first_row + lane / 4 + 8 * r;
     if (row >= rows.rows) continue;
-    const float inverse = 1.0f / rows[r].sum;
+    const float inverse = 1.0f / softmax[r].sum;
     const std::int64_t at =
         (static_cast<std::int64_t>(rows.query_start) + rows.row_begin + row) * p.attention.heads + head;
 #pragma unroll

@@ -112,13 +112,13 @@ TEST_F(TextPoolTest, CancelledJobsDoNotRun) {
 }
 
 TEST_F(TextPoolTest, ThreadsTakeTheGivenNiceValue) {
+  const auto nice_here = [] { return ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())); };
+  const int before = nice_here();
   make({.threads = 1, .most_waiting = 1}, /*nice=*/7);
   std::promise<int> told;
-  pool_->post({.client = "a",
-               .run = [&] { told.set_value(::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()))); },
-               .not_run = {}});
+  pool_->post({.client = "a", .run = [&] { told.set_value(nice_here()); }, .not_run = {}});
   EXPECT_EQ(told.get_future().get(), 7);
-  EXPECT_EQ(::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())), 0) << "of this thread";
+  EXPECT_EQ(nice_here(), before) << "of this thread";
 }
 
 TEST_F(TextPoolTest, ItsEndDropsWaitingJobs) {
