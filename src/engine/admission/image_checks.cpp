@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/image/patches.h"
+#include "tessera/runner/memory/input_table.h"
 
 namespace tessera {
 namespace {

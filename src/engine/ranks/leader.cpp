@@ -13,7 +13,7 @@ class Leader final : public Peers {
   explicit Leader(std::unique_ptr<RankGroup> ranks) : ranks_(std::move(ranks)) {}
 
   Status health() const override { return ranks_->health(); }
-  void when_lost(std::function<void()> call) override { ranks_->when_lost(std::move(call)); }
+  void when_lost(const std::function<void()>& call) override { ranks_->when_lost(call); }
 
   int ranks() const override { return ranks_->ranks(); }
   Result<std::vector<MemoryReport>> memory() override { return ranks_->memory(); }

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// As start_peers(), for a model with several ranks.
+// Does what start_peers() does, for a model with several ranks.
 Result<std::unique_ptr<Peers>> lead_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ class LockstepPeers final : public Peers {
   }
 
   bool awaiting() const override { return group_->awaits(own_); }
-  void when_awaited(std::function<void()> call) override { group_->when_awaited(own_, std::move(call)); }
+  void when_awaited(const std::function<void()>& call) override { group_->when_awaited(own_, call); }
   void begin_forward() override { group_->begin(own_); }
   Status accompany(ModelRunner& runner) override {
     if (!awaiting()) return ok_status();

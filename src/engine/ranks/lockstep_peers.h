@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// As start_peers(), for options with dp_attention.
+// Does what start_peers() does, for options with dp_attention.
 Result<std::unique_ptr<Peers>> join_lockstep(const EngineOptions& options, EnginePlan& plan);
 
 }  // namespace tessera

@@ -32,7 +32,7 @@ class Peers {
   // Returns ok, or why no further forward can succeed: a node is lost.
   virtual Status health() const { return ok_status(); }
   // Sets a function that is called on another thread when a node is lost; null removes it. From any thread.
-  virtual void when_lost(std::function<void()> /*call*/) {}
+  virtual void when_lost(const std::function<void()>& /*call*/) {}
 
   // Returns the number of ranks that run each forward together.
   virtual int ranks() const { return 1; }
@@ -49,7 +49,7 @@ class Peers {
   // Returns whether peers wait for this engine to make a forward with them.
   virtual bool awaiting() const { return false; }
   // Sets a function that is called on another thread when they begin to wait; null removes it. From any thread.
-  virtual void when_awaited(std::function<void()> /*call*/) {}
+  virtual void when_awaited(const std::function<void()>& /*call*/) {}
   // Tells the peers that this engine makes its next forward.
   virtual void begin_forward() {}
   // Makes an idle forward where peers await one.

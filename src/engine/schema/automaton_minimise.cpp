@@ -108,7 +108,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
   };
   const auto split = [&](std::size_t old, std::size_t made) {
     waits.push_back(0);
-    // Of a block that was used as a whole, one half says all.
+    // Where a block was used as a whole, one of its halves is enough.
     wait(waits[old] != 0 || parts.size(made) <= parts.size(old) ? made : old);
   };
   for (std::size_t s = 0; s < a.states(); ++s) {

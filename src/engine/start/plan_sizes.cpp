@@ -56,8 +56,8 @@ Status choose_limits(PlanDraft& draft) {
   return ok_status();
 }
 
-// As many rows as the option's bytes hold. Without the option, those of the largest image that processors make, or of
-// the context where that is less.
+// Reserves the rows that the option's bytes hold. Without the option, reserves those of the largest image that
+// processors make, or of the context where that is less.
 Status reserve_images(PlanDraft& draft) {
   constexpr std::int64_t kLargestImage = 16384;
   EnginePlan& plan = draft.plan;

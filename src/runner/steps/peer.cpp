@@ -16,7 +16,7 @@ class Peer final : public StepWay {
         forwards_(context.forwards) {}
 
   Result<Decision> submit(const ForwardInputs& inputs) override {
-    const Result<Decision> decided = dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager));
+    Result<Decision> decided = dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager));
     if (!decided.ok()) return fail(decided.status());
     const ForwardEnd end = forwards_.submit(inputs, *decided);
     if (!end.status.ok()) return fail(end.status);
