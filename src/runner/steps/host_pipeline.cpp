@@ -12,54 +12,43 @@
 
 #include "tessera/ops/comm/collective.h"
 #include "tessera/runner/ranks/deferred_forwards.h"
-#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/steps/leading_way.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {
 namespace {
 
-class HostPipeline final : public StepWay {
+class HostPipeline final : public LeadingWay {
  public:
-  HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer)
-      : ranks_(*context.parts.model.options.ranks),
-        dispatcher_(context.dispatcher),
-        forwards_(context.forwards),
-        peer_(std::move(peer)) {
+  HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
     // The ranks of this stage carry out an order only after the forwards sent before it, and those need this rank.
     ranks_.before_orders([this] { run_all(); });
   }
   ~HostPipeline() override { ranks_.before_orders({}); }
 
-  Result<Decision> submit(const ForwardInputs& inputs) override;
-  Result<StepOutputs> collect() override;
   int in_flight() const override { return forwards_.in_flight() + deferred_.size() + static_cast<int>(ran_.size()); }
-  Status fail(const Status& why) override { return ranks_.leads() ? why : peer_->fail(why); }
 
  private:
+  Result<Decision> lead(const ForwardInputs& inputs) override;
+  Result<StepOutputs> collect_led() override;
   void run_all();
   Result<StepOutputs> run_oldest();
   ForwardEnd end_oldest(const ForwardEnd& own);
 
-  RankGroup& ranks_;
-  Dispatcher& dispatcher_;
-  LocalForwards& forwards_;
-  const std::unique_ptr<StepWay> peer_;  // takes the forwards within orders to all ranks
-  std::vector<std::uint64_t> sent_;      // messages of forwards that have not run, oldest first
+  std::vector<std::uint64_t> sent_;  // messages of forwards that have not run, oldest first
   DeferredForwards deferred_;
   std::deque<Result<StepOutputs>> ran_;  // forwards that ran before they were collected
   bool runs_ = false;
 };
 
-Result<Decision> HostPipeline::submit(const ForwardInputs& inputs) {
-  if (!ranks_.leads()) return peer_->submit(inputs);
+Result<Decision> HostPipeline::lead(const ForwardInputs& inputs) {
   const Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
   sent_.push_back(TRY(ranks_.send_forward(inputs, decision)));
   deferred_.push(ranks_.last_forward(), inputs);
   return decision;
 }
 
-Result<StepOutputs> HostPipeline::collect() {
-  if (!ranks_.leads()) return forwards_.collect();
+Result<StepOutputs> HostPipeline::collect_led() {
   if (ran_.empty()) return run_oldest();
   Result<StepOutputs> oldest = std::move(ran_.front());
   ran_.pop_front();

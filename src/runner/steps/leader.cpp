@@ -5,44 +5,34 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/steps/leading_way.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {
 namespace {
 
-class Leader final : public StepWay {
+class Leader final : public LeadingWay {
  public:
-  Leader(const StepContext& context, std::unique_ptr<StepWay> peer)
-      : ranks_(*context.parts.model.options.ranks),
-        dispatcher_(context.dispatcher),
-        forwards_(context.forwards),
-        peer_(std::move(peer)) {
+  Leader(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
     sent_.reserve(static_cast<std::size_t>(context.parts.model.options.max_in_flight));
   }
 
-  Result<Decision> submit(const ForwardInputs& inputs) override;
-  Result<StepOutputs> collect() override;
   int in_flight() const override { return forwards_.in_flight(); }
-  Status fail(const Status& why) override { return ranks_.leads() ? why : peer_->fail(why); }
 
  private:
   struct Sent {
     std::uint64_t number = 0;  // of the message
     Decision decision;
   };
+  Result<Decision> lead(const ForwardInputs& inputs) override;
+  Result<StepOutputs> collect_led() override;
   ForwardEnd end_failed(std::uint64_t number, const ForwardEnd& own);
   ForwardEnd end_collected(std::uint64_t collecting, const Status& own);
 
-  RankGroup& ranks_;
-  Dispatcher& dispatcher_;
-  LocalForwards& forwards_;
-  const std::unique_ptr<StepWay> peer_;  // takes the forwards within orders to all ranks
-  std::vector<Sent> sent_;               // forwards in flight, oldest first
+  std::vector<Sent> sent_;  // forwards in flight, oldest first
 };
 
-Result<Decision> Leader::submit(const ForwardInputs& inputs) {
-  if (!ranks_.leads()) return peer_->submit(inputs);
+Result<Decision> Leader::lead(const ForwardInputs& inputs) {
   const Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
   const std::uint64_t number = TRY(ranks_.send_forward(inputs, decision));
   const ForwardEnd own = forwards_.submit(inputs, decision);
@@ -67,8 +57,7 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
 }
 
 // A rank whose launch failed after the last collective has not delayed other ranks, so a failed launch may show here.
-Result<StepOutputs> Leader::collect() {
-  if (!ranks_.leads()) return forwards_.collect();
+Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());
   Result<std::uint64_t> collecting = ranks_.send({.kind = RankOrderKind::kCollect});

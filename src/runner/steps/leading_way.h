@@ -1,0 +1,41 @@
+// What the ways of rank 0 have in common. Rank 0 leads the other ranks, except within an order to all of them
+// (RankGroup::together): there it takes a forward as any peer does (peer.cpp).
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "tessera/runner/ranks/rank_group.h"
+#include "tessera/runner/steps/step_way.h"
+
+namespace tessera {
+
+class LeadingWay : public StepWay {
+ public:
+  Result<Decision> submit(const ForwardInputs& inputs) final {
+    return ranks_.leads() ? lead(inputs) : peer_->submit(inputs);
+  }
+  Result<StepOutputs> collect() final { return ranks_.leads() ? collect_led() : peer_->collect(); }
+  Status fail(const Status& why) final { return ranks_.leads() ? why : peer_->fail(why); }
+
+ protected:
+  // `peer` is the way within orders.
+  LeadingWay(const StepContext& context, std::unique_ptr<StepWay> peer)
+      : ranks_(*context.parts.model.options.ranks),
+        dispatcher_(context.dispatcher),
+        forwards_(context.forwards),
+        peer_(std::move(peer)) {}
+
+  // submit() and collect() where rank 0 leads.
+  virtual Result<Decision> lead(const ForwardInputs& inputs) = 0;
+  virtual Result<StepOutputs> collect_led() = 0;
+
+  RankGroup& ranks_;
+  Dispatcher& dispatcher_;
+  LocalForwards& forwards_;
+
+ private:
+  const std::unique_ptr<StepWay> peer_;
+};
+
+}  // namespace tessera
