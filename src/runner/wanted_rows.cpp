@@ -25,12 +25,10 @@ using ir::ValueId;
 using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // sorted by name
 
-// Returns whether a row of the node's results depends only on the same row of its operands: the declaration says so,
-// or the kernel reads no state and has no planner. Such a kernel knows nothing of sequences, and padding rows must not
-// change other rows.
+// Returns whether a row of the node's results depends only on the same row of its operands. A kernel that reads no
+// state and has no planner knows nothing of sequences, and padding rows must not change other rows.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
-  if (decl != nullptr && decl->rows != ir::RowUse::kMixed) return true;
   const KernelDef* kernel = kernels.find(node.op);
   const bool reads_state =
       std::ranges::any_of(node.operands, [&](ValueId id) { return graph.value(id).kind == ValueKind::kState; });
