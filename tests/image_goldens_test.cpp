@@ -10,10 +10,10 @@
 #include "golden_cases.h"
 #include "image_golden.h"
 #include "image_ways.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/runner/verify/soak.h"
 #include "tessera/runner/verify/verify.h"
-#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -317,7 +317,7 @@ TEST(TextOfAnImageModel, HasTheLogitsOfPlainPositionsToTheBit) {
   Json rotation = *config.find("rope_parameters");
   rotation.set("type", nullptr);
   config.set("rope_parameters", rotation);
-  const test::TemporaryDirectory plain;
+  const test::ScratchDir plain;
   plain.write("config.json", config.dump());
   std::filesystem::create_symlink(golden.folder + "/model.safetensors", plain.path() + "/model.safetensors");
   for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {

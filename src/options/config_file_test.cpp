@@ -4,10 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tessera/base/testing/scratch_dir.h"
 
 namespace tessera {
 namespace {
@@ -20,17 +21,8 @@ using ::testing::StartsWith;
 
 class ConfigFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/config_XXXXXX";
-    const int fd = mkstemp(pattern.data());
-    ASSERT_GE(fd, 0);
-    close(fd);
-    path_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
   Result<std::vector<ConfigEntry>> read(const std::string& text) {
-    std::ofstream(path_, std::ios::binary) << text;
-    return read_config_file(path_);
+    return read_config_file(folder_.write("config", text));
   }
   std::string error(const std::string& text) {
     const auto entries = read(text);
@@ -38,7 +30,8 @@ class ConfigFile : public ::testing::Test {
     EXPECT_EQ(entries.status().code(), StatusCode::kInvalidArgument) << text;
     return entries.status().message();
   }
-  std::string path_;
+  const test::ScratchDir folder_;
+  const std::string path_ = folder_.write("config", "");
 };
 
 std::vector<std::string> texts(Json value, std::string_view type, bool repeatable = false) {

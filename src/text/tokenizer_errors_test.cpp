@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "tessera/text/temporary_directory.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-using test::TemporaryDirectory;
+using test::ScratchDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -157,7 +157,7 @@ TEST(TokenizerErrors, DocumentsThatAreNoTokenizer) {
 }
 
 TEST(TokenizerErrors, APointerOfGitLfsIsNamed) {
-  const TemporaryDirectory dir;
+  const ScratchDir dir;
   dir.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
   const Status status = Tokenizer::load(dir.path()).status();
   EXPECT_THAT(status.message(),
@@ -176,7 +176,7 @@ TEST(TokenizerErrors, DeepNestingIsAnError) {
 }
 
 TEST(TokenizerConfig, ReadsEveryFormOfEachField) {
-  const TemporaryDirectory directory;
+  const ScratchDir directory;
   EXPECT_TRUE(TokenizerConfig::load(directory.path())->chat_templates.empty());
   directory.write("tokenizer_config.json", R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>",
     "pad_token": null, "add_bos_token": true, "model_max_length": 1000000000000000019884624838656,
@@ -196,7 +196,7 @@ TEST(TokenizerConfig, ReadsEveryFormOfEachField) {
 }
 
 TEST(TokenizerConfig, ErrorsNameTheField) {
-  const TemporaryDirectory directory;
+  const ScratchDir directory;
   const std::pair<const char*, const char*> files[] = {
       {R"({"bos_token": 1})", "bos_token: 1: accepted: a string"},
       {R"({"eos_token": {}})", "eos_token.content: missing"},

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
@@ -16,7 +17,6 @@
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_ladders.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -76,7 +76,7 @@ class UnequalStages : public ::testing::Test {
     return plan_engine(options, *device, rank).value().runner.max_requests;
   }
 
-  test::TemporaryDirectory folder_;
+  test::ScratchDir folder_;
 };
 
 TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {

@@ -8,10 +8,10 @@
 
 #include <functional>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/start/plan_ladders.h"
-#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -262,7 +262,7 @@ TEST(EnginePlan, LatentAttentionHasTheUsualPrefillSizes) {
 
 // A program adds a family under a listed architecture name; rules follow the architecture.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
-  const test::TemporaryDirectory folder;
+  const test::ScratchDir folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");
   config.set("architectures", Json(Json::Array{Json("DeepseekV32ForCausalLM")}));
   folder.write("config.json", config.dump());

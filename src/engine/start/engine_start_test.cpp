@@ -9,9 +9,9 @@
 #include <map>
 #include <thread>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/compile/compiler.h"
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -142,7 +142,7 @@ class KeptProfile : public ::testing::Test {
     return false;
   }
 
-  test::TemporaryDirectory folder_;
+  test::ScratchDir folder_;
   EngineOptions options_ = test::small_options();
 };
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "tessera/base/testing/paths.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/engine/engine.h"
-#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -255,7 +255,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
 
 // Checks that a start counts what it compiled and captured, and what an earlier start had left on disk.
 TEST(Metrics, CompilesAndCacheHitsAreCountedAcrossStarts) {
-  const test::TemporaryDirectory cache;
+  const test::ScratchDir cache;
   EngineOptions options = small_demo();
   options.cache_dir = cache.path();
   options.graphs.compiler = "fused";

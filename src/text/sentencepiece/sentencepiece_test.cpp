@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/text/stream_decoder.h"
-#include "tessera/text/temporary_directory.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/unicode.h"
@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 using test::own_data;
-using test::TemporaryDirectory;
+using test::ScratchDir;
 using test::values;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -35,7 +35,7 @@ class ModelFolder {
   }
 
  private:
-  TemporaryDirectory folder_;
+  ScratchDir folder_;
 };
 
 std::vector<std::string> tokens(const Tokenizer& tokenizer, std::string_view text,
@@ -142,7 +142,7 @@ TEST(SentencePiece, ErrorsNameFileAndField) {
     folder.write("tokenizer_config.json", config);
     EXPECT_THAT(folder.load().status().message(), HasSubstr(message)) << config;
   }
-  const TemporaryDirectory empty;
+  const ScratchDir empty;
   EXPECT_THAT(Tokenizer::load(empty.path()).status().message(), HasSubstr("has no tokenizer; accepted: a folder with"));
   for (const char* bytes : {"", "x", "\x0a\x7f", "{\"model\": {}}"}) {
     empty.write("tokenizer.model", bytes);
@@ -160,7 +160,7 @@ TEST(SentencePiece, APieceThatBeginsWithNulIsRefused) {
       "\x06\x3c\x32\x78\x30\x41\x3e\x15\x00\x00\x00\x00\x18\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d"
       "\x7d\x64\x65\x6e\x74\x69\xf3\x79\x18\x01\x20\x01\x28\x01",
       86);
-  const TemporaryDirectory folder;
+  const ScratchDir folder;
   folder.write("tokenizer.model", std::string(kBytes));
   const Status status = Tokenizer::load(folder.path()).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -180,7 +180,7 @@ TEST(SentencePiece, LongTextsTakeAboutLinearTime) {
 TEST(SentencePiece, DamagedFilesNeverCrash) {
   std::mt19937 random(5);
   int loaded = 0;
-  const TemporaryDirectory folder;
+  const ScratchDir folder;
   for (const char* name : {"spm_llama.model", "spm_unigram.model"}) {
     const std::string whole = test::read_bytes(own_data(name));
     for (int round = 0; round < 400; ++round) {
