@@ -13,8 +13,9 @@ std::int64_t MemoryBudget::default_bytes(std::int64_t available_bytes) {
 }
 
 ApiStatus MemoryBudget::take(std::int64_t more, std::int64_t whole) {
-  if (whole > limit_) return refuse_for_good(whole);
-  if (used_.fetch_add(more, std::memory_order_relaxed) + more > limit_) {
+  const std::int64_t most = limit(whole);
+  if (whole > most) return refuse_for_good(whole);
+  if (used_.fetch_add(more, std::memory_order_relaxed) + more > most) {
     give_back(more);
     return refuse_for_now();
   }
@@ -26,9 +27,9 @@ ApiStatus MemoryBudget::refuse_for_good(std::int64_t whole) {
   ++refused_for_good_;
   return ApiError{.http_status = 413,
                   .message = fmt::format(
-                      "the request and its answer take {} bytes of memory; accepted: up to {}, all that requests "
-                      "have together (--request-memory-budget)",
-                      whole, limit_),
+                      "the request and its answer take {} bytes of memory; accepted: up to {}, all that requests of "
+                      "this size have together (--request-memory-budget)",
+                      whole, limit(whole)),
                   .param = {},
                   .code = "request_too_large"};
 }
@@ -52,8 +53,9 @@ ApiStatus MemoryCharge::set(std::int64_t bytes, std::int64_t beside) {
 
 ApiStatus MemoryCharge::check(std::int64_t bytes) const {
   if (budget_ == nullptr || bytes <= bytes_) return api_ok();
-  if (bytes > budget_->limit()) return budget_->refuse_for_good(bytes);
-  return budget_->used() - bytes_ + bytes > budget_->limit() ? budget_->refuse_for_now() : api_ok();
+  const std::int64_t most = budget_->limit(bytes);
+  if (bytes > most) return budget_->refuse_for_good(bytes);
+  return budget_->used() - bytes_ + bytes > most ? budget_->refuse_for_now() : api_ok();
 }
 
 void MemoryCharge::release() {

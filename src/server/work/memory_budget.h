@@ -3,8 +3,11 @@
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
-//   TRY(charge.set(body.size()));        // 503 if others hold too much now, 413 if it exceeds the budget alone
+//   TRY(charge.set(body.size()));        // 503 if others hold too much now, 413 if it exceeds the limit alone
 //   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
+//
+// Large requests never fill the budget: its last sixteenth is left to small requests, which hold at most kSmallBytes each.
+// A short chat is therefore answered while images and long prompts are told to come again.
 //
 // Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
 // per change.
@@ -20,11 +23,16 @@ namespace tessera {
 
 class MemoryBudget {
  public:
+  // The most bytes that a small request holds.
+  static constexpr std::int64_t kSmallBytes = std::int64_t{256} << 10;
+
   explicit MemoryBudget(std::int64_t bytes) : limit_(bytes) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
+  // Returns how full the budget may be after a charge for a request that then holds `whole` bytes.
+  std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.
   std::int64_t charged() const { return charged_; }
@@ -69,8 +77,8 @@ class MemoryCharge {
   ~MemoryCharge() { release(); }
 
   // Holds `bytes` from now on, more or fewer than before. `beside`: the bytes that the same request holds by other
-  // charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit, which the
-  // message names; 503 with Retry-After if others hold too much now.
+  // charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit of its size,
+  // which the message names; 503 with Retry-After if others hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return. Changes nothing.
   ApiStatus check(std::int64_t bytes) const;

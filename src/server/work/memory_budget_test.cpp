@@ -66,6 +66,24 @@ TEST(MemoryBudget, MemoryAboveTheLimitIsRefusedForGood) {
   EXPECT_EQ(budget.refused_for_good(), 3);
 }
 
+TEST(MemoryBudget, LargeRequestsLeaveASixteenthToSmallOnes) {
+  constexpr std::int64_t kMib = std::int64_t{1} << 20;
+  MemoryBudget budget(16 * kMib);
+  MemoryCharge large(&budget);
+  ASSERT_TRUE(large.set(15 * kMib).ok());
+  EXPECT_EQ(MemoryCharge(&budget).check(MemoryBudget::kSmallBytes + 1).error().http_status, 503);
+  std::vector<MemoryCharge> small;
+  for (std::int64_t held = 0; held < kMib; held += MemoryBudget::kSmallBytes) {
+    ASSERT_TRUE(small.emplace_back(&budget).set(MemoryBudget::kSmallBytes).ok()) << held;
+  }
+  EXPECT_EQ(MemoryCharge(&budget).check(1).error().http_status, 503) << "the budget is full";
+  small.clear();
+  const ApiStatus refused = large.set(15 * kMib + 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().http_status, 413);
+  EXPECT_THAT(refused.error().message, HasSubstr("up to 15728640"));
+}
+
 TEST(MemoryBudget, NoBudgetRefusesNothing) {
   MemoryCharge charge;
   EXPECT_TRUE(charge.set(INT64_MAX).ok());
