@@ -78,19 +78,20 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
   return merged;
 }
 
-Status read_quantisation(const Fields& fields, const std::string& file, const ModelFamily& family,
+// GPT-OSS's experts in MXFP4 are a property of its mixture, which has a layout of its own. All other quantised weights
+// are those of linears, and `formats` has them.
+Status read_quantisation(const Fields& fields, const Json& whole, const Json* beside, const ModelFamily& family,
                          ModelConfig& config) {
   const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;
-  if (of_experts != nullptr) {
-    if (!of_experts->is_object()) return fields.wrong("quantization_config", "an object");
-    return read_mxfp4(*of_experts, file, *config.moe);
+  if (of_experts == nullptr) {
+    config.formats = TRY(WeightFormats::read(whole, beside, fields.file()));
+    return ok_status();
   }
-  for (const char* key : {"quantization_config", "compression_config"}) {
-    if (fields.find(key) != nullptr) {
-      return fields.unsupported(key, "no such field: quantised checkpoints cannot be loaded, take the F16 or BF16 one");
-    }
-  }
-  return ok_status();
+  if (!of_experts->is_object()) return fields.wrong("quantization_config", "an object");
+  if (beside != nullptr)
+    return fields.unsupported("quantization_config",
+                              "no such field beside hf_quant_config.json or quantize_config.json");
+  return read_mxfp4(*of_experts, fields.file(), *config.moe);
 }
 
 // Reads a size. It is required unless the family has a default, which is above 0.
@@ -197,18 +198,19 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
       return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout{}", path,
                                    adapter ? adapter_hint() : std::string_view()));
     }
-    // NVIDIA's exporter describes quantisation in a separate file.
-    const fs::path quantised = fs::path(path) / "hf_quant_config.json";
-    if (fs::exists(quantised, error)) {
-      return unimplemented(
-          fmt::format("{}: quantised checkpoints cannot be loaded, take the F16 or BF16 one", quantised.string()));
+    // NVIDIA's exporter and the first versions of GPTQ's describe quantisation in a separate file.
+    for (const char* name : {"hf_quant_config.json", "quantize_config.json"}) {
+      const fs::path beside = fs::path(path) / name;
+      if (!fs::exists(beside, error)) continue;
+      const Json settings = TRY(read_json_object(beside.string()));
+      return from_json(TRY(read_json_object(file.string())), file.string(), families, &settings);
     }
   }
-  const Json json = TRY(read_json_object(file.string()));
-  return from_json(json, file.string(), families);
+  return from_json(TRY(read_json_object(file.string())), file.string(), families);
 }
 
-Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families) {
+Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families,
+                                           const Json* beside) {
   const ModelFamily* family = TRY(read_family(Fields(json, file), families));
   const Json rewritten = family->rewrite_config ? TRY(family->rewrite_config(json).with_context(file)) : json;
   const Json members = TRY(text_members(Fields(rewritten, file), rewritten));
@@ -216,7 +218,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
   if (family->make_body) config.json = members.dump();
-  TRY(read_quantisation(fields, file, *family, config));
+  TRY(read_quantisation(fields, rewritten, beside, *family, config));
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, *family, config));
   TRY(family->read_config(fields, config));

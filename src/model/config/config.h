@@ -23,6 +23,7 @@
 #include "tessera/model/config/moe_config.h"
 #include "tessera/model/config/rope.h"
 #include "tessera/model/config/vision_config.h"
+#include "tessera/model/formats/weight_formats.h"
 #include "tessera/model/image_tokens.h"
 #include "tessera/model/weights/stored_dtype.h"
 
@@ -96,18 +97,22 @@ struct ModelConfig {
   std::optional<ImageTokens> images = std::nullopt;   // absent: prompts have only text
   std::optional<VisionConfig> vision = std::nullopt;  // the tower that turns images into rows, if the file has one
   std::optional<StoredDtype> dtype = std::nullopt;    // F32, F16 or BF16, if the file says
+  WeightFormats formats = {};                         // how linears are stored; plain if only experts are in MXFP4
   std::optional<TokenId> bos_token_id = std::nullopt;
   std::vector<TokenId> eos_token_ids = {};             // may be empty
   std::optional<TokenId> pad_token_id = std::nullopt;  // absent also if the file has -1 or an id outside the vocabulary
   // The text of the file, for a family that makes its body from it (ModelFamily::make_body); empty for other families.
   std::string json = {};
 
-  // Reads `path`, a model folder or a config.json. not_found without such a file; unimplemented for an architecture or
-  // feature that this engine lacks (among them most kinds of quantised weights); invalid_argument for everything else
-  // that is wrong.
+  // Reads `path`, a model folder or a config.json. If a folder has hf_quant_config.json or else quantize_config.json,
+  // its quantisation settings join those of config.json. not_found without such a file; unimplemented for an
+  // architecture or feature that this engine lacks (among them some kinds of quantised weights); invalid_argument for
+  // everything else that is wrong.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
-  // Like read(). `file` names the source in messages.
-  static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families);
+  // Like read(). `file` names the source in messages. `beside` is the content of hf_quant_config.json or
+  // quantize_config.json, or null.
+  static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families,
+                                       const Json* beside = nullptr);
 
   std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v

@@ -158,7 +158,7 @@ TEST(ModelConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
       {R"({"architectures": "LlamaForCausalLM"})", kWrong, {"architectures"}},
       {R"({"architectures": null})", kWrong, {"architectures", "null"}},
       {R"({"architectures": [7]})", kWrong, {"architectures", "[7]"}},
-      {R"({"quantization_config": {"quant_method": "fp8"}})", kUnknown, {"quantization_config", "quantised"}},
+      {R"({"quantization_config": {"quant_method": "hqq"}})", kUnknown, {"quant_method\" is \"hqq\"", "awq, "}},
       {R"({"vocab_size": 0})", kWrong, {"\"vocab_size\" is 0", "[1, 2097152]"}},
       {R"({"vocab_size": -5})", kWrong, {"\"vocab_size\" is -5"}},
       {R"({"vocab_size": null})", kWrong, {"\"vocab_size\" is null"}},
@@ -234,9 +234,14 @@ TEST(ModelConfig, ReadsFolderOrFile) {
                {"cut.json"});
   expect_error(ModelConfig::read(dir.write("big.bin", std::string((16u << 20) + 1, ' ')), built_in_families()),
                StatusCode::kInvalidArgument, {"big.bin", "16777217"});
+  EXPECT_FALSE(ModelConfig::read(dir.path(), built_in_families())->formats.any());
+  dir.write("quantize_config.json", R"({"bits": 4, "group_size": 128})");
+  EXPECT_EQ(ModelConfig::read(dir.path(), built_in_families())->formats.method(), "gptq");
+  dir.write("hf_quant_config.json", R"({"quantization": {"quant_algo": "FP8"}})");
+  EXPECT_EQ(ModelConfig::read(dir.path(), built_in_families())->formats.method(), "modelopt");
   dir.write("hf_quant_config.json", "{}");
-  expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kUnimplemented,
-               {"hf_quant_config.json"});
+  expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kInvalidArgument,
+               {"hf_quant_config.json", "\"quantization\" is missing"});
 }
 
 TEST(ModelConfig, KnownArchitecturesAreRefusedWithWhatTheyLack) {
@@ -276,17 +281,16 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
       const bool all_turn = config->rope.type != RopeType::kProportional;
       for (float f : compute_inv_freq(config->rope, config->head_dim)) EXPECT_TRUE((!all_turn || f > 0) && f <= 1);
       ++read;
-    } else if (json->find("quantization_config") != nullptr &&
-               config.status().message().find("quantised") != std::string::npos) {
-      ++quantised;
+      if (config->formats.any()) ++quantised;
     } else {
       expect_error(config, StatusCode::kUnimplemented, {"\"architectures\"", "LlamaForCausalLM"});
       ++other_architecture;
     }
   }
-  std::printf("%d configs read, refused: %d quantised, %d of other architectures, %d no JSON\n", read, quantised,
-              other_architecture, no_json);
+  std::printf("%d configs read, of them %d quantised; refused: %d of other architectures, %d no JSON\n", read,
+              quantised, other_architecture, no_json);
   EXPECT_GE(read, 20);
+  EXPECT_GE(quantised, 8);
   EXPECT_LE(no_json, 2);
 }
 

@@ -132,6 +132,10 @@ Result<std::vector<TokenId>> Fields::token_ids(std::string_view key, std::int64_
   return ids;
 }
 
+Fields Fields::inside(std::string_view key, const Json& member) const {
+  return {member, file_, fmt::format("{}{}.", prefix_, key)};
+}
+
 Status Fields::wrong(std::string_view key, std::string_view accepted) const {
   return invalid_argument(describe(key, accepted));
 }

@@ -28,6 +28,7 @@ class Fields {
   Fields(const Json& object, std::string file, std::string prefix = {})
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
+  const std::string& file() const { return file_; }
   const Json* find(std::string_view key) const;                                  // null if absent or null
   bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // a null member counts as present
 
@@ -42,6 +43,9 @@ class Fields {
   Result<std::optional<std::string>> optional_string(std::string_view key) const;
   // Reads one id or a list of ids, each below vocab_size; empty if absent.
   Result<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
+
+  // Returns access to the object `member` that is the member `key`.
+  Fields inside(std::string_view key, const Json& member) const;
 
   // Returns the error `<file>: field "<key>" is <value>; accepted: <accepted>`.
   Status wrong(std::string_view key, std::string_view accepted) const;

@@ -1,0 +1,49 @@
+// What quantisation settings say of all linears, and the readers of each spelling of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/model/config/fields.h"
+#include "tessera/model/formats/name_patterns.h"
+#include "tessera/model/formats/weight_formats.h"
+
+namespace tessera {
+
+// Linears that are stored alike.
+struct FormatGroup {
+  WeightFormat format = {};
+  bool every_linear = false;  // else those that `modules` names
+  NamePatterns modules = {};
+};
+
+struct FormatRules {
+  std::string method = {};
+  std::vector<FormatGroup> groups = {};
+  NamePatterns plain = {};  // linears that are not quantised, although a group has them
+  std::optional<KvCacheFormat> kv_cache = std::nullopt;
+};
+
+// Each reads the members of one "quantization_config".
+Result<FormatRules> read_fp8(const Fields& fields);
+Result<FormatRules> read_fbgemm_fp8(const Fields& fields);
+Result<FormatRules> read_compressed_tensors(const Fields& fields);
+Result<FormatRules> read_gptq(const Fields& fields);
+Result<FormatRules> read_awq(const Fields& fields);
+// `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but not both.
+Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
+
+// Adds the list of modules `key` to `patterns`. The list may be absent.
+Status read_modules(const Fields& fields, std::string_view key, NamePatterns& patterns);
+// Reads "kv_cache_scheme" or "kv_cache_quant_algo": a word or an object. It may be absent.
+Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::string_view key);
+// Reads int4's "group_size": 32, 64 or 128, or -1 for 0, which means all columns.
+Result<std::int64_t> read_int4_group(const Fields& fields, std::string_view key);
+
+// Decides by the tensors of `module`. `described` is the format that the settings have for it before lists of plain
+// modules, null if they have none; `settled` is what they say after them. `file` names the settings in messages.
+Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
+                                   std::string_view module, const StoredTypeOf& stored, const std::string& file);
+
+}  // namespace tessera

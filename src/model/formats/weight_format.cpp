@@ -1,0 +1,34 @@
+#include "tessera/model/formats/weight_format.h"
+
+#include <fmt/format.h>
+
+namespace tessera {
+namespace {
+
+std::string_view values_name(WeightFormat::Values values) {
+  switch (values) {
+    case WeightFormat::Values::kPlain: return "plain";
+    case WeightFormat::Values::kE4M3: return "FP8 e4m3";
+    case WeightFormat::Values::kInt8: return "int8";
+    case WeightFormat::Values::kInt4: return "int4";
+    case WeightFormat::Values::kE2M1: return "NVFP4";
+  }
+  return {};
+}
+
+std::string scales_name(const WeightFormat& format) {
+  if (format.block_rows == 0) return "one scale";
+  if (format.block_cols == 0) return "a scale for each row";
+  if (format.block_rows == 1) return fmt::format("groups of {}", format.block_cols);
+  return fmt::format("blocks of {} × {}", format.block_rows, format.block_cols);
+}
+
+}  // namespace
+
+std::string describe(const WeightFormat& format) {
+  if (format.is_plain()) return "plain";
+  return fmt::format("{}, {}{}{}", values_name(format.values), scales_name(format), format.zeros ? ", zero points" : "",
+                     format.ordered ? ", ordered" : "");
+}
+
+}  // namespace tessera

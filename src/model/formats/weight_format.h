@@ -1,0 +1,59 @@
+// How a checkpoint stores the matrix of one linear.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+// The matrix is [rows, cols]: outputs and inputs of the linear. Element (r, c) is (value − zero) · scale; NVFP4 has a
+// second scale of the whole tensor.
+struct WeightFormat {
+  enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1 };
+  // The tensors of the linear, by what follows "<module>.". Words and bytes hold values from the lowest bits upwards.
+  enum class Spelling : std::uint8_t {
+    // "weight" [rows, cols] of F8_E4M3 or I8, and the tensor of scales that `scale` names: [row blocks, column blocks],
+    // [rows, 1], [rows], [1] or []. ModelOpt writes [row blocks, 1, column blocks, 1].
+    kScaled,
+    // compressed-tensors: "weight_packed" I32 [rows, cols / 8] of value + 8, "weight_scale" [rows, groups],
+    // "weight_shape" I64 [2]; with zeros "weight_zero_point" I32 [rows / 8, groups]; if ordered "weight_g_idx" I32
+    // [cols].
+    kPacked,
+    // "qweight" I32 [cols / 8, rows], "scales" [groups, rows], "qzeros" I32 [groups, rows / 8], "g_idx" I32 [cols].
+    kGptq,
+    // "qweight" I32 [cols, rows / 8] with the values of a word in the order 0 2 4 6 1 3 5 7, "scales" [groups, rows],
+    // "qzeros" I32 [groups, rows / 8] in the same order.
+    kAwq,
+    // compressed-tensors: "weight_packed" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16],
+    // "weight_global_scale" F32 [1], a divisor.
+    kNvfp4Packed,
+    // ModelOpt: "weight" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16], "weight_scale_2" F32 [], a
+    // factor.
+    kNvfp4,
+  };
+  // The rounding of the linear's inputs for which it was published. A computation without it is closer to the original.
+  enum class Inputs : std::uint8_t {
+    kPlain,   // none, or to 4 bits, which this engine does not do
+    kTensor,  // by the stored "input_scale"
+    kToken,   // one scale for each token
+    kGroup,   // one scale for each token and 128 values
+  };
+
+  Values values = Values::kPlain;
+  Spelling spelling = Spelling::kScaled;
+  std::string scale = {};       // kScaled: "weight_scale" or "weight_scale_inv"; both are factors
+  std::int64_t block_rows = 0;  // rows that share a scale; 0: all
+  std::int64_t block_cols = 0;  // columns that share a scale; 0: all
+  bool zeros = false;           // zero points are stored; GPTQ stores them always
+  bool zeros_less_one = false;  // GPTQ's first form stores zero − 1
+  bool ordered = false;         // columns belong to groups by "g_idx" or "weight_g_idx"
+  Inputs inputs = Inputs::kPlain;
+
+  bool is_plain() const { return values == Values::kPlain; }
+  friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
+};
+
+// Returns "FP8 e4m3, blocks of 128 × 128", "int4, groups of 32, zero points", …; for people.
+std::string describe(const WeightFormat& format);
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+#include "tessera/model/formats/weight_formats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "tessera/model/formats/format_rules.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kMethods =
+    "fp8, fbgemm_fp8, compressed-tensors, modelopt, modelopt_fp4, modelopt_fp8, gptq, gptq_marlin, awq, awq_marlin; "
+    "mxfp4 for GPT-OSS alone";
+
+// Settings, and the object of which they are the member `key`.
+struct Section {
+  Fields outer;
+  std::string_view key;
+  const Json* json = nullptr;
+};
+
+// Returns the settings of the language model, which a nested config may have inside or outside of its "text_config".
+std::optional<Section> find_section(const Fields& config) {
+  std::vector<Fields> places;
+  if (const Json* text = config.find("text_config")) places.push_back(config.inside("text_config", *text));
+  places.push_back(config);
+  for (const Fields& outer : places)
+    for (const std::string_view key : {"quantization_config", "compression_config"})
+      if (const Json* json = outer.find(key)) return Section{outer, key, json};
+  return std::nullopt;
+}
+
+// Returns "quant_method", or the one that the other members show.
+Result<std::string> read_method(const Fields& fields, std::string_view key) {
+  if (const std::optional<std::string> method = TRY(fields.optional_string("quant_method"))) return *method;
+  if (fields.find("quant_algo") != nullptr || fields.find("quantization") != nullptr) return std::string("modelopt");
+  if (fields.find("config_groups") != nullptr || key == "compression_config") return std::string("compressed-tensors");
+  return fields.unsupported("quant_method", kMethods);
+}
+
+// `modelopt` has the settings of hf_quant_config.json, null if it is not there.
+Result<FormatRules> read_section(const Section& section, const Fields* modelopt) {
+  if (!section.json->is_object()) return section.outer.wrong(section.key, "an object");
+  const Fields fields = section.outer.inside(section.key, *section.json);
+  const std::string method = TRY(read_method(fields, section.key));
+  if (method == "modelopt" || method == "modelopt_fp4" || method == "modelopt_fp8") {
+    const Json* inner = fields.find("quantization");
+    if (inner == nullptr) return read_modelopt(&fields, modelopt);
+    if (!inner->is_object()) return fields.wrong("quantization", "an object");
+    const Fields inner_fields = fields.inside("quantization", *inner);
+    return read_modelopt(&inner_fields, modelopt);
+  }
+  if (modelopt != nullptr) return fields.wrong("quant_method", "modelopt where hf_quant_config.json is there");
+  if (method == "fp8") return read_fp8(fields);
+  if (method == "fbgemm_fp8") return read_fbgemm_fp8(fields);
+  if (method == "compressed-tensors") return read_compressed_tensors(fields);
+  if (method == "gptq" || method == "gptq_marlin") return read_gptq(fields);
+  if (method == "awq" || method == "awq_marlin") return read_awq(fields);
+  return fields.unsupported("quant_method", kMethods);
+}
+
+// `beside` is the content of a file in the folder of config.json.
+Result<FormatRules> read_beside(const Section* section, const Json& beside, const std::filesystem::path& folder) {
+  if (beside.find("bits") != nullptr) {
+    // A quantize_config.json repeats what config.json has; only the first quantised checkpoints need it.
+    if (section != nullptr) return read_section(*section, nullptr);
+    return read_gptq(Fields(beside, (folder / "quantize_config.json").string()));
+  }
+  const Fields outer(beside, (folder / "hf_quant_config.json").string());
+  const Json* quantization = outer.find("quantization");
+  if (quantization == nullptr || !quantization->is_object()) return outer.wrong("quantization", "an object");
+  const Fields modelopt = outer.inside("quantization", *quantization);
+  return section != nullptr ? read_section(*section, &modelopt) : read_modelopt(nullptr, &modelopt);
+}
+
+}  // namespace
+
+Status read_modules(const Fields& fields, std::string_view key, NamePatterns& patterns) {
+  const Json* list = fields.find(key);
+  if (list == nullptr) return ok_status();
+  const std::string accepted = "a list of module names, and \"re:\" with a regular expression";
+  if (!list->is_array()) return fields.wrong(key, accepted);
+  for (const Json& module : list->as_array()) {
+    if (!module.is_string()) return fields.wrong(key, accepted);
+    const Status added = patterns.add(module.as_string());
+    if (!added.ok()) return fields.wrong(key, accepted).with_context(added.message());
+  }
+  return ok_status();
+}
+
+Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::string_view key) {
+  using Found = std::optional<KvCacheFormat>;
+  const std::string accepted = "null, \"FP8\", \"INT8\", \"NVFP4\", or an object with num_bits 8 and type";
+  const Json* value = fields.find(key);
+  if (value == nullptr) return Found();
+  if (value->is_string()) {
+    std::string word = value->as_string();
+    std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (word == "none") return Found();
+    // The first FP8 checkpoints say only whether the scales are stored.
+    if (word == "static" || word == "dynamic") return Found({"fp8", word == "static"});
+    if (word == "fp8" || word == "int8" || word == "nvfp4") return Found({word, true});
+    return fields.unsupported(key, accepted);
+  }
+  const Json* bits = value->find("num_bits");
+  const Json* type = value->find("type");
+  const Json* dynamic = value->find("dynamic");
+  if (bits == nullptr || *bits != Json(8) || type == nullptr || (*type != Json("float") && *type != Json("int")))
+    return fields.unsupported(key, accepted);
+  const bool scales = dynamic == nullptr || *dynamic != Json(true);
+  return Found({*type == Json("float") ? "fp8" : "int8", scales});
+}
+
+Result<WeightFormats> WeightFormats::read(const Json& config, const Json* beside, const std::string& file) {
+  WeightFormats formats;
+  formats.file_ = file;
+  const std::optional<Section> section = find_section(Fields(config, file));
+  const Section* found = section ? &*section : nullptr;
+  if (beside != nullptr) {
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    formats.rules_ = std::make_shared<const FormatRules>(TRY(read_beside(found, *beside, folder)));
+  } else if (found != nullptr) {
+    formats.rules_ = std::make_shared<const FormatRules>(TRY(read_section(*found, nullptr)));
+  }
+  return formats;
+}
+
+bool WeightFormats::any() const { return rules_ != nullptr && !rules_->groups.empty(); }
+
+std::string WeightFormats::method() const { return any() ? rules_->method : std::string(); }
+
+std::optional<KvCacheFormat> WeightFormats::kv_cache() const {
+  return rules_ == nullptr ? std::nullopt : rules_->kv_cache;
+}
+
+Result<WeightFormat> WeightFormats::of(std::string_view module, const StoredTypeOf& stored) const {
+  static const FormatRules kNone;
+  const FormatRules& rules = rules_ == nullptr ? kNone : *rules_;
+  const WeightFormat* described = nullptr;
+  // A group that names the module comes before one of all linears.
+  for (const FormatGroup& group : rules.groups) {
+    if (described == nullptr && TRY(group.modules.matches(module))) described = &group.format;
+  }
+  for (const FormatGroup& group : rules.groups) {
+    if (described == nullptr && group.every_linear) described = &group.format;
+  }
+  const bool plain = described == nullptr || TRY(rules.plain.matches(module));
+  const WeightFormat settled = plain ? WeightFormat() : *described;
+  if (!stored) return settled;
+  return stored_format(rules, described, settled, module, stored, file_);
+}
+
+}  // namespace tessera
