@@ -19,34 +19,37 @@ std::string upper_case(std::string text) {
   return text;
 }
 
+WeightFormat scaled_fp8(std::int64_t rows, std::int64_t cols, WeightFormat::Inputs inputs) {
+  return {.values = WeightFormat::Values::kE4M3,
+          .scale = "weight_scale",
+          .block_rows = rows,
+          .block_cols = cols,
+          .inputs = inputs};
+}
+
+WeightFormat modelopt_nvfp4() {
+  return {.values = WeightFormat::Values::kE2M1,
+          .spelling = WeightFormat::Spelling::kNvfp4,
+          .block_rows = 1,
+          .block_cols = kNvfp4Columns};
+}
+
 // Returns the format of "quant_algo", or nothing for linears that are not quantised.
 Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::string_view accepted) {
   using Inputs = WeightFormat::Inputs;
-  using Format = std::optional<WeightFormat>;
+  if (!fields.has("quant_algo")) return fields.unsupported("quant_algo", accepted);
   const std::string name = upper_case(TRY(fields.optional_string("quant_algo")).value_or("NONE"));
-  WeightFormat format{.values = WeightFormat::Values::kE4M3, .scale = "weight_scale"};
-  std::optional<std::int64_t> group;
-  if (name == "NONE" || name == "UNQUANTIZED") return Format();
-  if (name == "FP8") {
-    format.inputs = Inputs::kTensor;
-  } else if (name == "FP8_PER_CHANNEL_PER_TOKEN") {
-    format.block_rows = 1;
-    format.inputs = Inputs::kToken;
-  } else if (name == "FP8_PB_WO") {
-    format.block_rows = format.block_cols = kFp8BlockSide;
-    group = kFp8BlockSide;
-  } else if (name == "NVFP4" || name == "W4A16_NVFP4") {
-    format = {.values = WeightFormat::Values::kE2M1,
-              .spelling = WeightFormat::Spelling::kNvfp4,
-              .block_rows = 1,
-              .block_cols = kNvfp4Columns};
-    group = kNvfp4Columns;
-  } else {
-    return fields.unsupported("quant_algo", accepted);
-  }
-  const std::optional<std::int64_t> size = TRY(fields.optional_int("group_size", 1, 1 << 16));
-  if (group && size && *size != *group) return fields.unsupported("group_size", std::to_string(*group));
-  return Format(format);
+  std::optional<WeightFormat> format;
+  if (name == "NONE" || name == "UNQUANTIZED") return format;
+  if (name == "FP8") format = scaled_fp8(0, 0, Inputs::kTensor);
+  if (name == "FP8_PER_CHANNEL_PER_TOKEN") format = scaled_fp8(1, 0, Inputs::kToken);
+  if (name == "FP8_PB_WO") format = scaled_fp8(kFp8BlockSide, kFp8BlockSide, Inputs::kPlain);
+  if (name == "NVFP4" || name == "W4A16_NVFP4") format = modelopt_nvfp4();
+  if (!format) return fields.unsupported("quant_algo", accepted);
+  const std::optional<std::int64_t> size = TRY(fields.optional_int("group_size", 0, 1 << 16));
+  if (format->block_cols > 0 && size && *size != format->block_cols)
+    return fields.unsupported("group_size", std::to_string(format->block_cols));
+  return format;
 }
 
 // Adds a module to the group of its format.
@@ -66,6 +69,35 @@ Status read_layers(const Fields& fields, FormatRules& rules) {
     const std::string accepted = std::string(kAlgorithms) + ", UNQUANTIZED";
     const std::optional<WeightFormat> format = TRY(algorithm_format(of_layers.inside(module, settings), accepted));
     TRY(format ? add_module(*format, module, rules) : rules.plain.add(module));
+  }
+  return ok_status();
+}
+
+// Reads "config_groups", which config.json of older versions has instead of "quantized_layers".
+Status read_modelopt_groups(const Fields& fields, const Json& groups, FormatRules& rules) {
+  if (!groups.is_object()) return fields.wrong("config_groups", "an object of groups");
+  const Fields of_groups = fields.inside("config_groups", groups);
+  for (const auto& [name, json] : groups.as_object()) {
+    const Fields group = of_groups.inside(name, json);
+    const Json* weights = group.find("weights");
+    if (weights == nullptr || !weights->is_object()) return group.wrong("weights", "an object");
+    const Fields of_weights = group.inside("weights", *weights);
+    const std::string type = TRY(of_weights.optional_string("type")).value_or("float");
+    if (type != "float") return of_weights.unsupported("type", "float");
+    const std::optional<std::int64_t> bits = TRY(of_weights.optional_int("num_bits", 1, 64));
+    const std::optional<std::int64_t> size = TRY(of_weights.optional_int("group_size", 0, 1 << 16));
+    const std::int64_t columns = size.value_or(0);
+    FormatGroup read;
+    if (bits == 8 && columns == 0) {
+      read.format = scaled_fp8(0, 0, WeightFormat::Inputs::kTensor);
+    } else if (bits == 4 && columns == kNvfp4Columns) {
+      read.format = modelopt_nvfp4();
+    } else {
+      return of_weights.unsupported("num_bits", "8 without group_size, 4 with a group_size of 16");
+    }
+    if (group.find("targets") == nullptr) return group.wrong("targets", "a list of module names");
+    TRY(read_modules(group, "targets", read.modules));
+    rules.groups.push_back(std::move(read));
   }
   return ok_status();
 }
@@ -90,7 +122,13 @@ Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside) {
   const Fields& algorithm = with("quant_algo");
   const std::string name = TRY(algorithm.optional_string("quant_algo")).value_or("");
   if (upper_case(name) == kMixedAlgorithm) {
-    TRY(read_layers(with("quantized_layers"), rules));
+    const Fields& layers = with("quantized_layers");
+    const Json* groups = layers.find("config_groups");
+    if (groups != nullptr && layers.find("quantized_layers") == nullptr) {
+      TRY(read_modelopt_groups(layers, *groups, rules));
+    } else {
+      TRY(read_layers(layers, rules));
+    }
   } else {
     const std::string accepted = std::string(kAlgorithms) + ", MIXED_PRECISION";
     const std::optional<WeightFormat> format = TRY(algorithm_format(algorithm, accepted));
