@@ -79,6 +79,14 @@ TEST(GptOssConfig, ReadsExpertsInFourBits) {
           .moe->mxfp4);
 }
 
+TEST(GptOssConfig, RefusesTwoDescriptionsOfItsExperts) {
+  const Json config =
+      test::small_config(kGptOss, with(R"(, "quantization_config": {"quant_method": "mxfp4"})").c_str());
+  const Json beside = *Json::parse(R"({"quantization": {"quant_algo": "NVFP4"}})", "beside");
+  expect_error(ModelConfig::from_json(config, "m/config.json", built_in_families(), &beside), kUnsupported,
+               {"m/config.json", "quantization_config", "hf_quant_config.json"});
+}
+
 TEST(GptOssConfig, PublishedModelHasItsKnownSize) {
   const auto file = test::shared_dir() / "data/configs/aiconfigurator/openai--gpt-oss-20b_config.json";
   TESSERA_SKIP_WITHOUT(file);

@@ -26,6 +26,7 @@ TEST(ModelConfig, ReadsTheTextModelOfANestedConfig) {
   EXPECT_EQ(config->rms_norm_eps, 0.5e-5);
   EXPECT_EQ(config->dtype, StoredDtype::kF16);
   EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_EQ(nested(R"({"quantization_config": {"quant_method": "fp8"}})")->formats.method(), "fp8");
   expect_error(nested(R"({"quantization_config": {}})"), StatusCode::kUnimplemented, {"quantization_config"});
   expect_error(small("LlamaForCausalLM", R"({"text_config": 3})"), StatusCode::kInvalidArgument, {"text_config", "3"});
 }

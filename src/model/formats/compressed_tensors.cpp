@@ -157,8 +157,8 @@ Status read_targets(const Fields& fields, FormatGroup& group) {
       group.every_linear = true;
     } else if (std::isupper(static_cast<unsigned char>(name[0])) != 0 && name.find('.') == std::string::npos) {
       return fields.unsupported("targets", accepted + ", of the classes of modules only Linear");
-    } else if (const Status added = group.modules.add(name); !added.ok()) {
-      return fields.wrong("targets", accepted).with_context(added.message());
+    } else {
+      TRY(add_pattern(fields, "targets", name, group.modules));
     }
   }
   return ok_status();

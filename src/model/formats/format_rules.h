@@ -34,6 +34,8 @@ Result<FormatRules> read_awq(const Fields& fields);
 // `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but not both.
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
 
+// Adds an entry of the list of modules `key` to `patterns`.
+Status add_pattern(const Fields& fields, std::string_view key, std::string_view pattern, NamePatterns& patterns);
 // Adds the list of modules `key` to `patterns`. The list may be absent.
 Status read_modules(const Fields& fields, std::string_view key, NamePatterns& patterns);
 // Reads "kv_cache_scheme" or "kv_cache_quant_algo": a word or an object. It may be absent.

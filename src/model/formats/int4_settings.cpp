@@ -40,7 +40,7 @@ Status read_gptq_modules(const Fields& fields, FormatGroup& group) {
   if (!lists->is_array() || !std::ranges::all_of(lists->as_array(), is_list_of_names))
     return fields.wrong(kKey, "a list of lists of module names");
   for (const Json& list : lists->as_array())
-    for (const Json& name : list.as_array()) TRY(group.modules.add(name.as_string()));
+    for (const Json& name : list.as_array()) TRY(add_pattern(fields, kKey, name.as_string(), group.modules));
   return ok_status();
 }
 

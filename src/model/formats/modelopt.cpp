@@ -52,11 +52,11 @@ Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::
   return format;
 }
 
-// Adds a module to the group of its format.
-Status add_module(const WeightFormat& format, std::string_view module, FormatRules& rules) {
+// Returns the modules of a format. The next call invalidates the reference.
+NamePatterns& modules_of(const WeightFormat& format, FormatRules& rules) {
   auto group = std::ranges::find(rules.groups, format, &FormatGroup::format);
   if (group == rules.groups.end()) group = rules.groups.insert(group, FormatGroup{.format = format});
-  return group->modules.add(module);
+  return group->modules;
 }
 
 // Reads "quantized_layers": an algorithm for each module, or for all that a module contains.
@@ -68,7 +68,7 @@ Status read_layers(const Fields& fields, FormatRules& rules) {
     if (!settings.is_object()) return of_layers.wrong(module, "an object with quant_algo");
     const std::string accepted = std::string(kAlgorithms) + ", UNQUANTIZED";
     const std::optional<WeightFormat> format = TRY(algorithm_format(of_layers.inside(module, settings), accepted));
-    TRY(format ? add_module(*format, module, rules) : rules.plain.add(module));
+    TRY(add_pattern(fields, "quantized_layers", module, format ? modules_of(*format, rules) : rules.plain));
   }
   return ok_status();
 }

@@ -27,7 +27,8 @@ struct Tensors {
   bool has(std::string_view suffix) const { return type(suffix).has_value(); }
   Status wrong(std::string_view suffix, std::string_view accepted) const {
     const std::optional<StoredDtype> found = type(suffix);
-    return invalid_argument(fmt::format("{}: the checkpoint's tensor \"{}\" is {}; accepted: {}", file, name(suffix),
+    return invalid_argument(fmt::format("{}{}the checkpoint's tensor \"{}\" is {}; accepted: {}", file,
+                                        file.empty() ? "" : ": ", name(suffix),
                                         found ? stored_dtype_name(*found) : "missing", accepted));
   }
 };

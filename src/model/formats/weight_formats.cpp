@@ -15,6 +15,8 @@ constexpr std::string_view kMethods =
     "fp8, fbgemm_fp8, compressed-tensors, modelopt, modelopt_fp4, modelopt_fp8, gptq, gptq_marlin, awq, awq_marlin; "
     "mxfp4 for GPT-OSS alone";
 
+constexpr std::string_view kModules = "a list of module names, and \"re:\" with a regular expression";
+
 // Settings, and the object of which they are the member `key`.
 struct Section {
   Fields outer;
@@ -78,15 +80,18 @@ Result<FormatRules> read_beside(const Section* section, const Json& beside, cons
 
 }  // namespace
 
+Status add_pattern(const Fields& fields, std::string_view key, std::string_view pattern, NamePatterns& patterns) {
+  const Status added = patterns.add(pattern);
+  return added.ok() ? added : fields.wrong(key, fmt::format("{}; {}", kModules, added.message()));
+}
+
 Status read_modules(const Fields& fields, std::string_view key, NamePatterns& patterns) {
   const Json* list = fields.find(key);
   if (list == nullptr) return ok_status();
-  const std::string accepted = "a list of module names, and \"re:\" with a regular expression";
-  if (!list->is_array()) return fields.wrong(key, accepted);
+  if (!list->is_array()) return fields.wrong(key, kModules);
   for (const Json& module : list->as_array()) {
-    if (!module.is_string()) return fields.wrong(key, accepted);
-    const Status added = patterns.add(module.as_string());
-    if (!added.ok()) return fields.wrong(key, accepted).with_context(added.message());
+    if (!module.is_string()) return fields.wrong(key, kModules);
+    TRY(add_pattern(fields, key, module.as_string(), patterns));
   }
   return ok_status();
 }
@@ -142,12 +147,12 @@ Result<WeightFormat> WeightFormats::of(std::string_view module, const StoredType
   const WeightFormat* described = nullptr;
   // A group that names the module comes before one of all linears.
   for (const FormatGroup& group : rules.groups) {
-    if (described == nullptr && TRY(group.modules.matches(module))) described = &group.format;
+    if (described == nullptr && TRY(group.modules.matches(module).with_context(file_))) described = &group.format;
   }
   for (const FormatGroup& group : rules.groups) {
     if (described == nullptr && group.every_linear) described = &group.format;
   }
-  const bool plain = described == nullptr || TRY(rules.plain.matches(module));
+  const bool plain = described == nullptr || TRY(rules.plain.matches(module).with_context(file_));
   const WeightFormat settled = plain ? WeightFormat() : *described;
   if (!stored) return settled;
   return stored_format(rules, described, settled, module, stored, file_);
