@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/comm/testing/nodes.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
 #include "tessera/engine/ranks/lockstep.h"
 #include "tessera/engine/ranks/rank_places.h"
-#include "tessera/ops/testing/nodes.h"
 
 namespace tessera::testing {
 

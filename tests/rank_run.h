@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "golden.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/family.h"
 #include "tessera/model/weights/weights.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/comm/collective.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/wanted_rows.h"

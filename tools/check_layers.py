@@ -16,7 +16,7 @@ import re
 import sys
 
 # Highest first.
-LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "image", "net", "base"]
+LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "comm", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # Folders beside src/ in which only line counts are checked.

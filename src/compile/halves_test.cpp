@@ -15,7 +15,7 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/errors.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/collective/collective.h"
 #include "tessera/ops/linear/linear.h"
 #include "tessera/ops/rows/activation.h"
 #include "tessera/ops/rows/elementwise.h"

@@ -16,7 +16,7 @@
 #include "tessera/ops/attention/attention.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
-#include "tessera/ops/comm/collective.h"
+#include "tessera/ops/collective/collective.h"
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/linear/linear.h"

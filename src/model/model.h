@@ -47,7 +47,7 @@ struct ModelOptions {
   // Rank among those that each have tokens of their own (DP attention, with tp_size 1): each rank has all weights
   // except the experts' whole. The body is that of a rank's own tokens. All ranks' forwards have the same number of
   // tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after them each rank
-  // takes back its own (ops/comm/row_exchange.h).
+  // takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tessera/ir/builder.h"
-#include "tessera/ops/comm/pipeline.h"
+#include "tessera/ops/collective/stage_exchange.h"
 #include "tessera/ops/rows/view.h"
 
 namespace tessera {

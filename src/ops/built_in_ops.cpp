@@ -2,7 +2,7 @@
 
 #include "tessera/ops/attention/room.h"
 #include "tessera/ops/cache/room.h"
-#include "tessera/ops/comm/room.h"
+#include "tessera/ops/collective/room.h"
 #include "tessera/ops/latent/room.h"
 #include "tessera/ops/linear/room.h"
 #include "tessera/ops/moe/room.h"
@@ -26,7 +26,7 @@ const OpList& all_rooms() {
     add_moe(all);
     add_vision(all);
     add_sampling(all);
-    add_comm(all);
+    add_collective(all);
     return all;
   }();
   return list;

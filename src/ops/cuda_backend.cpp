@@ -8,7 +8,7 @@
 #include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/ops/attention/room.h"
 #include "tessera/ops/cache/room.h"
-#include "tessera/ops/comm/room.h"
+#include "tessera/ops/collective/room.h"
 #include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/latent/room.h"
@@ -37,7 +37,7 @@ const KernelTable& cuda_kernels() {
     add_moe_cuda(list);
     add_vision_cuda(list);
     add_sampling_cuda(list);
-    add_comm_cuda(list);
+    add_collective_cuda(list);
     add_layers_cuda(list);
     return KernelTable(std::move(list.kernels), std::move(list.joined));
   }();

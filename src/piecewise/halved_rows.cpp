@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tessera/ops/comm/row_exchange.h"
+#include "tessera/ops/collective/row_exchange.h"
 
 namespace tessera {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tessera/base/progress.h"
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/capture/graph_failure.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/memory/prediction.h"

@@ -10,7 +10,7 @@
 #include <array>
 #include <future>
 
-#include "tessera/ops/testing/nodes.h"
+#include "tessera/comm/testing/nodes.h"
 
 namespace tessera {
 namespace {

@@ -13,11 +13,11 @@
 
 #include "tessera/base/hash.h"
 #include "tessera/base/log.h"
+#include "tessera/comm/nccl_library.h"
 #include "tessera/engine/ranks/engine_rank.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
-#include "tessera/ops/comm/nccl_library.h"
 #include "tessera/runner/ranks/rank_node.h"
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // An engine on several machines: a process on each, with an equal part of the ranks (whole stages of a pipeline). Node
 // 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). Where ranks have requests of their own,
 // each node has engines instead (lockstep.h). All ranks are on CPUs, or all on GPUs that exchange values by NCCL
-// (ops/comm/nccl_exchange.h).
+// (comm/nccl_exchange.h).
 #pragma once
 
 #include <chrono>

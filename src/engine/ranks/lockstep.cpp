@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tessera/base/hash.h"
-#include "tessera/ops/comm/introduction.h"
+#include "tessera/comm/introduction.h"
 
 namespace tessera {
 

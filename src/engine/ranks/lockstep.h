@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/engine/ranks/common_end.h"
-#include "tessera/ops/comm/collective.h"
 
 namespace tessera {
 

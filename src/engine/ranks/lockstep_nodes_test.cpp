@@ -8,8 +8,8 @@
 #include <atomic>
 #include <thread>
 
+#include "tessera/comm/testing/nodes.h"
 #include "tessera/engine/ranks/lockstep.h"
-#include "tessera/ops/testing/nodes.h"
 
 namespace tessera {
 namespace {

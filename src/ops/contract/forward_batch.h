@@ -112,7 +112,7 @@ struct PlanOfOp {
 // See ops/contract/forward_states.h.
 class ForwardStates;
 
-// See ops/comm/collective.h.
+// See comm/communicator.h.
 class Communicator;
 
 // The context that operators read besides their operands. A runner sets it up once, so that addresses stay the same.

@@ -1,5 +1,5 @@
-// The basics that CPU kernels share: storage types and their conversions, exp/tanh/sigmoid that vectorise, and the
-// macro that compiles a kernel once for each instruction set.
+// The basics that CPU kernels share: storage types and their conversions, the macro that compiles a kernel once for
+// each instruction set, and exp/tanh/sigmoid that vectorise.
 //
 //   template <class T>
 //   TESSERA_CPU_CLONES void silu_row(const T* x, T* y, std::int64_t n) {
@@ -14,25 +14,10 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
-#include <type_traits>
 
+#include "tessera/base/cpu_clones.h"
 #include "tessera/base/float16.h"
-#include "tessera/base/status.h"
-#include "tessera/ir/type.h"
-
-// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Vector loops must stand in the function
-// itself or in TESSERA_INLINE functions, because the body of a lambda is not cloned. Two cases are compiled only once,
-// for the build's own instruction set: sanitizers, which start after the loader's choice, and compilers other than g++
-// on x86-64, which cannot clone templates.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define TESSERA_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define TESSERA_CPU_CLONES
-#endif
+#include "tessera/ir/storage_type.h"
 
 namespace tessera {
 
@@ -77,25 +62,6 @@ TESSERA_INLINE float fast_tanh(float x) {
   p = p * s - 1.0f / 3.0f;
   const float small = x + x * s * p;
   return s < 0.09f ? small : large;
-}
-
-template <class T>
-inline constexpr ir::DType kDTypeOf = std::is_same_v<T, float>      ? ir::DType::kFloat32
-                                      : std::is_same_v<T, BFloat16> ? ir::DType::kBFloat16
-                                                                    : ir::DType::kFloat16;
-
-// Calls f.operator()<T>() with the storage type of a floating-point dtype and returns what it
-// returns (a Status or a Result); kUnimplemented for any other dtype. `what` begins the error message.
-//   return dispatch_dtype(x.dtype, "rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { … });
-template <class F>
-auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
-  switch (dtype) {
-    case ir::DType::kFloat32: return f.template operator()<float>();
-    case ir::DType::kBFloat16: return f.template operator()<BFloat16>();
-    case ir::DType::kFloat16: return f.template operator()<Float16>();
-    default: break;
-  }
-  return unimplemented(std::string(what) + " takes f32, bf16 and f16, not " + std::string(ir::dtype_name(dtype)));
 }
 
 }  // namespace tessera

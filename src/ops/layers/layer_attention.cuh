@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "tessera/ops/comm/tagged_words.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/weight_ring.cuh"
+#include "tessera/ops/layers/tagged_words.cuh"
 
 namespace tessera::cuda::decoder_layers {
 

@@ -1,9 +1,9 @@
 // Devices for the ranks of a test: whether there are enough, and one for each rank.
 #pragma once
 
+#include "tessera/comm/communicator.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/ops/comm/collective.h"
 #include "tessera/ops/contract/device_registry.h"
 
 namespace tessera::testing {

@@ -7,7 +7,7 @@
 #include <map>
 #include <thread>
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tessera/ops/comm/introduction.h"
+#include "tessera/comm/introduction.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tessera/base/status.h"
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/dispatch/dispatch.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tessera/base/status.h"
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/ranks/rank_channel.h"
 #include "tessera/runner/ranks/rank_group.h"

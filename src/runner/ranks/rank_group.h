@@ -28,9 +28,9 @@
 
 #include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/image/patches.h"
 #include "tessera/net/node_group.h"
-#include "tessera/ops/comm/collective.h"
 #include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/memory/memory_report.h"
 #include "tessera/runner/ranks/rank_channel.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/ranks/rank_channel.h"
 
 namespace tessera {

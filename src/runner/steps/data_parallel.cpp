@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/dispatch/agreed_shape.h"
 #include "tessera/runner/steps/step_ways.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/ranks/deferred_forwards.h"
 #include "tessera/runner/steps/leading_way.h"
 #include "tessera/runner/steps/step_ways.h"

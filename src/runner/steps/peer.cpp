@@ -2,7 +2,7 @@
 // (RankGroup::together). A forward that fails on one rank ends the collective operations in which the others wait. It
 // cannot be run again without its graph, because the others have already met it in the graph's collectives.
 
-#include "tessera/ops/comm/collective.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {

@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "tessera/base/progress.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/ops/attention/attention.h"
-#include "tessera/ops/comm/collective.h"
 #include "tessera/ops/rows/embedding.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"

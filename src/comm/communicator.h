@@ -1,0 +1,126 @@
+// A group of ranks that run in lockstep and exchange data: tensor parallelism.
+//
+// Ranks are threads of a process, each with its own device and stream:
+//
+//   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
+//   // thread r: ForwardContext{.communicator = group[r].get()}
+//
+// A rank that fails calls abort(); destroying a communicator aborts too. Collectives that other ranks wait in, or call
+// later, then return kCancelled until the group is restarted. The group is also aborted when a rank does not arrive in
+// time.
+//
+// With a NodeGroup the group's ranks are spread over several processes, the same number in each, and each process
+// creates its own ranks. The tensors of all nodes meet on node 0 (node_exchange.h).
+//
+// Between GPUs the data goes from device to device (device_state.h). The communicator exchanges what the GPUs need to
+// reach each other: addresses between ranks of one process (peer_exchange.h), NCCL's id between several processes
+// (nccl_exchange.h). NCCL adds in an order of its own and in the tensor's type; all ranks hold the same bits there too.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/rank_layout.h"
+#include "tessera/base/status.h"
+#include "tessera/comm/device_state.h"
+#include "tessera/ir/tensor_view.h"
+
+namespace tessera {
+
+class Pipeline;
+class NodeGroup;
+
+// One rank of the group. Its methods block until all ranks have made the same call. They belong to the rank's thread,
+// but any thread may call abort() and status().
+class Communicator {
+ public:
+  // Creates a group in this process. A collective waits for the other ranks for at most `limit`.
+  static std::vector<std::unique_ptr<Communicator>> create_group(
+      int ranks, std::chrono::milliseconds limit = std::chrono::minutes(5));
+  // Creates this process's ranks of a group over all nodes, in rank order. `ranks` counts the ranks of all nodes.
+  // Precondition: `nodes` has not been started.
+  static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
+                                                                      const std::shared_ptr<NodeGroup>& nodes);
+  // Creates ranks for the stages of a pipeline, in the order of RankLayout. The ranks of a stage form a group of their
+  // own. Whatever ends the group of one stage also ends those of all stages, and the pipeline. With `nodes` it creates
+  // the ranks of this process, which has whole stages.
+  static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
+                                                                  std::chrono::milliseconds limit,
+                                                                  const std::shared_ptr<NodeGroup>& nodes = nullptr);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // This rank's number in its stage, and the stage's number of ranks. Collectives run within a stage.
+  int rank() const { return rank_; }
+  int ranks() const;
+  // Whether this rank's collectives include ranks of other processes.
+  bool spans_processes() const;
+  // How long this rank's collectives wait for other ranks, and how long their part between nodes waits for other nodes.
+  std::chrono::milliseconds limit() const { return limit_; }
+  void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
+  // This rank's number among the ranks of all stages, and the total number.
+  int place() const;
+  int places() const;
+  Pipeline* pipeline();  // null: there is a single stage
+
+  // x = Σ over ranks of x, added in rank order in float32 and rounded once: the same bits on every rank. Works in
+  // place. Every rank's x has the same element count and dtype.
+  Status all_reduce(const TensorView& x);
+  // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
+  Status all_gather(const TensorView& x, const TensorView& y);
+  // x [n, …] → y [ranks·n, …], the ranks' rows one below the other. Every rank's x has the same dimensions and dtype.
+  Status all_gather_rows(const TensorView& x, const TensorView& y);
+  // x [ranks·n, …] → y [n, …]: the sum over ranks of the n rows from row rank·n on, added as in all_reduce.
+  Status reduce_scatter(const TensorView& x, const TensorView& y);
+
+  // `reason` appears in the other ranks' errors. Only the first call's reason is kept.
+  void abort(std::string_view reason);
+  // Returns the group to its initial state. kFailedPrecondition where a device's kernels take part (raise_when_ended),
+  // because they cannot start again. Precondition: no rank is in a collective, or calls one before this function
+  // returns. With several nodes, node 0 calls it for all.
+  Status restart();
+  // Ok, or why the group was aborted.
+  Status status() const;
+  // Sets a function that is called once, on any thread, when the group ends. There is one for all ranks of this
+  // process. Null removes it, but a call may still be under way.
+  void when_ended(std::function<void()> call);
+  // Sets `flag` to 1 when the group ends, or at once where it has already ended. Kernels that wait on a device read it.
+  // `flag` outlives the communicator, or is taken back before it dies.
+  void raise_when_ended(std::atomic<std::uint32_t>* flag);
+  void take_back(std::atomic<std::uint32_t>* flag);
+  DeviceState& device_state() { return device_state_; }
+
+ private:
+  struct Group;
+  struct Stages;
+  enum class Share { kWhole, kRows };  // what a rank gets of a collective's result: the whole, or rows of its own
+  Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
+  // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs. body() writes
+  // `result`. With several nodes only the ranks of node 0 run it; the other ranks receive their share of the result.
+  template <class Body>
+  Status together(std::string_view call, const TensorView& x, const TensorView& result, Share share, const Body& body);
+  Status enter(std::string_view call, const TensorView& x);
+  Status exchange(std::string_view call, const TensorView& result, Share share);
+  TensorView rows_of_all(const TensorView& own) const;
+  Status follow(const TensorView& result, Share share);
+  bool is_first_here() const;
+  NodeGroup* nodes() const;  // null: all ranks are in one process
+  void end_group(const Status& why);
+  Status check_agreement() const;
+  void leave();
+
+  std::shared_ptr<Group> group_;
+  DeviceState device_state_;
+  std::shared_ptr<Stages> stages_;  // null: there is a single stage
+  int rank_;
+  int place_ = 0;  // with stages_
+  std::chrono::milliseconds limit_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+// The ranks of this process that meet in collectives, and their shared state. communicator.cpp and collectives.cpp
+// use it.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+#include "tessera/comm/node_exchange.h"
+
+namespace tessera {
+
+struct Communicator::Group {
+  // `nodes_in` is null where all ranks are in this process.
+  Group(int ranks, const std::shared_ptr<NodeGroup>& nodes_in)
+      : nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks)),
+        first(nodes == nullptr ? 0 : nodes->first_rank()),
+        here(nodes == nullptr ? ranks : nodes->ranks_here()),
+        tensors(static_cast<std::size_t>(ranks)),
+        calls(static_cast<std::size_t>(ranks)) {}
+
+  int size() const { return static_cast<int>(tensors.size()); }
+  std::span<const TensorView> tensors_here() const {
+    return std::span(tensors).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
+  }
+  bool follows() const { return nodes != nullptr && !nodes->leads(); }
+  // Ends the group and releases everything that waits, on hosts and devices. Precondition: the mutex is held.
+  void end(Status why) {
+    ended = std::move(why);
+    if (nodes != nullptr) nodes->end(ended);
+    for (std::atomic<std::uint32_t>* flag : flags) flag->store(1);
+    moved.notify_all();
+  }
+  // The last rank to arrive releases the others. Precondition: the mutex is held.
+  bool arrive() {
+    if (++arrived < here) return false;
+    arrived = 0;
+    ++generation;
+    moved.notify_all();
+    return true;
+  }
+  // Waits until all ranks of this process have arrived. Nothing interrupts this wait.
+  void meet(bool ends_call) {
+    std::unique_lock lock(mutex);
+    const std::int64_t came = generation;
+    if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
+    if (!arrive()) moved.wait(lock, [&] { return generation != came; });
+  }
+  // Ends the group. Returns false where it had already ended.
+  bool end_once(Status why) {
+    std::function<void()> call;
+    {
+      const std::lock_guard lock(mutex);
+      if (!ended.ok()) return false;
+      end(std::move(why));
+      call = told;
+    }
+    if (call) call();
+    return true;
+  }
+  // Returns the group to its initial state. With several nodes, `epoch` is the number of the restart.
+  void begin(std::uint64_t epoch) {
+    if (nodes != nullptr) nodes->begin(epoch);
+    const std::lock_guard lock(mutex);
+    ended = ok_status();
+    arrived = 0;
+    std::ranges::fill(calls, std::string_view());
+  }
+  static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
+
+  const std::unique_ptr<NodeExchange> nodes;  // null: all ranks are in one process
+  const int first;                            // the lowest rank of this process
+  const int here;                             // the number of ranks of this process
+  std::mutex mutex;
+  std::condition_variable moved;
+  int arrived = 0;                                 // ranks at the current barrier
+  std::int64_t generation = 0;                     // barriers passed so far
+  Status ended;                                    // not ok once a rank has aborted
+  std::vector<std::atomic<std::uint32_t>*> flags;  // flags that raise_when_ended() added, from any rank
+  std::function<void()> told;                      // the function that when_ended() set
+  // Rank r writes entry r in enter(). For ranks of other nodes the first rank of this process writes the entry. All
+  // ranks read the entries between enter() and leave(). A rank that is not in a call has an empty name.
+  std::vector<TensorView> tensors;
+  std::vector<std::string_view> calls;
+  // Written by the first rank of this process between two barriers.
+  Status exchanged;
+  TensorView result;
+  // The result of a collective that gives every rank rows of its own. On other nodes it holds the rows of this
+  // process's ranks. On node 0 it holds the rows of all ranks, and its own ranks' part is unused space.
+  std::vector<std::byte> rows;
+};
+
+}  // namespace tessera

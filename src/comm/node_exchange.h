@@ -1,0 +1,85 @@
+// Collectives between the nodes of a group, for ranks on CPUs. The tensors of all ranks go to node 0, which adds them
+// up in rank order and sends the result back. The first rank of each node does this for its node.
+//
+// Frames have the number of the restart (their epoch) and of the collective, so that what was sent before an abort is
+// dropped after the restart.
+//
+// Threads: the node's first rank calls the collectives; the connections call the take… functions; begin() is called by
+// rank 0 on node 0, and by the connection on the others; any thread may call end().
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/tensor_view.h"
+#include "tessera/net/node_group.h"
+
+namespace tessera {
+
+class NodeExchange {
+ public:
+  // `ranks` is the number of ranks on all nodes; every node has the same number.
+  NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks);
+
+  NodeGroup& nodes() { return *nodes_; }
+  bool leads() const { return nodes_->leads(); }
+  int ranks_here() const { return ranks_here_; }
+  int first_rank() const { return nodes_->node() * ranks_here_; }
+
+  // Node 0: waits for the other nodes' tensors, at most for `limit`, and places views of them, with their calls, behind
+  // those of its own ranks. `tensors` and `calls` have an entry for each rank. The views are valid until spread(). A
+  // view has no memory if its tensor's shape or type differs from the first rank's. kCancelled if a node does not come
+  // or the exchange has ended.
+  Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
+  // Node 0: sends the result of what was collected to all other nodes, and accepts their next tensors from then on.
+  Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
+  // Like spread(), but every rank gets rows of its own: `rows` is [ranks, …], and a node gets the rows of its ranks.
+  Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
+  // Any other node: sends its ranks' tensors and waits for the result of result.bytes() bytes, with the limit and
+  // errors of collect().
+  Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
+               std::chrono::milliseconds limit);
+
+  // Makes all waits above fail with `why`, until begin().
+  void end(const Status& why);
+  // Starts again with the restart's number. Precondition: no rank is in a collective.
+  void begin(std::uint64_t epoch);
+  std::uint64_t epoch() const;
+
+  // Receive frames. They return an error if the frame cannot be read.
+  Status take_tensors(int node, std::vector<std::byte>& payload);
+  Status take_result(std::vector<std::byte>& payload);
+
+ private:
+  struct Inbox {
+    bool full = false;
+    std::vector<std::byte> bytes;
+  };
+  Status spread(const TensorView& result, bool in_parts);
+  Status take(Inbox& inbox, std::vector<std::byte>& payload);
+  // Waits until the inboxes of the nodes `first` … are full.
+  Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
+  // Marks all inboxes as used, so that the next tensors may come.
+  void empty();
+
+  const std::shared_ptr<NodeGroup> nodes_;
+  const int ranks_here_;
+  std::uint64_t number_ = 0;  // number of the collective
+  std::vector<std::span<const std::byte>> parts_;
+  mutable std::mutex mutex_;
+  std::condition_variable came_;
+  // The members below are guarded by the mutex.
+  std::uint64_t epoch_ = 0;
+  Status ended_;
+  std::vector<Inbox> inboxes_;  // [nodes]; the bytes of a full inbox belong to the thread that waits
+};
+
+}  // namespace tessera

@@ -1,0 +1,157 @@
+#include "tessera/comm/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // bytes of memory that a received value keeps
+// Number of received values after which a sender on another node is told. It is less than kMostWaiting, so that the
+// sender does not stop before it hears of them.
+constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
+
+}  // namespace
+
+Pipeline::Pipeline(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes)
+    : layout_(layout),
+      limit_(limit),
+      wire_(nodes == nullptr ? nullptr : std::make_unique<StageWire>(std::move(nodes), layout.ranks())),
+      links_(static_cast<std::size_t>((layout.pp_size - 1) * layout.tp_size * 2)) {
+  for (Link& link : links_) link.values.resize(kMostWaiting);
+}
+
+int Pipeline::receiver(int rank, Way way) const {
+  return rank + (way == Way::kToNext ? -layout_.tp_size : layout_.tp_size);
+}
+int Pipeline::sender(int rank, Way way) const {
+  return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
+}
+
+// Returns the link between two ranks of neighbouring stages.
+Pipeline::Link& Pipeline::link(int rank, int other, Way way) {
+  const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
+  return links_[static_cast<std::size_t>((stage * layout_.tp_size + layout_.rank_in_stage(rank)) * 2 +
+                                         (way == Way::kToNext ? 0 : 1))];
+}
+
+// If `other` does not come in time, the pipeline ends, so that no rank waits any longer.
+template <class Moved>
+Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
+  if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {
+    ended_ = cancelled(fmt::format("rank {} of {} did not come to its neighbour in the pipeline, rank {}, within {} s",
+                                   other, layout_.ranks(), rank, static_cast<double>(limit_.count()) / 1000));
+    moved_.notify_all();
+  }
+  return ended_;
+}
+
+Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
+  const int other = receiver(rank, way);
+  Link& to = link(rank, other, way);
+  std::unique_lock lock(mutex_);
+  TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
+  if (!is_here(other)) {
+    // The value is counted before it is sent, because the other node may report it as received at once.
+    const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
+    lock.unlock();
+    return wire_->send(FrameKind::kStageValue, head, bytes);
+  }
+  // The slot belongs to this rank until the value is counted as sent.
+  std::vector<std::byte>& value = to.values[to.sent % kMostWaiting];
+  lock.unlock();
+  value.assign(bytes.begin(), bytes.end());
+  lock.lock();
+  ++to.sent;
+  moved_.notify_all();
+  return ended_;
+}
+
+Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
+  const int other = sender(rank, way);
+  Link& from = link(rank, other, way);
+  std::unique_lock lock(mutex_);
+  TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
+  // The slot belongs to this rank until the value is counted as received.
+  std::vector<std::byte>& slot = from.values[from.received % kMostWaiting];
+  lock.unlock();
+  const std::span<const std::byte> value = std::span(slot).subspan(is_here(other) ? 0 : sizeof(StageFrame));
+  if (value.size() != to.size())
+    return internal_error(fmt::format("rank {} of {} sent {} bytes to rank {} in the next stage, which expects {}",
+                                      other, layout_.ranks(), value.size(), rank, to.size()));
+  std::ranges::copy(value, to.begin());
+  if (slot.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(slot);
+  lock.lock();
+  ++from.received;
+  moved_.notify_all();
+  TRY(ended_);
+  if (is_here(other) || from.received % kToldAfter != 0) return ok_status();
+  const StageFrame taken{
+      .epoch = epoch_, .number = from.received, .rank = other, .way = static_cast<std::int32_t>(way)};
+  lock.unlock();
+  return wire_->send(FrameKind::kStageTaken, taken, {});
+}
+
+Result<std::optional<StageFrame>> Pipeline::open(FrameKind kind, std::span<const std::byte> payload) {
+  std::optional<StageFrame> head = TRY(wire_->open(kind, payload));
+  if (!head) return head;
+  const auto way = static_cast<Way>(head->way);
+  const bool known = way == Way::kToNext || way == Way::kToPrevious;
+  const int other = !known ? -1 : kind == FrameKind::kStageValue ? sender(head->rank, way) : receiver(head->rank, way);
+  if (other < 0 || other >= layout_.ranks() || is_here(other))
+    return data_loss(fmt::format("it sent rank {} a value that no other node has for it", head->rank));
+  return head;
+}
+
+Status Pipeline::take_value(std::vector<std::byte>& payload) {
+  const std::optional<StageFrame> head = TRY(open(FrameKind::kStageValue, payload));
+  if (!head) return ok_status();
+  const auto way = static_cast<Way>(head->way);
+  const std::lock_guard lock(mutex_);
+  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();  // nobody waits for it
+  Link& from = link(head->rank, sender(head->rank, way), way);
+  if (head->number != from.sent || from.sent - from.received >= kMostWaiting)
+    return data_loss(fmt::format("it sent value {} to rank {}, which has received {} of {} and lets {} wait",
+                                 head->number, head->rank, from.received, from.sent, kMostWaiting));
+  from.values[from.sent % kMostWaiting].swap(payload);
+  ++from.sent;
+  moved_.notify_all();
+  return ok_status();
+}
+
+Status Pipeline::take_taken(std::span<const std::byte> payload) {
+  const std::optional<StageFrame> head = TRY(open(FrameKind::kStageTaken, payload));
+  if (!head) return ok_status();
+  const auto way = static_cast<Way>(head->way);
+  const std::lock_guard lock(mutex_);
+  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();
+  Link& to = link(head->rank, receiver(head->rank, way), way);
+  if (head->number < to.received || head->number > to.sent)
+    return data_loss(
+        fmt::format("it received {} values of rank {}, which has sent {}", head->number, head->rank, to.sent));
+  to.received = head->number;
+  moved_.notify_all();
+  return ok_status();
+}
+
+void Pipeline::end(Status why) {
+  const std::lock_guard lock(mutex_);
+  if (ended_.ok()) ended_ = std::move(why);
+  moved_.notify_all();
+}
+
+void Pipeline::begin(std::uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  epoch_ = epoch;
+  ended_ = ok_status();
+  for (Link& link : links_) link.sent = link.received = 0;
+}
+
+std::uint64_t Pipeline::epoch() const {
+  const std::lock_guard lock(mutex_);
+  return epoch_;
+}
+
+}  // namespace tessera

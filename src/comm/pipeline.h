@@ -1,0 +1,90 @@
+// Pipeline parallelism: each stage is a range of neighbouring layers, and ranks pass values from one stage to the next.
+// Rank r of a stage sends to rank r of the next one; links in the other direction are there too. A link is a FIFO.
+//
+// Both sides run the same steps in the same order, so the order alone identifies a value; its size in bytes is checked.
+//
+// Between ranks on CPUs, values wait in host memory (Pipeline); between GPUs of a process, in the receiver's memory
+// (peer_link.h). A sender waits while kMostWaiting values were not received yet. Stages may lie on several nodes; each
+// node holds whole stages. A value then travels over the connection (stage_wire.h) and waits at the receiver; between
+// GPUs it travels by NCCL (nccl_exchange.h).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tessera/base/rank_layout.h"
+#include "tessera/base/status.h"
+#include "tessera/comm/stage_wire.h"
+
+namespace tessera {
+
+// The links of all ranks of a process. Any thread may call any function.
+class Pipeline {
+ public:
+  static constexpr std::size_t kMostWaiting = 16;  // values on a link
+
+  enum class Way { kToNext, kToPrevious };
+
+  // `nodes` is the group of several processes; each has whole stages and the same number of ranks. Null: all ranks are
+  // in this process.
+  Pipeline(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes = nullptr);
+
+  const RankLayout& layout() const { return layout_; }
+  bool is_here(int rank) const { return wire_ == nullptr || wire_->is_here(rank); }
+  // Returns the rank that `rank` sends to, or receives from, on `way`. For a rank of the first or the last stage the
+  // result may lie outside of the layout.
+  int receiver(int rank, Way way) const;
+  int sender(int rank, Way way) const;
+
+  // Puts bytes on the rank's link to the neighbouring stage that `way` says, which must exist. Waits for room, at most
+  // for the limit. kCancelled once the pipeline has ended; a wait beyond the limit ends it too.
+  Status send(int rank, Way way, std::span<const std::byte> bytes);
+  // Takes what the neighbour sent to this rank on `way`: kToNext comes from the previous stage. internal_error if the
+  // number of bytes is not that of `to`.
+  Status receive(int rank, Way way, std::span<std::byte> to);
+
+  // Makes all calls that wait, now or later, return `why`; the first call of end() counts.
+  void end(Status why);
+  // Resets the pipeline to its first state. With several nodes `epoch` is the restart's number. Precondition: no rank
+  // is in a call.
+  void begin(std::uint64_t epoch = 0);
+  std::uint64_t epoch() const;
+
+  // Receive frames of other nodes; the payload may be swapped for another buffer. They return an error if a frame
+  // cannot be read.
+  Status take_value(std::vector<std::byte>& payload);
+  Status take_taken(std::span<const std::byte> payload);
+
+ private:
+  // Values in the order in which they were sent; their memory is reused. If the sender is on another node, a StageFrame
+  // precedes each value; if the receiver is, `received` is the number that its node reported.
+  struct Link {
+    std::vector<std::vector<std::byte>> values;  // [kMostWaiting]
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+  };
+  Link& link(int rank, int other, Way way);
+  // Returns the head of a frame of a link from another node that is for a rank of this node; empty if the frame was
+  // passed on.
+  Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
+  template <class Moved>
+  Status wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved);
+
+  const RankLayout layout_;
+  const std::chrono::milliseconds limit_;
+  const std::unique_ptr<StageWire> wire_;  // null: all ranks are in this process
+  mutable std::mutex mutex_;
+  std::condition_variable moved_;
+  std::vector<Link> links_;  // [stage that sends to the next][rank][way]
+  std::uint64_t epoch_ = 0;
+  Status ended_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// The stages of a pipeline as one: what ends one stage's group of ranks ends all. communicator.cpp uses it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "tessera/base/rank_layout.h"
+#include "tessera/comm/group.h"
+#include "tessera/comm/pipeline.h"
+
+namespace tessera {
+
+// The groups of this process's stages, and the pipeline between all stages. A fault of one rank ends all of them.
+struct Communicator::Stages {
+  Stages(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes_in)
+      : nodes(std::move(nodes_in)), pipeline(layout, limit, nodes) {
+    for (int stage = 0; stage < layout.pp_size; ++stage)
+      if (pipeline.is_here(layout.rank_at(stage, 0))) groups[stage] = std::make_shared<Group>(layout.tp_size, nullptr);
+  }
+  // Returns false where the stages had already ended.
+  bool end_once(const Status& why) {
+    bool ended = false;
+    for (const auto& [stage, group] : groups) ended |= group->end_once(why);
+    pipeline.end(why);
+    return ended;
+  }
+  void begin(std::uint64_t epoch) {
+    pipeline.begin(epoch);
+    for (const auto& [stage, group] : groups) group->begin(epoch);
+  }
+  static void take_frames_of(NodeGroup& from, const std::weak_ptr<Stages>& stages);
+
+  const std::shared_ptr<NodeGroup> nodes;  // null: all ranks are in one process
+  Pipeline pipeline;
+  std::map<int, std::shared_ptr<Group>> groups;  // keyed by stage
+};
+
+}  // namespace tessera

@@ -1,0 +1,143 @@
+// Tensors in host memory for tests, and their comparison with a double-precision reference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/float16.h"
+#include "tessera/ir/tensor_view.h"
+#include "tessera/ir/type.h"
+
+namespace tessera::testing {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// A tensor in host memory. Its elements are read and written as double.
+struct HostTensor {
+  ir::DType dtype = ir::DType::kFloat32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::byte> bytes;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes.size() / ir::dtype_size(dtype)); }
+  template <class T>
+  T raw(std::int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void set_raw(std::int64_t i, T value) {
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+  }
+  double at(std::int64_t i) const {
+    switch (dtype) {
+      case ir::DType::kFloat32: return static_cast<double>(raw<float>(i));
+      case ir::DType::kBFloat16: return static_cast<double>(to_float(raw<BFloat16>(i)));
+      case ir::DType::kFloat16: return static_cast<double>(to_float(raw<Float16>(i)));
+      case ir::DType::kInt32: return static_cast<double>(raw<std::int32_t>(i));
+      case ir::DType::kInt64: return static_cast<double>(raw<std::int64_t>(i));
+      case ir::DType::kUInt8: return static_cast<double>(raw<std::uint8_t>(i));
+    }
+    return 0;
+  }
+  void set(std::int64_t i, double v) {
+    switch (dtype) {
+      case ir::DType::kFloat32: return set_raw(i, static_cast<float>(v));
+      case ir::DType::kBFloat16: return set_raw(i, from_float<BFloat16>(static_cast<float>(v)));
+      case ir::DType::kFloat16: return set_raw(i, from_float<Float16>(static_cast<float>(v)));
+      case ir::DType::kInt32: return set_raw(i, static_cast<std::int32_t>(v));
+      case ir::DType::kInt64: return set_raw(i, static_cast<std::int64_t>(v));
+      case ir::DType::kUInt8: return set_raw(i, static_cast<std::uint8_t>(v));
+    }
+  }
+  std::vector<double> values() const {
+    std::vector<double> out(static_cast<std::size_t>(size()));
+    for (std::int64_t i = 0; i < size(); ++i) out[static_cast<std::size_t>(i)] = at(i);
+    return out;
+  }
+  ir::Type type() const { return {dtype, ir::Shape(dims.begin(), dims.end())}; }
+  TensorView view(DeviceAddress data) const {
+    TensorView v{.data = data, .dtype = dtype, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
+    std::copy(dims.begin(), dims.end(), v.dims.begin());
+    return v;
+  }
+};
+
+// A tensor with every byte 0xff: NaN in floating-point types, -1 in signed integers.
+inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dims) {
+  std::size_t n = 1;
+  for (const std::int64_t d : dims) n *= static_cast<std::size_t>(d);
+  return {dtype, std::move(dims), std::vector<std::byte>(n * ir::dtype_size(dtype), std::byte{0xff})};
+}
+inline HostTensor filled_tensor(ir::DType dtype, std::vector<std::int64_t> dims, double value) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, value);
+  return t;
+}
+inline HostTensor make_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::span<const double> values) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  EXPECT_EQ(t.size(), static_cast<std::int64_t>(values.size()));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, values[static_cast<std::size_t>(i)]);
+  return t;
+}
+inline HostTensor int_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
+  return make_tensor(ir::DType::kInt32, std::move(dims), std::vector<double>(values.begin(), values.end()));
+}
+// A tensor of values uniform in [low, high), rounded to the dtype.
+inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::uint32_t seed, double low = -1,
+                                double high = 1) {
+  HostTensor t = poisoned_tensor(dtype, std::move(dims));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, uniform(generator));
+  return t;
+}
+
+// Accepts |actual - expected| <= absolute + relative · |expected|.
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+// The tolerance for one rounding to the dtype plus float32 arithmetic, times `scale`.
+inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
+  switch (dtype) {
+    case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};
+    case ir::DType::kFloat16: return {1e-5 * scale, 5.0e-4 * scale};
+    default: return {1e-6 * scale, 2e-6 * scale};
+  }
+}
+
+// Compares every element and prints the greatest difference. NaN equals NaN; an infinity equals an infinity of its
+// sign.
+inline void expect_close(const HostTensor& actual, std::span<const double> expected, Tolerance allowed,
+                         const std::string& what) {
+  ASSERT_EQ(actual.size(), static_cast<std::int64_t>(expected.size())) << what;
+  double greatest = 0;
+  int failures = 0;
+  for (std::int64_t i = 0; i < actual.size(); ++i) {
+    const double a = actual.at(i);
+    const double e = expected[static_cast<std::size_t>(i)];
+    if ((std::isnan(a) && std::isnan(e)) || a == e) continue;
+    const double difference = std::abs(a - e);
+    if (difference > greatest) greatest = difference;
+    if (difference <= allowed.absolute + allowed.relative * std::abs(e)) continue;
+    if (++failures <= 3) ADD_FAILURE() << what << ": element " << i << " is " << a << ", expected " << e;
+  }
+  EXPECT_EQ(failures, 0) << what << ": elements too far from the reference, of " << actual.size();
+  std::printf("  %-56s %-4s greatest difference %.3g\n", what.c_str(),
+              std::string(ir::dtype_name(actual.dtype)).c_str(), greatest);
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,23 @@
+// Operators that exchange data between the ranks of a tensor-parallel group (comm/communicator.h).
+//
+//   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once: the same
+//                               bits on every rank. With one rank (no communicator) nothing happens.
+//   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the ranks' columns side by side, in rank order
+//
+// Between GPUs of several processes NCCL adds in an order of its own and in the tensor's type; all ranks hold the same
+// bits there too.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAllReduce;
+extern const KernelDef kAllReduceCpu;
+extern const KernelDef kAllReduceCuda;
+extern const ir::OpDecl kAllGather;
+extern const KernelDef kAllGatherCpu;
+extern const KernelDef kAllGatherCuda;
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Collective operators between the GPUs of one process (peer_exchange.h), bound for one size.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/comm/peer_exchange.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera::cuda {
+
+enum class ReduceWay {
+  kAtOnce,    // every rank sends all its data to all others: (ranks - 1) · bytes, one hop of latency
+  kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes, two hops
+};
+ReduceWay reduce_way(int ranks, std::int64_t bytes);
+
+// x = Σ over ranks, as in Communicator::all_reduce. x.bytes() must be a multiple of 4.
+Result<std::unique_ptr<BoundOp>> bind_peer_reduce(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                  ReduceWay way);
+// x [R, N] → y [R, ranks · N]. The bytes of a row of x must be a multiple of 4 and at most most_gathered_bytes().
+Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                  const TensorView& y);
+std::int64_t most_gathered_bytes(const Peers& peers);
+
+// Do what Communicator::all_gather_rows and reduce_scatter do. The bytes of a rank's rows must be a multiple of 4.
+Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                       const TensorView& y);
+Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                   const TensorView& y);
+
+// Joins all_reduce with the add_rms_norm that reads its sum, for few rows.
+extern const JoinedKernelDef kPeerNorm;
+
+}  // namespace tessera::cuda
