@@ -105,6 +105,7 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
+  group_->most_rows = std::max(group_->most_rows, group_->rows.size());
   return {.data = {group_->rows.data()}, .dtype = own.dtype, .rank = 2, .dims = {ranks, own.elements()}};
 }
 

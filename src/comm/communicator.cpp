@@ -82,6 +82,12 @@ int Communicator::place() const { return stages_ == nullptr ? rank_ : place_; }
 int Communicator::places() const { return stages_ == nullptr ? ranks() : stages_->pipeline.layout().ranks(); }
 Pipeline* Communicator::pipeline() { return stages_ == nullptr ? nullptr : &stages_->pipeline; }
 
+std::int64_t Communicator::host_bytes() const {
+  if (stages_ != nullptr) return stages_->pipeline.bytes(place());
+  if (group_->nodes == nullptr || !is_first_here()) return 0;
+  return group_->nodes->bytes() + static_cast<std::int64_t>(group_->most_rows);
+}
+
 NodeGroup* Communicator::nodes() const {
   if (stages_ != nullptr) return stages_->nodes.get();
   return group_->nodes == nullptr ? nullptr : &group_->nodes->nodes();

@@ -95,6 +95,9 @@ class Communicator {
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
+  // Returns the memory in which this rank's host keeps values that came for it: between stages, and from other nodes
+  // for all ranks of the process, where this is the first one.
+  std::int64_t host_bytes() const;
 
  private:
   struct Group;

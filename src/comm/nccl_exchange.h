@@ -83,7 +83,7 @@ class NcclExchange final : public DeviceExchange {
 
   Communicator* communicator_ = nullptr;  // set once it raises the flag
   std::int64_t bytes_ = 0;
-  std::shared_ptr<Shared> shared_;        // shared with the thread that watches
+  std::shared_ptr<Shared> shared_;  // shared with the thread that watches
 };
 
 }  // namespace tessera

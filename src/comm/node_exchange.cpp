@@ -162,6 +162,21 @@ std::uint64_t NodeExchange::epoch() const {
   return epoch_;
 }
 
+std::int64_t NodeExchange::bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const Inbox& inbox : inboxes_) sum += inbox.most;
+  return static_cast<std::int64_t>(sum);
+}
+
+std::int64_t NodeExchange::tensors_bytes(std::int64_t tensors) {
+  return static_cast<std::int64_t>(sizeof(WireTensors)) + tensors;
+}
+
+std::int64_t NodeExchange::result_bytes(std::int64_t result) {
+  return static_cast<std::int64_t>(sizeof(WireNumber)) + result;
+}
+
 Status NodeExchange::take_tensors(int node, std::vector<std::byte>& payload) {
   if (payload.size() < sizeof(WireTensors))
     return data_loss(
@@ -181,6 +196,7 @@ Status NodeExchange::take(Inbox& inbox, std::vector<std::byte>& payload) {
   if (read<WireNumber>(payload).epoch != epoch_ || !ended_.ok()) return ok_status();  // nobody waits for it
   if (inbox.full) return data_loss("it sent tensors of two collectives at once");
   inbox.bytes.swap(payload);
+  inbox.most = std::max(inbox.most, inbox.bytes.size());
   inbox.full = true;
   came_.notify_all();
   return ok_status();

@@ -54,6 +54,12 @@ class NodeExchange {
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 
+  // Returns the memory of what the other nodes sent: the largest frame of each.
+  std::int64_t bytes() const;
+  // Returns the bytes of a frame with a node's tensors, or with a result.
+  static std::int64_t tensors_bytes(std::int64_t tensors);
+  static std::int64_t result_bytes(std::int64_t result);
+
   // Receive frames. They return an error if the frame cannot be read.
   Status take_tensors(int node, std::vector<std::byte>& payload);
   Status take_result(std::vector<std::byte>& payload);
@@ -62,6 +68,7 @@ class NodeExchange {
   struct Inbox {
     bool full = false;
     std::vector<std::byte> bytes;
+    std::size_t most = 0;  // bytes of the largest frame so far
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);

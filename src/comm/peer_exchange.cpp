@@ -14,10 +14,6 @@
 namespace tessera::cuda {
 namespace {
 
-// Bytes of a buffer: enough for an all-reduce at once of 16 MiB among two ranks, or of 5 MiB among four. Larger ones
-// are split.
-constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
-
 // What ranks tell each other about themselves.
 struct Introduction {
   int ordinal = 0;
@@ -66,15 +62,14 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
     return unimplemented(
         fmt::format("{} ranks on one host; at most {} are accepted", communicator.ranks(), kMostPeers));
   TRY(static_cast<CudaDevice&>(device).make_current());
-  const std::size_t mailbox_bytes = kBuffers * kBufferBytes;
-  memory_ = TRY(device.allocate(kDeviceAlignment + mailbox_bytes, "mailbox of the other ranks"));
+  memory_ = TRY(device.allocate(kMailboxBytes, "mailbox of the other ranks"));
   stop_ = TRY(device.allocate_host(sizeof(std::atomic<std::uint32_t>), "flag that a group of ranks has ended"));
   auto* stop = new (stop_->data()) std::atomic<std::uint32_t>(0);
   std::byte* memory = memory_->data().raw();
-  std::byte* mailbox = memory + kDeviceAlignment;
-  static_assert(sizeof(Turns) <= kDeviceAlignment);
+  std::byte* mailbox = memory + kMailboxAt;
+  static_assert(sizeof(Turns) <= kMailboxAt);
   TRY(cuda_status(cudaMemset(memory, 0, sizeof(Turns)), "cudaMemset"));
-  TRY(cuda_status(clear_mailbox(mailbox, mailbox_bytes), "clearing the mailbox"));
+  TRY(cuda_status(clear_mailbox(mailbox, kMailboxBytes - kMailboxAt), "clearing the mailbox"));
 
   int ordinal = 0;
   TRY(cuda_status(cudaGetDevice(&ordinal), "cudaGetDevice"));

@@ -21,12 +21,12 @@
 
 #include "tessera/base/status.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/peer_sizes.h"
 #include "tessera/device/device.h"
 
 namespace tessera::cuda {
 
 inline constexpr int kMostPeers = 8;
-inline constexpr int kBuffers = 3;
 inline constexpr std::uint32_t kAbsent = 0x8000'0000u;
 
 // A rank's counters, in its device memory.

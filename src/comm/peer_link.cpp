@@ -9,7 +9,6 @@
 
 #include "tessera/comm/peer_exchange.h"
 #include "tessera/comm/pipeline.h"
-#include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
 
 namespace tessera::cuda {
@@ -21,9 +20,8 @@ struct Introduction {
   std::byte* memory = nullptr;  // LinkTurns, with the counters or slots behind it
 };
 
-constexpr std::size_t kCountersAt = kDeviceAlignment;
-constexpr std::size_t kSlotsAt = kCountersAt + kDeviceAlignment;
-static_assert(sizeof(LinkTurns) <= kCountersAt && kLinkBlocks * sizeof(std::uint32_t) <= kSlotsAt - kCountersAt);
+static_assert(sizeof(LinkTurns) <= kLinkCountersAt);
+static_assert(kLinkBlocks * sizeof(std::uint32_t) <= kLinkSlotsAt - kLinkCountersAt);
 
 }  // namespace
 
@@ -42,12 +40,11 @@ Result<std::shared_ptr<PeerLink>> PeerLink::of(Communicator& communicator, bool 
 
 Status PeerLink::open(Communicator& communicator, bool to_next, Device& device) {
   TRY(static_cast<CudaDevice&>(device).make_current());
-  const std::size_t bytes = kSlotsAt + (to_next ? 0 : kLinkSlots * static_cast<std::size_t>(kLinkSlotBytes));
-  memory_ = TRY(device.allocate(bytes, "link to a neighbouring stage"));
+  memory_ = TRY(device.allocate(link_bytes(/*receives=*/!to_next), "link to a neighbouring stage"));
   stop_ = TRY(device.allocate_host(sizeof(std::atomic<std::uint32_t>), "flag that a pipeline has ended"));
   auto* stop = new (stop_->data()) std::atomic<std::uint32_t>(0);
   std::byte* own = memory_->data().raw();
-  TRY(cuda_status(cudaMemset(own, 0, kSlotsAt), "cudaMemset"));
+  TRY(cuda_status(cudaMemset(own, 0, kLinkSlotsAt), "cudaMemset"));
   TRY(cuda_status(cudaDeviceSynchronize(), "clearing a link's counters"));
 
   Introduction mine{.memory = own};
@@ -67,9 +64,9 @@ Status PeerLink::open(Communicator& communicator, bool to_next, Device& device) 
   std::byte* sender = to_next ? own : other.memory;
   std::byte* receiver = to_next ? other.memory : own;
   end_ = {.turns = reinterpret_cast<LinkTurns*>(own),
-          .slots = receiver + kSlotsAt,
-          .sent = reinterpret_cast<std::uint32_t*>(receiver + kCountersAt),
-          .taken = reinterpret_cast<std::uint32_t*>(sender + kCountersAt),
+          .slots = receiver + kLinkSlotsAt,
+          .sent = reinterpret_cast<std::uint32_t*>(receiver + kLinkCountersAt),
+          .taken = reinterpret_cast<std::uint32_t*>(sender + kLinkCountersAt),
           .stop = reinterpret_cast<const std::uint32_t*>(stop)};
   communicator.raise_when_ended(stop);
   communicator_ = &communicator;

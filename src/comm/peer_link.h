@@ -15,14 +15,12 @@
 
 #include "tessera/base/status.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/comm/peer_sizes.h"
 #include "tessera/device/device.h"
 
 namespace tessera::cuda {
 
-inline constexpr int kLinkSlots = 4;  // a power of two, so that slots stay in sequence when counters wrap around
-static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
 inline constexpr int kLinkBlocks = 64;
-inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values take several turns
 
 // The launch counters of a side, in memory of its own GPU.
 struct LinkTurns {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tessera {
@@ -30,11 +31,11 @@ int Pipeline::sender(int rank, Way way) const {
   return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
 }
 
-// Returns the link between two ranks of neighbouring stages.
-Pipeline::Link& Pipeline::link(int rank, int other, Way way) {
+// Returns the place in `links_` of the link between two ranks of neighbouring stages.
+std::size_t Pipeline::link_index(int rank, int other, Way way) const {
   const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
-  return links_[static_cast<std::size_t>((stage * layout_.tp_size + layout_.rank_in_stage(rank)) * 2 +
-                                         (way == Way::kToNext ? 0 : 1))];
+  const int pair = stage * layout_.tp_size + layout_.rank_in_stage(rank);
+  return static_cast<std::size_t>(pair) * 2 + (way == Way::kToNext ? 0 : 1);
 }
 
 // If `other` does not come in time, the pipeline ends, so that no rank waits any longer.
@@ -60,10 +61,11 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
     return wire_->send(FrameKind::kStageValue, head, bytes);
   }
   // The slot belongs to this rank until the value is counted as sent.
-  std::vector<std::byte>& value = to.values[to.sent % kMostWaiting];
+  const std::size_t place = to.sent % kMostWaiting;
   lock.unlock();
-  value.assign(bytes.begin(), bytes.end());
+  to.values[place].assign(bytes.begin(), bytes.end());
   lock.lock();
+  to.bytes[place] = std::max(to.bytes[place], bytes.size());
   ++to.sent;
   moved_.notify_all();
   return ended_;
@@ -75,15 +77,18 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
   // The slot belongs to this rank until the value is counted as received.
-  std::vector<std::byte>& slot = from.values[from.received % kMostWaiting];
+  const std::size_t place = from.received % kMostWaiting;
+  std::vector<std::byte>& slot = from.values[place];
   lock.unlock();
   const std::span<const std::byte> value = std::span(slot).subspan(is_here(other) ? 0 : sizeof(StageFrame));
   if (value.size() != to.size())
     return internal_error(fmt::format("rank {} of {} sent {} bytes to rank {} in the next stage, which expects {}",
                                       other, layout_.ranks(), value.size(), rank, to.size()));
   std::ranges::copy(value, to.begin());
-  if (slot.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(slot);
+  const bool is_kept = slot.capacity() <= kMostKeptBytes;
+  if (!is_kept) std::vector<std::byte>().swap(slot);
   lock.lock();
+  if (!is_kept) from.bytes[place] = 0;
   ++from.received;
   moved_.notify_all();
   TRY(ended_);
@@ -115,7 +120,9 @@ Status Pipeline::take_value(std::vector<std::byte>& payload) {
   if (head->number != from.sent || from.sent - from.received >= kMostWaiting)
     return data_loss(fmt::format("it sent value {} to rank {}, which has received {} of {} and lets {} wait",
                                  head->number, head->rank, from.received, from.sent, kMostWaiting));
-  from.values[from.sent % kMostWaiting].swap(payload);
+  const std::size_t place = from.sent % kMostWaiting;
+  from.bytes[place] = std::max(from.bytes[place], payload.size());
+  from.values[place].swap(payload);
   ++from.sent;
   moved_.notify_all();
   return ok_status();
@@ -134,6 +141,33 @@ Status Pipeline::take_taken(std::span<const std::byte> payload) {
   to.received = head->number;
   moved_.notify_all();
   return ok_status();
+}
+
+std::int64_t Pipeline::bytes(int rank) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const Way way : {Way::kToNext, Way::kToPrevious}) {
+    const int other = sender(rank, way);
+    if (other < 0 || other >= layout_.ranks()) continue;
+    for (const std::size_t bytes : links_[link_index(rank, other, way)].bytes) sum += bytes;
+  }
+  return static_cast<std::int64_t>(sum);
+}
+
+std::int64_t Pipeline::link_bytes(std::span<const std::int64_t> values, bool from_here, int steps) {
+  // Values take the places in turn, so that a place comes to hold values of several sizes.
+  std::array<std::int64_t, kMostWaiting> kept{};
+  std::int64_t passing = 0;  // of values whose memory is given back once they are received
+  for (std::size_t n = 0; n < values.size() * kMostWaiting; ++n) {
+    const std::int64_t bytes =
+        values[n % values.size()] + (from_here ? 0 : static_cast<std::int64_t>(sizeof(StageFrame)));
+    if (bytes <= static_cast<std::int64_t>(kMostKeptBytes)) {
+      kept[n % kMostWaiting] = std::max(kept[n % kMostWaiting], bytes);
+    } else if (n < values.size()) {
+      passing += bytes * steps;
+    }
+  }
+  return std::accumulate(kept.begin(), kept.end(), passing);
 }
 
 void Pipeline::end(Status why) {

@@ -9,6 +9,7 @@
 // GPUs it travels by NCCL (nccl_exchange.h).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -57,6 +58,12 @@ class Pipeline {
   void begin(std::uint64_t epoch = 0);
   std::uint64_t epoch() const;
 
+  // Returns the memory of values that came for this rank and wait, or whose memory is kept for later ones.
+  std::int64_t bytes(int rank) const;
+  // Returns the most bytes of a link over which values of these sizes come in every step, of `steps` steps at a time.
+  // `from_here`: the sender is in this process.
+  static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
+
   // Receive frames of other nodes; the payload may be swapped for another buffer. They return an error if a frame
   // cannot be read.
   Status take_value(std::vector<std::byte>& payload);
@@ -66,11 +73,13 @@ class Pipeline {
   // Values in the order in which they were sent; their memory is reused. If the sender is on another node, a StageFrame
   // precedes each value; if the receiver is, `received` is the number that its node reported.
   struct Link {
-    std::vector<std::vector<std::byte>> values;  // [kMostWaiting]
+    std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
+    std::array<std::size_t, kMostWaiting> bytes{};  // of each value's memory: of the largest value that it has held
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
   };
-  Link& link(int rank, int other, Way way);
+  Link& link(int rank, int other, Way way) { return links_[link_index(rank, other, way)]; }
+  std::size_t link_index(int rank, int other, Way way) const;
   // Returns the head of a frame of a link from another node that is for a rank of this node; empty if the frame was
   // passed on.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);

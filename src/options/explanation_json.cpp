@@ -116,6 +116,7 @@ Json memory_json(const Explanation& e) {
   const MemoryReport& memory = e.memory;
   json.set("arena_bytes", memory[kArena]).set("workspace_bytes", memory[kWorkspace]);
   json.set("static_input_bytes", memory[kStaticInputs]).set("attention_bytes", memory[kPlans]);
+  json.set("communication_bytes", memory[kCommunication]);
   json.set("step_result_bytes", memory[kStepResults]).set("graph_object_bytes", memory[kGraphObjects]);
   json.set("plan", memory_plan_kind_name(runner.memory_plan)).set("shares", shares_json(e.plan.memory));
   for (const RunnerMemory& each : memory.runners) json.set(std::string(runner_role_name(each.role)), needs_json(each));

@@ -128,6 +128,7 @@ class ModelRunner {
 
   // For the oracle and debug tools. Precondition: no forward is in flight.
   RunnerParts& parts() { return *parts_; }
+  const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }
   SizeCapture& captures() { return captures_; }
   // For a rank that follows another (followed_forwards.h).

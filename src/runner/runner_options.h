@@ -9,6 +9,7 @@
 
 #include "tessera/base/step_limits.h"
 #include "tessera/base/timeline.h"
+#include "tessera/comm/exchange_place.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/capture/registry.h"
@@ -56,6 +57,7 @@ struct RunnerOptions : StepLimits {
   // [cache groups]: pages, or slots of a state group, including the reserved page 0.
   std::vector<std::int64_t> num_pages;
   VisionOptions vision;                  // options of the tower, where the model has one
+  ExchangePlace place;                   // by which the memory of exchanges is predicted
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
   RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none
   int max_in_flight = 2;                 // forwards that are submitted and not yet collected

@@ -96,6 +96,7 @@ Status bench_startup(const BenchOptions& options) {
   json.set("runners", std::move(runners)).set("arena_bytes", memory[kArena]).set("weights_bytes", memory[kWeights]);
   json.set("kv_cache_bytes", memory[kKvCache]).set("graph_bytes", memory[kGraphObjects]);
   json.set("workspace_bytes", memory[kWorkspace]).set("static_input_bytes", memory[kStaticInputs]);
+  json.set("communication_bytes", memory[kCommunication]);
   if (options.json) return write_output(json.dump() + "\n");
   const std::string pinned =
       host_copies > 0 ? fmt::format("; copies from pinned memory: {} GB/s", number_text(host_copies / 1e9)) : "";

@@ -160,6 +160,7 @@ std::string memory_text(const Explanation& e) {
   text += fmt::format("  workspace          {}\n", bytes_text(memory[kWorkspace]));
   text += fmt::format("  static buffers     {} of inputs, {} of attention, {} of results on the host\n",
                       bytes_text(memory[kStaticInputs]), bytes_text(memory[kPlans]), bytes_text(memory[kStepResults]));
+  text += fmt::format("  communication      {} with other ranks\n", bytes_text(memory[kCommunication]));
   text += fmt::format("  graph objects      {} predicted\n", bytes_text(memory[kGraphObjects]));
   text += fmt::format("  free               {} of {}; weights and KV cache are {:.3f} of it\n\n",
                       bytes_text(e.plan.memory.free()), bytes_text(e.plan.memory.capacity), e.plan.memory.fraction);

@@ -1,5 +1,5 @@
-// Divides the device's memory: weights, activations of forwards, graphs and a reserve are taken off, and the KV cache
-// gets the rest, which cache_shares.h divides among its groups.
+// Divides the device's memory: weights, activations of forwards with their exchanges, graphs and a reserve are taken
+// off, and the KV cache gets the rest, which cache_shares.h divides among its groups.
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest

@@ -52,6 +52,12 @@ void place_rank(const EngineOptions& options, int rank, ModelOptions& model) {
   model.pp_size = options.pp_size;
 }
 
+ExchangePlace exchange_place(const EngineOptions& options, int rank) {
+  if (options.dp_attention)
+    return {.layout = {.tp_size = options.replicas}, .rank = options.replica, .nodes = options.nnodes};
+  return {.layout = layout_of(options), .rank = rank, .nodes = options.nnodes};
+}
+
 Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank) {
   TRY(check_ranks(options));
   const int here = ranks_here(options);

@@ -6,6 +6,7 @@
 
 #include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
+#include "tessera/comm/exchange_place.h"
 #include "tessera/device/device.h"
 #include "tessera/engine/engine_options.h"
 #include "tessera/model/model.h"
@@ -45,6 +46,9 @@ int most_in_flight(const EngineOptions& options);
 Status check_ranks(const EngineOptions& options);
 // Returns kInvalidArgument where this process follows node 0 and has no engine of its own.
 Status check_has_engine(const EngineOptions& options);
+
+// Returns where `rank` is among the ranks that exchange data; `rank` counts as for place_rank().
+ExchangePlace exchange_place(const EngineOptions& options, int rank);
 
 // Sets the part of the model that `rank` builds. `rank` counts over all stages and processes.
 void place_rank(const EngineOptions& options, int rank, ModelOptions& model);

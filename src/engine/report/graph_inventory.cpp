@@ -5,6 +5,8 @@
 
 #include "tessera/base/log.h"
 #include "tessera/engine/ranks/peers.h"
+#include "tessera/runner/memory/measure_memory.h"
+#include "tessera/runner/runner_parts.h"
 #include "tessera/runner/vision/vision_runner.h"
 
 namespace tessera {
@@ -82,7 +84,8 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       has_same_graphs(inventory_->head, runner.head(), {}) && embedding_rows_ == runner.embedding_rows() &&
       same_tower(inventory_->vision, runner.vision());
   if (same_graphs && has_same_binds(inventory_->prefill, runner.prefill()) &&
-      has_same_binds(inventory_->decode, runner.decode()) && has_same_binds(inventory_->head, runner.head()))
+      has_same_binds(inventory_->decode, runner.decode()) && has_same_binds(inventory_->head, runner.head()) &&
+      inventory_->memory[MemoryUse::kCommunication] == communication_bytes(runner.parts().model))
     return inventory_;
   embedding_rows_ = runner.embedding_rows();
   const RunnerOptions& options = runner.options();

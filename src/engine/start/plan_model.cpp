@@ -80,6 +80,7 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
   place_rank(options, draft.rank, plan.model);
+  plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));

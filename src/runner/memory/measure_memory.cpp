@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/comm/communicator.h"
 #include "tessera/runner/capture/graph_runner.h"
 #include "tessera/runner/runner_parts.h"
 #include "tessera/runner/vision/vision_runner.h"
@@ -42,6 +43,12 @@ RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& de
   return memory;
 }
 
+std::int64_t communication_bytes(const RunnerModel& model) {
+  Communicator* const communicator = model.options.communicator;
+  if (communicator == nullptr) return 0;
+  return model.device.properties().on_host ? communicator->host_bytes() : communicator->device_state().bytes();
+}
+
 MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::int64_t available) {
   using enum MemoryUse;
   MemoryReport report;
@@ -52,6 +59,7 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace().size()));
   report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes());
   report.set(kPlans, parts.plans().bytes());
+  report.set(kCommunication, communication_bytes(parts.model));
   std::int64_t graph_objects = 0;
   for (const RunnerRole role : kCapturedRoles) {
     report.runners.push_back(runner_memory(parts.runner(role), parts.model.device.properties(), of_estimate));

@@ -9,6 +9,7 @@
 namespace tessera {
 
 class GraphRunner;
+struct RunnerModel;
 class RunnerParts;
 
 // Returns the bytes that a plan leaves free for the driver, kernels that are loaded later, and other processes. Less
@@ -25,6 +26,9 @@ GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& devi
 // Returns the memory of the sizes captured now. `of_estimate` is measured bytes of graph objects over the estimate,
 // used where the device does not report graph memory.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
+
+// Returns the memory that exchanges with other ranks have taken so far. Called on the rank's thread.
+std::int64_t communication_bytes(const RunnerModel& model);
 
 // Returns the memory taken now, without step results. `available` is the device memory that is free, in bytes.
 MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::int64_t available);

@@ -19,6 +19,7 @@ std::string_view memory_use_name(MemoryUse use) {
     case MemoryUse::kWorkspace: return "workspace";
     case MemoryUse::kStaticInputs: return "static_inputs";
     case MemoryUse::kPlans: return "attention";
+    case MemoryUse::kCommunication: return "communication";
     case MemoryUse::kGraphObjects: return "graph_objects";
     case MemoryUse::kStepResults: return "step_results";
   }
@@ -46,8 +47,8 @@ MemoryReport::Entries MemoryReport::device_entries() const {
 
 std::int64_t MemoryReport::forwards() const {
   std::int64_t sum = 0;
-  for (const MemoryUse use : {MemoryUse::kArena, MemoryUse::kWorkspace, MemoryUse::kStaticInputs, MemoryUse::kPlans})
-    sum += (*this)[use];
+  using enum MemoryUse;
+  for (const MemoryUse use : {kArena, kWorkspace, kStaticInputs, kPlans, kCommunication}) sum += (*this)[use];
   return sum;
 }
 
@@ -60,11 +61,11 @@ std::string memory_line(const MemoryReport& taken, const MemoryReport& predicted
   using enum MemoryUse;
   const auto buffers = [](const MemoryReport& report) { return report[kStaticInputs] + report[kPlans]; };
   return fmt::format(
-      "weights {}, KV cache {}, arena {} (predicted {}), workspace {} ({}), static buffers {} ({}), graph objects {} "
-      "({}), {} are left",
+      "weights {}, KV cache {}, arena {} (predicted {}), workspace {} ({}), static buffers {} ({}), communication "
+      "{} ({}), graph objects {} ({}), {} are left",
       mib(taken[kWeights]), mib(taken[kKvCache]), mib(taken[kArena]), mib(predicted[kArena]), mib(taken[kWorkspace]),
-      mib(predicted[kWorkspace]), mib(buffers(taken)), mib(buffers(predicted)), mib(taken[kGraphObjects]),
-      mib(predicted[kGraphObjects]), mib(taken.available));
+      mib(predicted[kWorkspace]), mib(buffers(taken)), mib(buffers(predicted)), mib(taken[kCommunication]),
+      mib(predicted[kCommunication]), mib(taken[kGraphObjects]), mib(predicted[kGraphObjects]), mib(taken.available));
 }
 
 }  // namespace tessera

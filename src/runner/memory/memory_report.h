@@ -23,14 +23,17 @@ enum class MemoryUse : std::uint8_t {
   kWorkspace,     // kernels' scratch memory, shared in the same way
   kStaticInputs,  // inputs of tokens, rows and logit edits; a measurement includes given embeddings
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
+  // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values that came from other
+  // stages and nodes; a prediction has the most, a measurement what has come so far.
+  kCommunication,
   // Measured, where the device does not report graph memory: the device memory that captures took beside arena and
   // workspace. It includes kernels that were loaded meanwhile.
   kGraphObjects,
   kStepResults,
 };
-inline constexpr int kNumMemoryUses = 8;
+inline constexpr int kNumMemoryUses = 9;
 // Returns the name in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs" "attention" (for
-// plans) "graph_objects" "step_results".
+// plans) "communication" "graph_objects" "step_results".
 std::string_view memory_use_name(MemoryUse use);
 
 // The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
@@ -65,7 +68,8 @@ class MemoryReport {
   using Entries = std::vector<std::pair<MemoryUse, std::int64_t>>;
   Entries entries() const;
   Entries device_entries() const;
-  // Returns the sum of arena, workspace, static inputs and plans: the device memory of forwards without their graphs.
+  // Returns the sum of arena, workspace, static inputs, plans and communication: the device memory of forwards without
+  // their graphs.
   std::int64_t forwards() const;
   // Returns null where the report has no runner of the role.
   const RunnerMemory* runner(RunnerRole role) const;

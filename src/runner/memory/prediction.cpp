@@ -5,6 +5,7 @@
 #include "tessera/device/alignment.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/memory/edit_buffers.h"
+#include "tessera/runner/memory/exchange_sizes.h"
 #include "tessera/runner/memory/input_buffers.h"
 #include "tessera/runner/memory/measure_memory.h"
 #include "tessera/runner/model_runner.h"
@@ -37,7 +38,9 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   MemoryReport report;
   MemoryNeed most;
   std::int64_t graph_objects = 0;
+  ExchangeSizes exchanges;
   for (const GraphRunner& runner : runners) {
+    TRY(add_exchanges(runner.spec().graph, runner.executable().largest(), exchanges));
     if (runner.spec().captured || runner.spec().runs_eagerly) {
       const MemoryNeed need = TRY(runner.executable().memory_need(runner.executable().largest()));
       most.arena_bytes = std::max(most.arena_bytes, need.arena_bytes);
@@ -58,6 +61,9 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
                                                         .kernels = *TRY(kernels_of(options, device)),
                                                         .limits = plan_limits(options),
                                                         .num_pages = options.num_pages})));
+  report.set(kCommunication, device.properties().on_host
+                                 ? host_exchange_bytes(exchanges, options.place, options.max_in_flight)
+                                 : device_exchange_bytes(exchanges, options.place));
   report.set(kGraphObjects, graph_objects);
   report.set(kStepResults, StepResults::bytes_needed(options.max_in_flight, options.max_requests, options.max_tokens));
   return report;

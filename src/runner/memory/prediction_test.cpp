@@ -40,7 +40,8 @@ void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
         << memory_use_name(use);
     uses.push_back(memory_use_name(use));
   }
-  EXPECT_THAT(uses, ElementsAre("arena", "workspace", "static_inputs", "attention", "graph_objects", "step_results"));
+  EXPECT_THAT(uses, ElementsAre("arena", "workspace", "static_inputs", "attention", "communication", "graph_objects",
+                                "step_results"));
 }
 
 struct Ladders {

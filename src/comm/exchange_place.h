@@ -1,0 +1,22 @@
+// The place of a rank among ranks, stages and nodes.
+#pragma once
+
+#include "tessera/base/rank_layout.h"
+
+namespace tessera {
+
+// Every node has the same number of ranks, in their order; in a pipeline it has whole stages.
+struct ExchangePlace {
+  RankLayout layout{};  // tp_size counts the ranks that exchange rows or sums, whether they share requests or not
+  int rank = 0;         // this rank's number among all
+  int nodes = 1;
+
+  int ranks_here() const { return layout.ranks() / nodes; }
+  int node_of(int other) const { return other / ranks_here(); }
+  bool is_here(int other) const { return node_of(other) == node_of(rank); }
+  bool is_first_here() const { return rank % ranks_here() == 0; }
+  // Whether the ranks of this rank's stage are in several processes.
+  bool spans_processes() const { return nodes > 1 && layout.pp_size == 1; }
+};
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// The device memory of exchanges between GPUs of one process (peer_exchange.h, peer_link.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/device/device.h"
+
+namespace tessera::cuda {
+
+// A mailbox: counters, then buffers that take turns. A buffer is enough for an all-reduce at once of 16 MiB among two
+// ranks, or of 5 MiB among four. Larger ones are split.
+inline constexpr int kBuffers = 3;
+inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMailboxAt = kDeviceAlignment;
+inline constexpr std::size_t kMailboxBytes = kMailboxAt + kBuffers * kBufferBytes;
+
+// A side of a link: launch counters, counters for the other side, and on the receiver the slots.
+inline constexpr int kLinkSlots = 4;  // a power of two, so that slots stay in sequence when counters wrap around
+static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
+inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values take several turns
+inline constexpr std::size_t kLinkCountersAt = kDeviceAlignment;
+inline constexpr std::size_t kLinkSlotsAt = kLinkCountersAt + kDeviceAlignment;
+
+inline constexpr std::size_t link_bytes(bool receives) {
+  return kLinkSlotsAt + (receives ? kLinkSlots * static_cast<std::size_t>(kLinkSlotBytes) : 0);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,13 @@
+// Finds what a rank exchanges with other ranks in its largest forwards (comm/exchange_memory.h).
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/comm/exchange_memory.h"
+#include "tessera/ir/graph.h"
+
+namespace tessera {
+
+// Raises `sizes` to what one run of the graph in the bucket exchanges.
+Status add_exchanges(const ir::Graph& graph, const ir::Bucket& bucket, ExchangeSizes& sizes);
+
+}  // namespace tessera
