@@ -10,10 +10,9 @@
 namespace tessera {
 
 Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDef& kernel) {
-  Instruction instruction{
-      .call = std::move(call), .kernel = {.name = std::string(kernel.name), .bind = kernel.bind}, .rows = op.rows};
-  if (kernel.workspace_bytes != nullptr) instruction.kernel.workspace_bytes = kernel.workspace_bytes;
-  return instruction;
+  return {.call = std::move(call),
+          .kernel = {.name = std::string(kernel.name), .bind = kernel.bind, .workspace_bytes = kernel.workspace_bytes},
+          .rows = op.rows};
 }
 
 Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, DeviceAddress data) {

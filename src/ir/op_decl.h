@@ -1,8 +1,10 @@
 // The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that
-// graphs can be built, checked, split and printed without a device.
+// graphs can be built, checked, split and printed without a device. Its functions may carry an object, such as a
+// plugin's table; the engine's own are plain functions.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,7 +58,7 @@ struct OpDecl {
   std::vector<OperandDecl> operands = {};
   std::vector<AttributeDecl> attributes = {};
   // Infers result types from operand types. Returns an error with the reason if the kernels cannot take the operands.
-  Result<std::vector<Type>> (*infer)(const OpSignature& signature) = nullptr;
+  std::function<Result<std::vector<Type>>(const OpSignature& signature)> infer{};
 
   // Whether the operator may be recorded into a graph. If not, forwards are cut at it, whatever the split ops are.
   bool capturable = true;
@@ -66,8 +68,10 @@ struct OpDecl {
   // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).
   RowUse rows = RowUse::kMixed;
   // The native form: builds the same computation from simpler operators in `builder`, and returns the results in order.
-  Result<std::vector<ValueId>> (*decompose)(GraphBuilder& builder, const Node& node,
-                                            std::span<const ValueId> operands) = nullptr;
+  // Null: there is none.
+  std::function<Result<std::vector<ValueId>>(GraphBuilder& builder, const Node& node,
+                                             std::span<const ValueId> operands)>
+      decompose{};
 };
 
 // A list of declarations with a lookup by name. It borrows the declarations.

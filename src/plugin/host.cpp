@@ -14,6 +14,7 @@
 #include "tessera/plugin/compiler.h"
 #include "tessera/plugin/device_events.h"
 #include "tessera/plugin/family.h"
+#include "tessera/plugin/kernel.h"
 #include "tessera/plugin/pass.h"
 
 namespace tessera::plugin {
@@ -48,9 +49,9 @@ void run_parallel(std::int64_t count, std::int64_t grain, void (*body)(void*, st
 
 }  // namespace
 
-Host::Host(Registry& registry, Contents& contents)
+Host::Host(Registry& registry, Operators& operators)
     : registry_(registry),
-      contents_(contents),
+      operators_(operators),
       table_{.size = sizeof(table_),
              .abi = TESSERA_PLUGIN_ABI,
              .version = TESSERA_VERSION,
@@ -73,21 +74,18 @@ Status Host::note(Status status) {
 Status Host::add(const tessera_plugin_operator* given) {
   // Native forms may use the engine's operators and this plugin's, which stay loaded together.
   ir::OpTable ops = built_in_ops();
-  for (const auto& op : contents_.operators) TRY(ops.add(op->decl()));
+  for (const auto& op : operators_) TRY(ops.add(op->decl()));
   std::shared_ptr<const Operator> op = TRY(Operator::create(given, ops));
   TRY(registry_.ops.add(op->decl()));
-  contents_.operators.push_back(op);
+  operators_.push_back(op);
   if (!op->fuses()) return ok_status();
   // The pass must run before the engine's own fusion, which replaces the simple operators that native forms consist of.
-  return add_pass(TRY(op->fusing_pass(op)), "fuse_native_forms");
+  return add_pass(TRY(op->fusing_pass()), "fuse_native_forms");
 }
 
 Status Host::add(const tessera_plugin_kernel* given) {
-  std::shared_ptr<const Kernel> kernel = TRY(Kernel::create(given));
-  TRY(registry_.ops.get(kernel->op()).status().with_context(fmt::format("kernel {}", kernel->name())));
-  TRY(registry_.devices.add_kernel(kernel->device(), kernel->def()));
-  contents_.kernels.push_back(std::move(kernel));
-  return ok_status();
+  const std::shared_ptr<const Kernel> kernel = TRY(Kernel::create(given, registry_.ops));
+  return registry_.devices.add_kernel(kernel->device(), kernel->def());
 }
 
 Status Host::add(const tessera_plugin_device* given) {

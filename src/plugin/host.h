@@ -4,24 +4,20 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/plugin/kernel.h"
 #include "tessera/plugin/operator.h"
 #include "tessera/runner/capture/registry.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {
 
-// The declarations and adapters of a plugin. The registry borrows them.
-struct Contents {
-  std::vector<std::shared_ptr<const Operator>> operators;
-  std::vector<std::shared_ptr<const Kernel>> kernels;
-};
+// A plugin's operators. The registry borrows their declarations.
+using Operators = std::vector<std::shared_ptr<const Operator>>;
 
-// Adds to `registry` and `contents`, which outlive close(). The first error of any call is kept, so a plugin cannot
+// Adds to `registry` and `operators`, which outlive close(). The first error of any call is kept, so a plugin cannot
 // ignore it.
 class Host {
  public:
-  Host(Registry& registry, Contents& contents);
+  Host(Registry& registry, Operators& operators);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
@@ -46,7 +42,7 @@ class Host {
   Status add_pass(Pass pass, std::string_view before = {});
 
   Registry& registry_;
-  Contents& contents_;
+  Operators& operators_;
   Status status_;
   tessera_plugin_host table_;
 };

@@ -11,31 +11,10 @@
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/c_values.h"
 #include "tessera/plugin/device.h"
-#include "tessera/plugin/operator.h"
 #include "tessera/plugin/plan.h"
-#include "tessera/plugin/process_names.h"
 
 namespace tessera::plugin {
 namespace {
-
-ProcessNames<const Kernel>& names() {
-  static ProcessNames<const Kernel> kernels;
-  return kernels;
-}
-
-std::string key(std::string_view op, std::string_view device) { return fmt::format("{} on {}", op, device); }
-
-Result<std::shared_ptr<const Kernel>> get(const BindArgs& args) {
-  const std::string& device = args.device.properties().type;
-  std::shared_ptr<const Kernel> kernel = Kernel::find(args.node.op, device);
-  if (kernel == nullptr)
-    return internal_error(
-        fmt::format("the plugin of the kernel for {} is not loaded any more", key(args.node.op, device)));
-  return kernel;
-}
-
-Result<std::unique_ptr<BoundOp>> bind_by_name(const BindArgs& args) { return TRY(get(args))->bind(args); }
-Result<std::size_t> workspace_by_name(const BindArgs& args) { return TRY(get(args))->workspace_bytes(args); }
 
 // BindArgs in the form for a plugin. Borrows them.
 class CCall {
@@ -132,13 +111,13 @@ Result<const Backend*> backend_with_handles(const Device& device) {
   return backend;
 }
 
-// Checks that the shape rule gives the same types for this bucket's numbers as it gave for the symbols.
-Status check_shapes(const BindArgs& args) {
-  const std::shared_ptr<const Operator> op = Operator::find(args.node.op);
-  if (op == nullptr) return ok_status();
+}  // namespace
+
+Status Kernel::check_shapes(const BindArgs& args) const {
+  if (operator_ == nullptr) return ok_status();
   std::vector<ir::Type> operands;
   for (const TensorView& view : args.operands) operands.push_back(TRY(from_c(type_of(view))));
-  const std::vector<ir::Type> results = TRY(op->infer({operands, args.node}));
+  const std::vector<ir::Type> results = TRY(operator_->infer({operands, args.node}));
   const auto refuse = [](std::string_view found, std::string_view wanted) {
     return internal_error(
         fmt::format("the operator's shape rule breaks its word: for the sizes of this bucket it says "
@@ -154,9 +133,20 @@ Status check_shapes(const BindArgs& args) {
   return ok_status();
 }
 
-}  // namespace
+Kernel::Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner,
+               std::shared_ptr<const Operator> op)
+    : table_(table),
+      planner_(planner),
+      op_planner_{.make = [this](Device& /*device*/, const PlanArgs& args,
+                                 StepBuffer& step) -> Result<std::unique_ptr<OpPlan>> {
+                    return TRY(PluginPlan::create(shared_from_this(), args, step));
+                  },
+                  .bytes_needed = [this](Device& /*device*/,
+                                         const PlanArgs& args) { return PluginPlan::bytes_needed(*this, args); }},
+      operator_(std::move(op)) {}
 
-Result<std::shared_ptr<const Kernel>> Kernel::checked(const tessera_plugin_kernel& table) {
+Result<std::shared_ptr<const Kernel>> Kernel::checked(const tessera_plugin_kernel& table,
+                                                      std::shared_ptr<const Operator> op) {
   TRY(check_set(table.bind, "table", "bind"));
   TRY(check_set(table.enqueue, "table", "enqueue"));
   tessera_plugin_planner planner{};
@@ -165,26 +155,22 @@ Result<std::shared_ptr<const Kernel>> Kernel::checked(const tessera_plugin_kerne
     TRY(check_set(planner.bytes, "planner", "bytes"));
     TRY(check_set(planner.plan, "planner", "plan"));
   }
-  return std::shared_ptr<const Kernel>(new Kernel(table, planner));
+  return std::shared_ptr<const Kernel>(new Kernel(table, planner, std::move(op)));
 }
 
-Result<std::shared_ptr<const Kernel>> Kernel::create(const tessera_plugin_kernel* given) {
+Result<std::shared_ptr<const Kernel>> Kernel::create(const tessera_plugin_kernel* given, const ir::OpTable& ops) {
   const tessera_plugin_kernel table = TRY(copy_table(given, "kernel"));
   TRY(check_word(table.op, "kernel's operator"));
   TRY(check_word(table.device, "kernel's device"));
   TRY(check_word(table.name, "kernel"));
-  const std::string context = fmt::format("kernel {} of {}", table.name, key(table.op, table.device));
-  std::shared_ptr<const Kernel> kernel = TRY(checked(table).with_context(context));
-  const std::shared_ptr<const Operator> op = Operator::find(table.op);
+  const std::string context = fmt::format("kernel {} of {} on {}", table.name, table.op, table.device);
+  std::shared_ptr<const Operator> op = Operator::of(*TRY(ops.get(table.op).with_context(context)));
   if (op != nullptr && !op->is_row_independent() && table.planner == nullptr)
     return invalid_argument(
         fmt::format("{}: the operator is not row-independent, and a kernel without planner cannot "
                     "tell padding from rows that count",
                     context));
-  kernel = names().add(key(table.op, table.device), given, [&] { return kernel; });
-  if (kernel == nullptr)
-    return invalid_argument(fmt::format("{}: another plugin of this process has a kernel for that", context));
-  return kernel;
+  return checked(table, std::move(op)).with_context(context);
 }
 
 Result<std::shared_ptr<const Kernel>> Kernel::create_unnamed(const tessera_plugin_kernel* given) {
@@ -192,19 +178,17 @@ Result<std::shared_ptr<const Kernel>> Kernel::create_unnamed(const tessera_plugi
   TRY(check_word(table.name, "kernel"));
   const std::string context = fmt::format("kernel {}", table.name);
   if (table.planner != nullptr) return invalid_argument(fmt::format("{}: a compiler's kernel has no planner", context));
-  return checked(table).with_context(context);
-}
-
-std::shared_ptr<const Kernel> Kernel::find(std::string_view op, std::string_view device) {
-  return names().find(key(op, device));
+  return checked(table, nullptr).with_context(context);
 }
 
 KernelDef Kernel::def() const {
-  return {.op = table_.op,
-          .name = table_.name,
-          .bind = bind_by_name,
-          .workspace_bytes = table_.workspace_bytes == nullptr ? nullptr : workspace_by_name,
-          .planner = table_.planner == nullptr ? nullptr : &kPluginPlanner};
+  KernelDef def{.op = table_.op,
+                .name = table_.name,
+                .bind = [self = shared_from_this()](const BindArgs& args) { return self->bind(args); },
+                .planner = table_.planner == nullptr ? nullptr : &op_planner_};
+  if (table_.workspace_bytes != nullptr)
+    def.workspace_bytes = [self = shared_from_this()](const BindArgs& args) { return self->workspace_bytes(args); };
+  return def;
 }
 
 Result<std::unique_ptr<BoundOp>> Kernel::bind(const BindArgs& args) const {

@@ -8,6 +8,8 @@
 #include "tessera/base/status.h"
 #include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/contract/op_plan.h"
+#include "tessera/plugin/operator.h"
 #include "tessera_plugin.h"
 
 namespace tessera::plugin {
@@ -15,19 +17,19 @@ namespace tessera::plugin {
 // A plugin's table of a kernel, checked. Immutable.
 class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
-  // Creates a kernel for an operator of graphs. It is found in this process by operator and device. kInvalidArgument if
-  // the table lacks something, and if another library has such a kernel.
-  static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given);
+  // Creates a kernel for an operator of graphs. kInvalidArgument if the table lacks something; kNotFound for an
+  // operator that is not in `ops`.
+  static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given, const ir::OpTable& ops);
   // Creates a kernel that a compiler uses itself. It has no planner, and its operator need not exist.
   static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
-  // Finds a kernel of this process; null if there is none.
-  static std::shared_ptr<const Kernel> find(std::string_view op, std::string_view device);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
 
   std::string_view op() const { return table_.op; }
   std::string_view device() const { return table_.device; }
   std::string_view name() const { return table_.name; }
   const tessera_plugin_planner* planner() const { return table_.planner == nullptr ? nullptr : &planner_; }
-  // Returns the definition for a DeviceRegistry. It is valid while the kernel lives.
+  // Returns the definition for a DeviceRegistry. It shares the kernel.
   KernelDef def() const;
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const;
@@ -36,12 +38,16 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   const tessera_plugin_kernel& table() const { return table_; }
 
  private:
-  Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner)
-      : table_(table), planner_(planner) {}
-  static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table);
+  Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner, std::shared_ptr<const Operator> op);
+  static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table,
+                                                       std::shared_ptr<const Operator> op);
+  // Checks that the operator's shape rule gives the same types for this bucket's numbers as it gave for the symbols.
+  Status check_shapes(const BindArgs& args) const;
 
   tessera_plugin_kernel table_;
-  tessera_plugin_planner planner_;  // all null if the table has no planner
+  tessera_plugin_planner planner_;            // all null if the table has no planner
+  OpPlanner op_planner_;                      // makes plans by `planner_`
+  std::shared_ptr<const Operator> operator_;  // null for an operator of the engine, and for a compiler's kernel
 };
 
 }  // namespace tessera::plugin

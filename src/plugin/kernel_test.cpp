@@ -1,5 +1,6 @@
 // Catches: a plugin's kernel that is bound to the wrong values, whose error is lost or affects more than its launch, or
-// that is not released; and a shape rule whose result for sizes contradicts that for symbols.
+// that is not released; a shape rule whose result for sizes contradicts that for symbols; and registries that use each
+// other's plugins.
 #include "tessera/plugin/kernel.h"
 
 #include <dlfcn.h>
@@ -39,12 +40,14 @@ class PluginKernel : public ::testing::Test {
     memory_ = device_->allocate(1024, "test").value();
   }
 
-  Result<std::unique_ptr<BoundOp>> bind() {
+  Result<std::unique_ptr<BoundOp>> bind() { return bind_in(*registry_); }
+
+  Result<std::unique_ptr<BoundOp>> bind_in(const Registry& registry) {
     const TensorView x{.data = memory_->data(), .dtype = ir::DType::kFloat32, .rank = 2, .dims = {4, 8}};
     const TensorView operands[] = {x};
     const TensorView results[] = {x};
     const ir::Node node{.op = "fault_op", .operands = {ir::ValueId(0)}, .results = {ir::ValueId(1)}};
-    const KernelDef* kernel = TRY((*registry_->devices.kernels("cpu"))->get("fault_op"));
+    const KernelDef* kernel = TRY((*registry.devices.kernels("cpu"))->get("fault_op"));
     return kernel->bind(
         {.node = node, .operands = operands, .results = results, .device = *device_, .context = context_});
   }
@@ -95,6 +98,27 @@ TEST_F(PluginKernel, BindingFindsAShapeRuleThatContradictsItself) {
   const Status status = bind().status();
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), HasSubstr("says f32[5, 8], for all sizes it said what is f32[4, 8] here"));
+}
+
+TEST_F(PluginKernel, EachRegistryUsesItsOwnLibraryOfAName) {
+  load("LYING_RULE");
+  auto other = load_plugins({file_of("NONE")});
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_THAT(bind().status().message(), HasSubstr("shape rule breaks its word"));
+  EXPECT_TRUE(bind_in(**other).ok());
+  *other = nullptr;
+  EXPECT_THAT(bind().status().message(), HasSubstr("shape rule breaks its word"));
+}
+
+TEST_F(PluginKernel, ALibraryServesAnotherRegistryAfterTheFirstIsGone) {
+  load("NONE");
+  auto other = load_plugins({file_of("NONE")});
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_TRUE(bind().ok());
+  registry_ = nullptr;
+  const Result<std::unique_ptr<BoundOp>> op = bind_in(**other);
+  ASSERT_TRUE(op.ok()) << op.status().to_string();
+  EXPECT_TRUE((*op)->enqueue(*stream_).ok());
 }
 
 TEST_F(PluginKernel, ARuleThatRefusesOrThrowsRefusesTheGraph) {

@@ -39,12 +39,12 @@ Result<std::shared_ptr<Library>> Library::open(const std::string& file) {
 }
 
 Library::~Library() {
-  contents_.reset();
+  operators_.clear();
   if (handle_ != nullptr) dlclose(handle_);
 }
 
 Status Library::add_to(Registry& registry) {
-  host_ = std::make_unique<Host>(registry, *contents_);
+  host_ = std::make_unique<Host>(registry, operators_);
   const Status registered = call([&](tessera_plugin_error* error) { return register_(host_->table(), error); });
   host_->close();
   TRY(host_->status());  // the error of a refused call says more than what the plugin made of it

@@ -32,8 +32,8 @@ class Library {
   void* handle_ = nullptr;
   tessera_plugin_info info_{};
   int32_t (*register_)(const tessera_plugin_host*, tessera_plugin_error*) = nullptr;
-  std::unique_ptr<Host> host_;                                         // its table, which the plugin may keep
-  std::unique_ptr<Contents> contents_ = std::make_unique<Contents>();  // destroyed before the library is unloaded
+  std::unique_ptr<Host> host_;  // its table, which the plugin may keep
+  Operators operators_;         // destroyed before the library is unloaded
 };
 
 }  // namespace tessera::plugin

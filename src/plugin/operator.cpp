@@ -13,30 +13,9 @@
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/c_values.h"
-#include "tessera/plugin/process_names.h"
 
 namespace tessera::plugin {
 namespace {
-
-ProcessNames<const Operator>& names() {
-  static ProcessNames<const Operator> operators;
-  return operators;
-}
-
-Result<std::shared_ptr<const Operator>> get(const ir::Node& node) {
-  std::shared_ptr<const Operator> op = names().find(node.op);
-  if (op == nullptr) return internal_error(fmt::format("the plugin of operator {} is not loaded any more", node.op));
-  return op;
-}
-
-Result<std::vector<ir::Type>> infer_by_name(const ir::OpSignature& signature) {
-  return TRY(get(signature.node))->infer(signature);
-}
-
-Result<std::vector<ir::ValueId>> decompose_by_name(ir::GraphBuilder& builder, const ir::Node& node,
-                                                   std::span<const ir::ValueId> operands) {
-  return TRY(get(node))->decompose(builder, node, operands);
-}
 
 Status check_operands(const tessera_plugin_operator& table) {
   if (table.num_operands > 0) TRY(check_set(table.operands, "table", "operands"));
@@ -115,10 +94,13 @@ Operator::Operator(const tessera_plugin_operator& table, ir::OpTable ops)
     decl_.attributes.push_back({.name = table.attributes[i].name,
                                 .kind = static_cast<ir::AttributeKind>(table.attributes[i].kind),
                                 .required = table.attributes[i].required != 0});
-  decl_.infer = infer_by_name;
+  decl_.infer = Infer{this};
   decl_.capturable = table.capturable != 0;
   decl_.split_by_default = table.split_by_default != 0;
-  if (table.native_form != nullptr) decl_.decompose = decompose_by_name;
+  if (table.native_form != nullptr)
+    decl_.decompose = [this](ir::GraphBuilder& builder, const ir::Node& node, std::span<const ir::ValueId> operands) {
+      return decompose(builder, node, operands);
+    };
 }
 
 Result<std::shared_ptr<const Operator>> Operator::create(const tessera_plugin_operator* given, const ir::OpTable& ops) {
@@ -126,15 +108,15 @@ Result<std::shared_ptr<const Operator>> Operator::create(const tessera_plugin_op
   TRY(check_word(table.name, "operator"));
   const std::string context = fmt::format("operator {}", table.name);
   TRY(check_table(table).with_context(context));
-  std::shared_ptr<const Operator> made =
-      names().add(table.name, given, [&] { return std::shared_ptr<const Operator>(new Operator(table, ops)); });
-  if (made == nullptr)
-    return invalid_argument(fmt::format("{}: another plugin of this process has an operator of that name", context));
+  std::shared_ptr<const Operator> made(new Operator(table, ops));
   TRY(made->check_native_form().with_context(context));
   return made;
 }
 
-std::shared_ptr<const Operator> Operator::find(std::string_view name) { return names().find(name); }
+std::shared_ptr<const Operator> Operator::of(const ir::OpDecl& decl) {
+  const Infer* rule = decl.infer.target<Infer>();
+  return rule == nullptr ? nullptr : rule->op->shared_from_this();
+}
 
 Result<std::vector<ir::Type>> Operator::infer(const ir::OpSignature& signature) const {
   const CNode node(signature.node, TRY(CNode::types(signature.operands)));
@@ -186,14 +168,14 @@ Status Operator::check_native_form() const {
   return ok_status();
 }
 
-Result<Pass> Operator::fusing_pass(const std::shared_ptr<const Operator>& self) const {
+Result<Pass> Operator::fusing_pass() const {
   FusedForm form{.op = decl_.name, .operands = {}, .attributes = {}};
   for (std::size_t i = 0; i < table_.num_operands; ++i) form.operands.push_back(TRY(from_c(table_.example[i])));
   form.attributes = TRY(from_c(table_.example_attributes, table_.num_example_attributes));
   return Pass{.name = pass_name_,
               .summary = "a plugin's operator takes the place of its native form",
               .version = 1,
-              .run = [self, form](const ir::Graph& graph, const ir::OpTable& ops) {
+              .run = [self = shared_from_this(), form](const ir::Graph& graph, const ir::OpTable& ops) {
                 return fuse_native_forms(graph, ops, std::span(&form, 1));
               }};
 }

@@ -10,26 +10,36 @@
 
 namespace tessera::plugin {
 
-class Operator {
+// Immutable.
+class Operator : public std::enable_shared_from_this<Operator> {
  public:
   // Checks the table, and the native form with the table's example. `ops`: the operators that native forms may use;
-  // they outlive the object. kInvalidArgument for a name that another library has in this process.
+  // they outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
-  // Finds an operator of this process; null if no plugin brought one of that name.
-  static std::shared_ptr<const Operator> find(std::string_view name);
+  // Returns the operator whose declaration this is; null for an operator of the engine.
+  static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
 
+  // The declaration is valid while the object lives, and so are its copies.
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
   // Whether a pass replaces the native form by the operator.
   bool fuses() const { return table_.fuses != 0; }
-  // Returns that pass. `self` is this object; the pass shares it.
-  Result<Pass> fusing_pass(const std::shared_ptr<const Operator>& self) const;
+  // Returns that pass, which shares the object.
+  Result<Pass> fusing_pass() const;
 
   Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) const;
   Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& builder, const ir::Node& node,
                                              std::span<const ir::ValueId> operands) const;
 
  private:
+  // The declaration's shape rule. of() finds the operator in it.
+  struct Infer {
+    const Operator* op;
+    Result<std::vector<ir::Type>> operator()(const ir::OpSignature& signature) const { return op->infer(signature); }
+  };
+
   Operator(const tessera_plugin_operator& table, ir::OpTable ops);
   Status check_native_form() const;
 

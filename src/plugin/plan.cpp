@@ -12,15 +12,6 @@
 namespace tessera::plugin {
 namespace {
 
-Result<std::shared_ptr<const Kernel>> kernel_of(const Device& device, const PlanArgs& args) {
-  if (args.nodes.empty()) return internal_error("a plan of no nodes");
-  const std::string& op = args.nodes[0].node->op;
-  std::shared_ptr<const Kernel> kernel = Kernel::find(op, device.properties().type);
-  if (kernel == nullptr || kernel->planner() == nullptr)
-    return internal_error(fmt::format("the plugin that plans {} is not loaded any more", op));
-  return kernel;
-}
-
 tessera_plugin_limits limits_of(const PlanArgs& args) {
   tessera_plugin_limits limits = to_c(args.limits);
   limits.num_pages = args.num_pages;
@@ -28,6 +19,7 @@ tessera_plugin_limits limits_of(const PlanArgs& args) {
 }
 
 Result<std::size_t> ask_bytes(const Kernel& kernel, const PlanArgs& args) {
+  if (args.nodes.empty()) return internal_error("a plan of no nodes");
   const CNode node(*args.nodes[0].node, TRY(CNode::types(args.nodes[0].operands)));
   const tessera_plugin_limits limits = limits_of(args);
   std::size_t bytes = 0;
@@ -38,13 +30,7 @@ Result<std::size_t> ask_bytes(const Kernel& kernel, const PlanArgs& args) {
   return bytes;
 }
 
-Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
-  return TRY(PluginPlan::create(device, args, step));
-}
-
 }  // namespace
-
-const OpPlanner kPluginPlanner{.make = make_plan, .bytes_needed = PluginPlan::bytes_needed};
 
 tessera_plugin_limits to_c(const PlanLimits& limits) {
   return {.size = sizeof(tessera_plugin_limits),
@@ -70,8 +56,8 @@ PluginPlan::PluginPlan(std::shared_ptr<const Kernel> kernel, const PlanArgs& arg
   page_tables_.reserve(requests);
 }
 
-Result<std::unique_ptr<PluginPlan>> PluginPlan::create(Device& device, const PlanArgs& args, StepBuffer& step) {
-  std::shared_ptr<const Kernel> kernel = TRY(kernel_of(device, args));
+Result<std::unique_ptr<PluginPlan>> PluginPlan::create(std::shared_ptr<const Kernel> kernel, const PlanArgs& args,
+                                                       StepBuffer& step) {
   const std::size_t bytes = TRY(ask_bytes(*kernel, args));
   std::vector<tessera_plugin_type> operands = TRY(CNode::types(args.nodes[0].operands));
   std::unique_ptr<PluginPlan> plan(new PluginPlan(std::move(kernel), args, bytes, step));
@@ -79,9 +65,8 @@ Result<std::unique_ptr<PluginPlan>> PluginPlan::create(Device& device, const Pla
   return plan;
 }
 
-Result<std::int64_t> PluginPlan::bytes_needed(Device& device, const PlanArgs& args) {
-  const std::shared_ptr<const Kernel> kernel = TRY(kernel_of(device, args));
-  return align_up(static_cast<std::int64_t>(TRY(ask_bytes(*kernel, args))));
+Result<std::int64_t> PluginPlan::bytes_needed(const Kernel& kernel, const PlanArgs& args) {
+  return align_up(static_cast<std::int64_t>(TRY(ask_bytes(kernel, args))));
 }
 
 std::int64_t PluginPlan::bytes() const { return align_up(static_cast<std::int64_t>(bytes_)); }

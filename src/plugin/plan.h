@@ -19,8 +19,10 @@ tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
  public:
-  static Result<std::unique_ptr<PluginPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step);
-  static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
+  // Plans for `kernel`, which has a planner.
+  static Result<std::unique_ptr<PluginPlan>> create(std::shared_ptr<const Kernel> kernel, const PlanArgs& args,
+                                                    StepBuffer& step);
+  static Result<std::int64_t> bytes_needed(const Kernel& kernel, const PlanArgs& args);
 
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::int64_t bytes() const override;
@@ -44,8 +46,6 @@ class PluginPlan final : public OpPlan {
   std::vector<std::int32_t> pages_;
   std::vector<tessera_plugin_page_table> page_tables_;
 };
-
-extern const OpPlanner kPluginPlanner;
 
 // Returns the plan of the node's operator and cache group, for bind().
 Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);

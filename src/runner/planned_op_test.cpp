@@ -41,7 +41,7 @@ class TokenCountPlan final : public OpPlan {
   std::size_t offset_;
 };
 
-constexpr OpPlanner kTokenCountPlanner{
+const OpPlanner kTokenCountPlanner{
     .make = [](Device&, const PlanArgs&, StepBuffer& step) -> Result<std::unique_ptr<OpPlan>> {
       return std::make_unique<TokenCountPlan>(step);
     },

@@ -221,7 +221,7 @@ Result<std::vector<ir::ValueId>> use_none(ir::GraphBuilder&, const ir::Node&, st
 
 TEST(FuseNativeForms, AnUnsearchableFormIsAnInternalError) {
   const ir::Type x{ir::DType::kFloat32, {ir::Symbol::kTokens, 8}};
-  const auto message = [&](Decompose decompose) {
+  const auto message = [&](const Decompose& decompose) {
     const FusedForm form{.op = "add", .operands = {x, x}, .attributes = {}, .decompose = decompose};
     return NativeForm::create(form, built_in_ops()).status().message();
   };

@@ -27,7 +27,7 @@ struct FusedForm {
   void (*derive)(std::span<const ir::Type> operands, ir::Attributes& attributes) = nullptr;
   // The form to search for; null: the declared native form. It is set for an operator that has no native form but can
   // take over another operator's work.
-  Decompose decompose = nullptr;
+  Decompose decompose{};
 };
 
 // The forms in the order of the search: a form that contains another form's operator comes after it.

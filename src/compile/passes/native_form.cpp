@@ -220,8 +220,9 @@ class Search {
 
 }  // namespace
 
-Result<NativeForm> NativeForm::create(const ir::OpDecl& decl, Decompose decompose, std::span<const ir::Type> operands,
-                                      ir::Attributes attributes, const ir::OpTable& ops) {
+Result<NativeForm> NativeForm::create(const ir::OpDecl& decl, const Decompose& decompose,
+                                      std::span<const ir::Type> operands, ir::Attributes attributes,
+                                      const ir::OpTable& ops) {
   NativeForm form;
   ir::GraphBuilder b("native form", ops);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -245,7 +246,7 @@ Result<NativeForm> NativeForm::create(const ir::OpDecl& decl, Decompose decompos
 
 Result<NativeForm> NativeForm::create(const FusedForm& form, const ir::OpTable& ops) {
   const ir::OpDecl* decl = TRY(ops.get(form.op));
-  const Decompose decompose = form.decompose != nullptr ? form.decompose : decl->decompose;
+  const Decompose& decompose = form.decompose != nullptr ? form.decompose : decl->decompose;
   if (decompose == nullptr) return internal_error(fmt::format("{} declares no native form", form.op));
   NativeForm example = TRY(create(*decl, decompose, form.operands, form.attributes, ops));
   if (example.graph.nodes.empty()) return internal_error(fmt::format("{}: its native form has no nodes", form.op));

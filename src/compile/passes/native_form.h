@@ -30,8 +30,9 @@ struct NativeForm {
   std::vector<ir::ValueId> results;
 
   // Fails if the operator does not accept the types or attributes.
-  static Result<NativeForm> create(const ir::OpDecl& decl, Decompose decompose, std::span<const ir::Type> operands,
-                                   ir::Attributes attributes, const ir::OpTable& ops);
+  static Result<NativeForm> create(const ir::OpDecl& decl, const Decompose& decompose,
+                                   std::span<const ir::Type> operands, ir::Attributes attributes,
+                                   const ir::OpTable& ops);
   // Makes the native form of the form's example. kInternal if an operand is not used, or a node uses nothing of the
   // nodes before it: the search goes from node to node along their results.
   static Result<NativeForm> create(const FusedForm& form, const ir::OpTable& ops);

@@ -146,7 +146,7 @@ Result<std::int64_t> plan_bytes(Device& device, const PlanArgs& args) {
   return args.nodes.empty() ? lists : lists + TRY(CudaAttentionPlanner::bytes_needed(device, args));
 }
 
-constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
+const OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
 
 }  // namespace
 

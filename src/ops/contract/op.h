@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -60,15 +61,16 @@ struct BindArgs {
 
 struct OpPlanner;
 
-// A device's implementation of an operator.
+// A device's implementation of an operator. Its functions may carry an object, such as a plugin's table; copies of the
+// definition share it.
 struct KernelDef {
   std::string_view op;
   // Name of the implementation, which explain and errors show: "onednn", "cpu".
   std::string_view name;
-  Result<std::unique_ptr<BoundOp>> (*bind)(const BindArgs& args) = nullptr;
+  std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind() with null addresses and
   // without plans. A null function means that none is needed.
-  Result<std::size_t> (*workspace_bytes)(const BindArgs& args) = nullptr;
+  std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
   // Null if the kernel reads nothing but its operands and the context's numbers. Outlives the definition.
   const OpPlanner* planner = nullptr;
 };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,9 +63,9 @@ struct PlanArgs {
 // How a device's kernel is planned. Both functions are set and agree on the bytes.
 struct OpPlanner {
   // Makes a plan. `step` outlives it. The plan reserves its share of `step` here, for what it writes every step.
-  Result<std::unique_ptr<OpPlan>> (*make)(Device& device, const PlanArgs& args, StepBuffer& step) = nullptr;
+  std::function<Result<std::unique_ptr<OpPlan>>(Device& device, const PlanArgs& args, StepBuffer& step)> make{};
   // Returns the bytes of device memory that make() will take, including its share of the step buffer.
-  Result<std::int64_t> (*bytes_needed)(Device& device, const PlanArgs& args) = nullptr;
+  std::function<Result<std::int64_t>(Device& device, const PlanArgs& args)> bytes_needed{};
 };
 
 // Finds the plan of the node's operator and cache group (its attribute "group", 0 if absent), for bind() of kernels.

@@ -245,7 +245,7 @@ Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, 
 
 Result<std::int64_t> plan_bytes(Device& /*device*/, const PlanArgs& args) { return AttentionPlan::bytes_needed(args); }
 
-constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
+const OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
 
 }  // namespace
 

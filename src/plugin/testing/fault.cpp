@@ -1,4 +1,5 @@
-// Plugins with one fault each, which the build chooses, and a whole one to compare with (FAULT_NONE).
+// Plugins with one fault each, which the build chooses, and a whole one to compare with (FAULT_NONE). The rivals claim
+// what the whole one has.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -10,6 +11,8 @@
 #ifdef FAULT_OLD_ABI
 extern "C" TESSERA_PLUGIN_EXPORT const tessera_plugin_info tessera_plugin;
 const tessera_plugin_info tessera_plugin = {sizeof(tessera_plugin_info), 99, "fault", "1.0"};
+#elif defined(FAULT_RIVAL_OP) || defined(FAULT_RIVAL_KERNEL)
+TESSERA_PLUGIN("rival", "1.0")
 #elif !defined(FAULT_NO_INFO)
 TESSERA_PLUGIN("fault", "1.0")
 #endif
@@ -155,7 +158,9 @@ extern "C" int32_t tessera_plugin_register(const tessera_plugin_host* host, tess
   (void)host->add_operator(host, &op, error);
   return TESSERA_PLUGIN_OK;
 #endif
+#ifndef FAULT_RIVAL_KERNEL
   CHECK_CALL(host->add_operator(host, &op, error));
+#endif
   CHECK_CALL(host->add_kernel(host, &kernel, error));
 #if defined(FAULT_DOUBLE_OP)
   CHECK_CALL(host->add_operator(host, &op, error));
