@@ -6,6 +6,7 @@
 #include "tessera/ops/latent/room.h"
 #include "tessera/ops/linear/room.h"
 #include "tessera/ops/moe/room.h"
+#include "tessera/ops/quantised/room.h"
 #include "tessera/ops/recurrent/room.h"
 #include "tessera/ops/rows/room.h"
 #include "tessera/ops/sampling/room.h"
@@ -19,6 +20,7 @@ const OpList& all_rooms() {
     OpList all;
     add_rows(all);
     add_linear(all);
+    add_quantised(all);
     add_attention(all);
     add_cache(all);
     add_latent(all);

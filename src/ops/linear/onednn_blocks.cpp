@@ -39,7 +39,8 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const OneDnnBl
   const auto type = shape.dtype == ir::DType::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
   const dnnl::memory::desc x({rows, shape.depth}, type, Tag::ab);
   const dnnl::memory::desc w({shape.depth, shape.columns}, type, Tag::ba);  // w[columns, depth], read as its transpose
-  const dnnl::memory::desc y({rows, shape.columns}, type, Tag::ab);
+  const auto y_type = shape.float_sums ? dnnl::memory::data_type::f32 : type;
+  const dnnl::memory::desc y({rows, shape.columns}, y_type, Tag::ab);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (!shape.bias) return {dnnl::matmul::desc(x, w, y), attributes, engine};

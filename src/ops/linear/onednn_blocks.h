@@ -15,12 +15,13 @@ namespace tessera {
 class OneDnnBlocks {
  public:
   // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns], all of one dtype that onednn_takes()
-  // accepts.
+  // accepts, unless float_sums is set.
   struct Shape {
     std::int64_t columns = 0;
     std::int64_t depth = 0;
     ir::DType dtype = ir::DType::kFloat32;
     bool bias = false;
+    bool float_sums = false;  // y is float32, whatever the dtype
   };
   struct Operands {
     const std::byte* x;

@@ -205,6 +205,7 @@ namespace {
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
+  if (p.quantised) return unimplemented("moe_experts: experts in this format on CUDA; accepted: plain ones and MXFP4");
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
   if (way == cuda::moe::Way::kOneToken) return one_token_scratch_bytes(p);
   if (way == cuda::moe::Way::kStreamed) return streamed_scratch_bytes(p);

@@ -1,8 +1,9 @@
 // moe_experts: the feed-forward layers of the experts that moe_route chose, added up for each token.
 //
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
-//               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale))
-//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E}
+//               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale), …)
+//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E,
+//        quantised = false, …}
 //       → y X[T, H]
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
@@ -18,10 +19,15 @@
 // and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in memory: a kernel
 // converts them to X where it multiplies.
 //
+// With quantised the matrices are those of quantised_matrix.h with the experts' rows one below the other, gate_up u8[E
+// · 2I, …] and down u8[E · H, …]. Behind the biases come gate_up's other operands (scales, factor, zeros) and then
+// down's. The attributes are those of that header, but for groups; group_rows and group_cols are gate_up's,
+// down_group_rows and down_group_cols down's. No block of scales has rows of two experts.
+//
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
 // in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes gate_up_bias,
-// down_bias and mxfp4 say which of the optional operands are present, in that order.
+// down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
 //
 // routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E where a rank holds a part of
 // them. It changes no result, only the choice of kernels: about T · K · E / routed_experts of the T · K pairs name an
@@ -40,6 +46,7 @@
 
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
 
@@ -72,6 +79,9 @@ struct ExpertsProblem {
   bool mxfp4 = false;                           // gate_up and down hold two 4-bit values a byte, with scales
   const std::uint8_t* gate_up_scale = nullptr;  // or null
   const std::uint8_t* down_scale = nullptr;     // or null
+  bool quantised = false;                       // gate_up and down are these matrices
+  QuantisedMatrix gate_up_matrix{};
+  QuantisedMatrix down_matrix{};
   std::byte* y = nullptr;
 };
 ExpertsProblem make_experts_problem(const BindArgs& args);

@@ -10,7 +10,7 @@
 // expert, 1.24 times with 256, and no faster with 32. oneDNN's sums depend on the number of rows, so a deterministic
 // forward always uses the dot kernel.
 //
-// Weights of 4 bits are read once from memory too: a block unpacks 48 rows of them into the L2 cache, and multiplies
+// Quantised weights are read once from memory too: a block unpacks 48 rows of them into the L2 cache, and multiplies
 // them there.
 #include <algorithm>
 #include <atomic>
@@ -20,6 +20,7 @@
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/linear/cpu_mxfp4.h"
 #include "tessera/ops/moe/moe_experts_layout.h"
+#include "tessera/ops/quantised/quantised_rows.h"
 #include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
@@ -173,11 +174,15 @@ struct Slice {
     return base == nullptr ? nullptr : base + static_cast<std::size_t>(index) * sizeof(T);
   }
 
-  // Returns rows [first, first + rows) of a stack as T, k weights each.
-  const std::byte* weights(const std::byte* stack, const std::uint8_t* scales, std::int64_t first, std::int64_t rows,
-                           std::int64_t k, std::byte* own) const {
-    if (!p.mxfp4) return element(stack, first * k);
+  // Returns rows [first, first + rows) of a stack as T, k weights each. `matrix` is the stack if it is quantised.
+  const std::byte* weights(const std::byte* stack, const QuantisedMatrix& matrix, const std::uint8_t* scales,
+                           std::int64_t first, std::int64_t rows, std::int64_t k, std::byte* own) const {
+    if (!p.mxfp4 && !p.quantised) return element(stack, first * k);
     T* w = reinterpret_cast<T*>(own + at.worker_w);
+    if (p.quantised) {
+      quantised_rows(matrix, first, rows, w, reinterpret_cast<std::uint8_t*>(own + at.worker_codes));
+      return reinterpret_cast<const std::byte*>(w);
+    }
     unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(stack) + first * k / 2, scales + first * k / kMxfp4Block, w,
                  rows * k / kMxfp4Block);
     return reinterpret_cast<const std::byte*>(w);
@@ -210,7 +215,7 @@ struct Slice {
     for (std::int64_t half = 0; half < 2; ++half) {
       const std::int64_t first = (block.expert * 2 + half) * p.intermediate + column;
       LinearProblem matmul{};
-      matmul.w = weights(p.gate_up, p.gate_up_scale, first, columns, p.hidden, own);
+      matmul.w = weights(p.gate_up, p.gate_up_matrix, p.gate_up_scale, first, columns, p.hidden, own);
       matmul.bias = element(p.gate_up_bias, first);
       matmul.y = reinterpret_cast<std::byte*>(halves[half]);
       matmul.m = block.rows;
@@ -234,7 +239,7 @@ struct Slice {
     const std::int64_t columns = end - column;
     auto* y = reinterpret_cast<T*>(own + at.worker_gate);
     LinearProblem matmul{};
-    matmul.w = weights(p.down, p.down_scale, first, columns, p.intermediate, own);
+    matmul.w = weights(p.down, p.down_matrix, p.down_scale, first, columns, p.intermediate, own);
     matmul.bias = element(p.down_bias, first);
     matmul.y = reinterpret_cast<std::byte*>(y);
     matmul.m = block.rows;

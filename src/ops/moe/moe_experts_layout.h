@@ -38,10 +38,11 @@ struct Layout {
   std::size_t outputs;    // X[pairs, H]
   std::size_t workers;    // `worker` bytes each
   std::size_t worker = 0;
-  std::size_t worker_x = 0;     // inside a worker's part: rows of x, in the layout that the dot kernel reads
-  std::size_t worker_gate = 0;  // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
-  std::size_t worker_own = 0;   // scratch of the dot kernel or of oneDNN
-  std::size_t worker_w = 0;     // X[columns of a block, H or I]: weights unpacked from mxfp4
+  std::size_t worker_x = 0;      // inside a worker's part: rows of x, in the layout that the dot kernel reads
+  std::size_t worker_gate = 0;   // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
+  std::size_t worker_own = 0;    // scratch of the dot kernel or of oneDNN
+  std::size_t worker_w = 0;      // X[columns of a block, H or I]: weights as numbers
+  std::size_t worker_codes = 0;  // u8[H or I]: a row's values, a byte each
 };
 
 inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes) {
@@ -87,7 +88,9 @@ inline Layout lay_out(const ExpertsProblem& p, std::int64_t workers, std::size_t
   l.worker_own = take(
       l.worker,
       std::max<std::int64_t>(dot_floats * std::int64_t{sizeof(float)}, static_cast<std::int64_t>(onednn_bytes)), 1);
-  if (p.mxfp4) l.worker_w = take(l.worker, columns * std::max(p.hidden, p.intermediate), element);
+  const std::int64_t depth = std::max(p.hidden, p.intermediate);
+  if (p.mxfp4 || p.quantised) l.worker_w = take(l.worker, columns * depth, element);
+  if (p.quantised) l.worker_codes = take(l.worker, depth, 1);
   l.size += static_cast<std::size_t>(workers) * l.worker;
   return l;
 }

@@ -12,7 +12,7 @@ namespace {
 
 using ir::DType;
 
-struct Sizes {
+struct MoeSizes {
   std::int64_t tokens, top_k, experts, hidden, intermediate;
 };
 struct Form {
@@ -34,7 +34,7 @@ enum class Choice { kSpread, kOne, kSome, kNone };
 
 // The distinct experts of each token: spread over all, one and the same for all tokens (with top_k 1), or no expert for
 // some tokens or for all.
-HostTensor ids_of(const Sizes& s, Choice choice) {
+HostTensor ids_of(const MoeSizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
     for (std::int64_t k = 0; k < s.top_k; ++k) {
@@ -57,7 +57,7 @@ double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
 
-std::vector<HostTensor> make_mxfp4_operands(DType dtype, const Sizes& s, const Form& form, Choice choice) {
+std::vector<HostTensor> make_mxfp4_operands(DType dtype, const MoeSizes& s, const Form& form, Choice choice) {
   const std::int64_t blocks = s.hidden / kMxfp4Block;
   const std::int64_t down_blocks = s.intermediate / kMxfp4Block;
   const double in = least_factor(s.hidden);
@@ -87,7 +87,8 @@ HostTensor unpacked(const HostTensor& packed, const HostTensor& scales) {
   return values;
 }
 
-std::vector<HostTensor> make_operands(DType dtype, const Sizes& s, const Form& form, Choice choice = Choice::kSpread) {
+std::vector<HostTensor> make_operands(DType dtype, const MoeSizes& s, const Form& form,
+                                      Choice choice = Choice::kSpread) {
   if (form.mxfp4) return make_mxfp4_operands(dtype, s, form, choice);
   const double in = 2 / std::sqrt(static_cast<double>(s.hidden));
   const double out = 2 / std::sqrt(static_cast<double>(s.intermediate));
@@ -164,12 +165,12 @@ Tolerance allowed(DType dtype) {
   }
 }
 
-std::string describe(const Sizes& s, const Form& form) {
+std::string describe(const MoeSizes& s, const Form& form) {
   return form.activation + " " + std::to_string(s.tokens) + "x" + std::to_string(s.top_k) + " of " +
          std::to_string(s.experts) + ", " + std::to_string(s.hidden) + "x" + std::to_string(s.intermediate);
 }
 
-void check(DType dtype, const Sizes& s, const Form& form, Choice choice = Choice::kSpread) {
+void check(DType dtype, const MoeSizes& s, const Form& form, Choice choice = Choice::kSpread) {
   const std::vector<HostTensor> operands = make_operands(dtype, s, form, choice);
   const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form));
   expect_close(out.results[0], reference(operands, form), allowed(dtype), describe(s, form));
@@ -179,19 +180,19 @@ class MoeExperts : public ::testing::TestWithParam<DType> {};
 
 TEST_P(MoeExperts, MatchesTheReference) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
-  for (const Sizes& s : {Sizes{1, 2, 8, 64, 48}, Sizes{1, 1, 1, 1, 1}, Sizes{3, 2, 5, 33, 7}, Sizes{9, 4, 16, 72, 50},
-                         Sizes{70, 3, 6, 100, 49}, Sizes{33, 8, 64, 128, 96}})
+  for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 48}, MoeSizes{1, 1, 1, 1, 1}, MoeSizes{3, 2, 5, 33, 7},
+                            MoeSizes{9, 4, 16, 72, 50}, MoeSizes{70, 3, 6, 100, 49}, MoeSizes{33, 8, 64, 128, 96}})
     for (const Form& form :
          {Form{}, Form{.activation = "gelu_tanh"}, with_biases, Form{.gate_up_bias = true}, Form{.down_bias = true}})
       check(GetParam(), s, form);
 }
 
-// Sizes: rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
+// MoeSizes: rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
 // kernels without a sort take.
 TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
-  for (const Sizes& s : {Sizes{1, 1, 1, 32, 32}, Sizes{1, 4, 8, 96, 160}, Sizes{5, 2, 3, 64, 96},
-                         Sizes{40, 4, 6, 160, 32}, Sizes{3, 4, 32, 640, 288}, Sizes{300, 2, 4, 96, 64}})
+  for (const MoeSizes& s : {MoeSizes{1, 1, 1, 32, 32}, MoeSizes{1, 4, 8, 96, 160}, MoeSizes{5, 2, 3, 64, 96},
+                            MoeSizes{40, 4, 6, 160, 32}, MoeSizes{3, 4, 32, 640, 288}, MoeSizes{300, 2, 4, 96, 64}})
     for (const Form& f : {form, Form{.mxfp4 = true}, Form{.activation = "gelu_tanh", .down_bias = true, .mxfp4 = true}})
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
@@ -205,10 +206,10 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
 // chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
-  for (const Sizes& s : {Sizes{1, 4, 8, 64, 64}, Sizes{3, 4, 8, 1152, 320}, Sizes{19, 4, 6, 192, 128}})
+  for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
   // One token: more columns than a block has slots for, and couples of experts in which one or both are missing.
-  for (const Sizes& s : {Sizes{1, 4, 8, 1152, 320}, Sizes{1, 5, 8, 192, 2816}, Sizes{1, 16, 20, 64, 192}})
+  for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
   check(GetParam(), {33, 3, 7, 128, 64}, form, Choice::kSome);
@@ -244,7 +245,7 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
 TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
   const Form form{.mxfp4 = true};
-  const Sizes s{1, 2, 2, 64, 64};
+  const MoeSizes s{1, 2, 2, 64, 64};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, form);
   const HostTensor near = operands[5];
   for (const int far : {-100, 100}) {  // exponent of gate and up; x is scaled the other way
@@ -290,7 +291,7 @@ TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
     for (const Choice choice : {Choice::kOne, Choice::kSpread}) check(GetParam(), {tokens, 2, 3, 272, 136}, {}, choice);
 }
 
-// Sizes of a real model, with more rows and with fewer rows than CUDA's decode kernel takes.
+// MoeSizes of a real model, with more rows and with fewer rows than CUDA's decode kernel takes.
 TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
@@ -299,7 +300,7 @@ TEST_P(MoeExperts, TakesLargeExperts) {
 // number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
-  for (const Sizes& s : {Sizes{1, 2, 8, 64, 32}, Sizes{7, 4, 16, 1056, 224}, Sizes{40, 6, 9, 160, 96}})
+  for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 32}, MoeSizes{7, 4, 16, 1056, 224}, MoeSizes{40, 6, 9, 160, 96}})
     for (const Form& form : {Form{}, Form{.activation = "gelu_tanh"}, with_biases}) check(GetParam(), s, form);
   check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
@@ -309,7 +310,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {
-  const Sizes s{31, 2, 6, 48, 33};
+  const MoeSizes s{31, 2, 6, 48, 33};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, {.down_bias = true}, Choice::kSome);
   const std::vector<double> expected = reference(operands, {.down_bias = true});
   for (std::int64_t t = 1; t < s.tokens; t += 3) {
@@ -327,7 +328,7 @@ TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {
 
 // A token's NaN reaches no other token, although they share experts.
 TEST_P(MoeExperts, NanStaysInItsRow) {
-  const Sizes s{20, 3, 5, 64, 32};
+  const MoeSizes s{20, 3, 5, 64, 32};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, {});
   std::vector<double> expected = reference(operands, {});
   for (std::int64_t h = 0; h < s.hidden; ++h) operands[0].set(7 * s.hidden + h, std::nan(""));
@@ -340,7 +341,7 @@ TEST_P(MoeExperts, NanStaysInItsRow) {
 TEST_P(MoeExperts, ARowsBitsDoNotDependOnOtherRows) {
   ForwardContext deterministic;
   deterministic.limits.deterministic = true;
-  for (const Sizes& s : {Sizes{300, 2, 3, 70, 50}, Sizes{300, 4, 40, 64, 32}})
+  for (const MoeSizes& s : {MoeSizes{300, 2, 3, 70, 50}, MoeSizes{300, 4, 40, 64, 32}})
     expect_any_row_count(kMoeExperts, kMoeExpertsCpu, make_operands(GetParam(), s, {}), {0, 1, 2}, {1, 3, 8, 60, 299},
                          attributes_of({}), deterministic);
   const Form mxfp4{.mxfp4 = true};

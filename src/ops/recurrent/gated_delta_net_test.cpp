@@ -14,7 +14,7 @@ namespace {
 
 using ir::DType;
 
-struct Sizes {
+struct DeltaSizes {
   std::int64_t key_heads;
   std::int64_t heads;
   std::int64_t key_dim;
@@ -26,7 +26,7 @@ struct Sizes {
 };
 
 // Computes one row of all heads: updates `state` [heads, key_dim, value_dim] and writes out [heads, value_dim].
-void reference_row(const Sizes& s, const double* qkv, const double* ba, const std::vector<double>& a_log,
+void reference_row(const DeltaSizes& s, const double* qkv, const double* ba, const std::vector<double>& a_log,
                    const std::vector<double>& dt_bias, double* state, double* out) {
   const auto unit = [&](const double* x, double scale) {
     double squares = 0;
@@ -65,7 +65,7 @@ struct Inputs {
 };
 
 // Slots of requests that start are NaN, and so are unowned slots and padded rows. Gates range from 1 to almost 0.
-Inputs make_inputs(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, std::int64_t padding,
+Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& requests, std::int64_t padding,
                    std::uint32_t seed) {
   const std::int64_t rows = rows_of(requests);
   Inputs in{.qkv = random_tensor(dtype, {rows + padding, s.width()}, seed),
@@ -82,7 +82,7 @@ Inputs make_inputs(DType dtype, const Sizes& s, const std::vector<StateRequest>&
   return in;
 }
 
-void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
+void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
            BatchKind kind = BatchKind::kExtend) {
   const Inputs in = make_inputs(dtype, s, requests, 2, 11);
   const std::vector<double> qkv = in.qkv.values();
@@ -120,7 +120,7 @@ const std::vector<StateRequest> kMixed = {{.rows = 1, .slot = 3},
                                           {.rows = 9, .before = 1, .slot = 4}};
 
 TEST_P(GatedDeltaNet, EqualsTheReference) {
-  for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 3, 32, 64}, {2, 2, 24, 40}, {1, 2, 128, 128}})
+  for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {1, 3, 32, 64}, {2, 2, 24, 40}, {1, 2, 128, 128}})
     check(GetParam(), sizes, kMixed);
 }
 
@@ -131,7 +131,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
   for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
     requests.push_back(
         {.rows = rows, .before = rows % 3 == 0 ? rows : 0, .slot = static_cast<std::int32_t>(requests.size()) + 1});
-  for (const Sizes& sizes : {Sizes{1, 2, 128, 128}, {2, 4, 64, 32}, {1, 1, 8, 120}, {1, 2, 20, 12}})
+  for (const DeltaSizes& sizes : {DeltaSizes{1, 2, 128, 128}, {2, 4, 64, 32}, {1, 1, 8, 120}, {1, 2, 20, 12}})
     check(GetParam(), sizes, requests);
 }
 
@@ -152,7 +152,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceWithManyHeads) {
 }
 
 TEST_P(GatedDeltaNet, DeterministicForwardsEqualTheReference) {
-  for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 2, 128, 128}}) check(GetParam(), sizes, kMixed, true);
+  for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {1, 2, 128, 128}}) check(GetParam(), sizes, kMixed, true);
 }
 
 TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
@@ -160,7 +160,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
       {.before = 3, .slot = 1}, {.before = 900, .slot = 2}, {.slot = 9}, {.before = 64, .slot = 4}};
   for (const BatchKind kind : {BatchKind::kExtend, BatchKind::kDecode}) {
     check(GetParam(), {2, 4, 16, 16}, {}, false, kind);
-    for (const Sizes& sizes : {Sizes{2, 4, 32, 32}, {1, 3, 24, 40}, {1, 1, 256, 256}})
+    for (const DeltaSizes& sizes : {DeltaSizes{2, 4, 32, 32}, {1, 3, 24, 40}, {1, 1, 256, 256}})
       check(GetParam(), sizes, decodes, false, kind);
   }
 }
@@ -174,7 +174,7 @@ struct InForwards {
   std::vector<double> values;
   std::vector<std::byte> state;
 };
-InForwards run_cut(const Sizes& s, const Inputs& in, const std::vector<std::int32_t>& cuts, bool deterministic,
+InForwards run_cut(const DeltaSizes& s, const Inputs& in, const std::vector<std::int32_t>& cuts, bool deterministic,
                    bool with_company) {
   StateBench bench("gated_delta_net", deterministic);
   InForwards all;
@@ -213,7 +213,7 @@ const std::vector<std::vector<std::int32_t>> kCuts = {{150},        {1, 149},   
                                                       {63, 64, 23}, {64, 64, 22}, {7, 1, 1, 1, 140}};
 
 TEST_P(GatedDeltaNet, DeterministicBitsDoNotDependOnCutsOrCompany) {
-  const Sizes s{1, 2, 32, 48};
+  const DeltaSizes s{1, 2, 32, 48};
   const Inputs in = make_inputs(GetParam(), s, {{.rows = 150, .slot = 2}}, 0, 5);
   const InForwards whole = run_cut(s, in, kCuts[0], true, false);
   for (const auto& cuts : kCuts)
@@ -226,7 +226,7 @@ TEST_P(GatedDeltaNet, DeterministicBitsDoNotDependOnCutsOrCompany) {
 
 // Batches that only warm kernels up have slot 0 for all requests.
 TEST(GatedDeltaNetSlots, SlotZeroIsNeitherReadNorWritten) {
-  const Sizes s{1, 2, 16, 16};
+  const DeltaSizes s{1, 2, 16, 16};
   for (const bool deterministic : {false, true}) {
     const std::vector<StateRequest> requests{{.rows = 30, .slot = 0}, {.rows = 30, .before = 9, .slot = 0}};
     Inputs in = make_inputs(DType::kFloat32, s, requests, 0, 8);
@@ -246,7 +246,7 @@ TEST(GatedDeltaNetSlots, SlotZeroIsNeitherReadNorWritten) {
 }
 
 TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
-  const Sizes s{1, 2, 32, 48};
+  const DeltaSizes s{1, 2, 32, 48};
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 150, .slot = 2}}, 0, 5);
   const InForwards whole = run_cut(s, in, kCuts[0], false, false);
   for (const auto& cuts : kCuts) {
@@ -258,7 +258,7 @@ TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
 
 // One recorded graph serves any batch of its number of rows.
 TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
-  const Sizes s{1, 2, 16, 16};
+  const DeltaSizes s{1, 2, 16, 16};
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);
   StateBench bench("gated_delta_net");
   const auto kernel = kernel_under_test(kGatedDeltaNetCpu);
@@ -281,7 +281,7 @@ TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
 }
 
 TEST(GatedDeltaNetShapes, AreChecked) {
-  const Sizes s{2, 6, 8, 4};
+  const DeltaSizes s{2, 6, 8, 4};
   const ir::Type qkv{DType::kBFloat16, {ir::Symbol::kTokens, s.width()}};
   const ir::Type ba{DType::kBFloat16, {ir::Symbol::kTokens, 12}};
   const ir::Type head{DType::kFloat32, {6}};

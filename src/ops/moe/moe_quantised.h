@@ -1,0 +1,23 @@
+// The operands of moe_experts whose matrices are quantised (moe_experts.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera {
+
+struct ExpertSizes {
+  std::int64_t experts = 0;
+  std::int64_t intermediate = 0;
+};
+
+// Returns the number of operands that gate_up and down have beside their values.
+Result<std::size_t> num_quantised_operands(const ir::Node& node);
+// A shape rule's part: checks gate_up, down and what belongs to them from operand `first` on.
+Result<ExpertSizes> check_quantised_experts(const ir::OpSignature& s, std::int64_t hidden, std::size_t first);
+// Sets the matrices and their sizes. Precondition: the shape rule has accepted the node.
+void read_quantised_experts(const BindArgs& args, std::size_t first, ExpertsProblem& problem);
+
+}  // namespace tessera

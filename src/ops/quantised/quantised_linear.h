@@ -1,0 +1,27 @@
+// quantised_linear: y = x · wᵀ + bias + residual, where w is a matrix of small values with scales.
+//
+//   quantised_linear(x X[*, K], w u8, scales, (factor), (zeros), (groups), (bias X[N]), (residual X[*, N])) → X[*, N]
+//     {values, scales = "f32", group_rows, group_cols, factor = zeros = groups = false, bias = residual = false,
+//      inputs = "plain"}
+//
+// quantised_matrix.h describes the operands from w to groups, and the attributes about them. `bias` and `residual` say
+// which of these two are present, in that order. Sums are float32 and rounded once. y may be the same memory as
+// residual, and overlaps no other operand.
+//
+// `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale a row) or "group"
+// (one a row and 128 columns), both to the type of w's values. A kernel may round x so, which makes it faster on some
+// devices, or keep x as it is, which is more exact. The CPU's kernel keeps it.
+//
+// w stays as it is in memory; a kernel converts it where it multiplies. On the CPU a row's bits do not depend on the
+// number of rows.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kQuantisedLinear;
+extern const KernelDef kQuantisedLinearCpu;
+
+}  // namespace tessera

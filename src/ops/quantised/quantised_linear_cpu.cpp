@@ -1,0 +1,271 @@
+// quantised_linear on the CPU. Threads take blocks of columns of y, that is of rows of w. There are three ways to
+// multiply one by x:
+//
+//   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)
+//   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
+//               the number of rows, so a deterministic forward does not go this way.
+//   floats      everything else: the block is converted to float32 in the cache, and the dot kernel of linear
+//   multiplies
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "tessera/device/alignment.h"
+#include "tessera/device/cpu/parallel.h"
+#include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/linear/linear_cpu.h"
+#include "tessera/ops/linear/onednn_blocks.h"
+#include "tessera/ops/quantised/quantised_dot.h"
+#include "tessera/ops/quantised/quantised_linear.h"
+#include "tessera/ops/quantised/quantised_rows.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kBlockColumns = 64;
+// From this number of rows on oneDNN is faster, though it converts a block before it multiplies.
+constexpr std::int64_t kLeastOneDnnRows = 48;
+
+enum class Way : std::uint8_t { kRegisters, kOneDnn, kFloats };
+
+struct Problem {
+  QuantisedMatrix w;
+  const std::byte* x = nullptr;
+  const std::byte* bias = nullptr;
+  const std::byte* residual = nullptr;
+  std::byte* y = nullptr;
+  std::int64_t rows = 0;  // of x
+  ir::DType dtype = ir::DType::kFloat32;
+  std::byte* workspace = nullptr;
+  std::int64_t workers = 1;
+  Way way = Way::kFloats;
+};
+
+Way choose(const Problem& p, bool deterministic) {
+  if (!deterministic && p.rows >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
+  return quantised_dot_takes(p.w, p.dtype) ? Way::kRegisters : Way::kFloats;
+}
+
+Problem make_problem(const BindArgs& args) {
+  const QuantisedFormat format = *QuantisedFormat::of(args.node);  // the shape rule has accepted it
+  const TensorView& x = args.operands[0];
+  const bool bias = args.node.attribute_or("bias", false);
+  const bool residual = args.node.attribute_or("residual", false);
+  Problem p{.w = make_quantised_matrix(format, args.operands.subspan(1)),
+            .x = x.data.raw(),
+            .bias = bias ? args.operands[1 + format.num_operands()].data.raw() : nullptr,
+            .residual = residual ? args.operands.back().data.raw() : nullptr,
+            .y = args.results[0].data.raw(),
+            .rows = x.rows(),
+            .dtype = x.dtype,
+            .workspace = args.workspace.raw(),
+            .workers = std::max(1, args.device.properties().threads)};
+  p.way = choose(p, args.context.limits.deterministic);
+  return p;
+}
+
+OneDnnBlocks::Shape onednn_shape(const Problem& p) {
+  return {.columns = kBlockColumns, .depth = p.w.cols, .dtype = p.dtype, .float_sums = true};
+}
+// Returns the rows that oneDNN computes at once: pieces of about equal size, which it computes without more rows, but
+// for the last one.
+std::int64_t onednn_rows(const Problem& p) {
+  const std::int64_t pieces = (p.rows + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
+  return OneDnnBlocks::computed_rows((p.rows + pieces - 1) / pieces);
+}
+// Returns the bytes of a copy of x that is as long as oneDNN reads it; 0 if x is so long itself.
+std::size_t padded_x_bytes(const Problem& p) {
+  const std::int64_t most = onednn_rows(p);
+  const std::int64_t before_last = (p.rows - 1) / most * most;
+  const std::int64_t read = before_last + OneDnnBlocks::computed_rows(p.rows - before_last);
+  return read == p.rows ? 0 : static_cast<std::size_t>(read * p.w.cols) * ir::dtype_size(p.dtype);
+}
+
+// Byte offsets in the workspace, and in the part of each thread.
+struct Layout {
+  std::size_t workers = 0;  // the parts of threads, behind x in another form
+  std::size_t worker = 0;   // bytes of a part, which begins with the block's weights as numbers
+  std::size_t sums = 0;     // f32[rows, kBlockColumns]
+  std::size_t own = 0;      // codes of a row, or oneDNN's scratch
+  std::size_t size = 0;
+};
+
+std::size_t floats(std::int64_t count) { return align_up(static_cast<std::size_t>(count) * sizeof(float)); }
+
+Layout lay_out(const Problem& p, std::size_t onednn_bytes) {
+  Layout l;
+  std::int64_t sum_rows = p.rows;
+  switch (p.way) {
+    case Way::kRegisters: l.workers = align_up(quantised_dot_x_bytes(p.rows, p.w.cols, p.dtype)); break;
+    case Way::kOneDnn:
+      l.workers = align_up(padded_x_bytes(p));
+      sum_rows = onednn_rows(p);
+      break;
+    case Way::kFloats: l.workers = p.dtype == ir::DType::kFloat32 ? 0 : floats(p.rows * p.w.cols); break;
+  }
+  l.sums = p.way == Way::kRegisters ? 0 : floats(kBlockColumns * p.w.cols);
+  l.own = l.sums + floats(sum_rows * kBlockColumns);
+  const auto codes = static_cast<std::size_t>(p.w.cols);
+  l.worker = l.own + align_up(codes) + (p.way == Way::kOneDnn ? align_up(onednn_bytes) : 0);
+  l.size = l.workers + static_cast<std::size_t>(p.workers) * l.worker;
+  return l;
+}
+
+// Columns [first, first + count) of y.
+struct Block {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+template <class T>
+TESSERA_CPU_CLONES void to_floats(const T* from, float* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
+}
+
+// Stores the rows [row, row + rows) of a block. Rows of `sums` are `stride` apart.
+template <class T>
+TESSERA_CPU_CLONES void store_sums(const Problem& p, const float* sums, std::int64_t stride, const Block& block,
+                                   std::int64_t row, std::int64_t rows) {
+  const auto* bias = reinterpret_cast<const T*>(p.bias);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t at = (row + r) * p.w.rows + block.first;
+    const auto* residual = p.residual != nullptr ? reinterpret_cast<const T*>(p.residual) + at : nullptr;
+    T* y = reinterpret_cast<T*>(p.y) + at;
+    for (std::int64_t c = 0; c < block.count; ++c) {
+      float sum = sums[r * stride + c];
+      if (bias != nullptr) sum += to_float(bias[block.first + c]);
+      if (residual != nullptr) sum += to_float(residual[c]);
+      y[c] = from_float<T>(sum);
+    }
+  }
+}
+
+template <class T>
+class QuantisedLinearOp final : public BoundOp {
+ public:
+  QuantisedLinearOp(const Problem& p, const Layout& at, std::unique_ptr<OneDnnBlocks> onednn)
+      : p_(p), at_(at), onednn_(std::move(onednn)) {}
+
+  Status enqueue(Stream& stream) const override {
+    const QuantisedLinearOp* self = this;
+    return as_cpu(stream).launch("quantised_linear", [self] { return self->run(); });
+  }
+
+ private:
+  std::uint64_t choice() const override { return static_cast<std::uint64_t>(p_.way); }
+
+  Status run() const {
+    const std::byte* x = read_x();
+    const std::int64_t blocks = (p_.w.rows + kBlockColumns - 1) / kBlockColumns;
+    std::atomic<std::int64_t> next{0};
+    std::atomic<bool> failed{false};
+    Status error;
+    parallel_for(std::min(p_.workers, blocks), 1, [&](std::int64_t worker, std::int64_t) {
+      std::byte* own = p_.workspace + at_.workers + static_cast<std::size_t>(worker) * at_.worker;
+      for (std::int64_t i = next++; i < blocks; i = next++) {
+        const std::int64_t first = i * kBlockColumns;
+        Status done = multiply(x, {first, std::min(kBlockColumns, p_.w.rows - first)}, own);
+        if (!done.ok() && !failed.exchange(true)) error = std::move(done);
+      }
+    });
+    return error;
+  }
+
+  // Returns x in the form that multiply() takes.
+  const std::byte* read_x() const {
+    if (at_.workers == 0) return p_.x;
+    const std::int64_t cols = p_.w.cols;
+    parallel_for(p_.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+      const std::size_t first = static_cast<std::size_t>(begin * cols) * sizeof(T);
+      const std::byte* from = p_.x + first;
+      if (p_.way == Way::kOneDnn) {
+        std::memcpy(p_.workspace + first, from, static_cast<std::size_t>((end - begin) * cols) * sizeof(T));
+        return;
+      }
+      std::byte* to = p_.workspace + static_cast<std::size_t>(begin * cols) * sizeof(float);
+      if (p_.way == Way::kRegisters) return quantised_dot_prepare(from, end - begin, cols, p_.dtype, to);
+      to_floats(reinterpret_cast<const T*>(from), reinterpret_cast<float*>(to), (end - begin) * cols);
+    });
+    return p_.workspace;
+  }
+
+  Status multiply(const std::byte* x, const Block& block, std::byte* own) const {
+    auto* sums = reinterpret_cast<float*>(own + at_.sums);
+    if (p_.way == Way::kOneDnn) return multiply_by_onednn(x, block, own);
+    if (p_.way == Way::kRegisters) {
+      quantised_dot(p_.w, x, p_.rows, p_.dtype, block.first, block.count, sums);
+    } else {
+      multiply_floats(x, block, own);
+    }
+    store_sums<T>(p_, sums, block.count, block, 0, p_.rows);
+    return ok_status();
+  }
+
+  Status multiply_by_onednn(const std::byte* x, const Block& block, std::byte* own) const {
+    T* weights = reinterpret_cast<T*>(own);
+    quantised_rows(p_.w, block.first, block.count, weights, codes(own));
+    // The last block may have fewer columns than the product.
+    std::fill(weights + block.count * p_.w.cols, weights + kBlockColumns * p_.w.cols, T{});
+    const std::int64_t most = onednn_rows(p_);
+    for (std::int64_t row = 0; row < p_.rows; row += most) {
+      const std::int64_t rows = std::min(most, p_.rows - row);
+      TRY(onednn_->run(rows, {.x = x + static_cast<std::size_t>(row * p_.w.cols) * sizeof(T),
+                              .w = own,
+                              .bias = nullptr,
+                              .y = own + at_.sums,
+                              .scratch = own + at_.own + align_up(static_cast<std::size_t>(p_.w.cols))}));
+      store_sums<T>(p_, reinterpret_cast<const float*>(own + at_.sums), kBlockColumns, block, row, rows);
+    }
+    return ok_status();
+  }
+
+  void multiply_floats(const std::byte* x, const Block& block, std::byte* own) const {
+    quantised_rows(p_.w, block.first, block.count, reinterpret_cast<float*>(own), codes(own));
+    LinearProblem floats{};
+    floats.w = own;
+    floats.y = own + at_.sums;
+    floats.m = p_.rows;
+    floats.n = block.count;
+    floats.k = p_.w.cols;
+    floats.dtype = ir::DType::kFloat32;
+    dot_columns<float>(floats, reinterpret_cast<const float*>(x), 0, block.count, nullptr);
+  }
+
+  std::uint8_t* codes(std::byte* own) const { return reinterpret_cast<std::uint8_t*>(own + at_.own); }
+
+  Problem p_;
+  Layout at_;
+  std::unique_ptr<OneDnnBlocks> onednn_;
+};
+
+Result<std::size_t> onednn_bytes(const Problem& p) {
+  if (p.way != Way::kOneDnn) return std::size_t{0};
+  return OneDnnBlocks::scratch_bytes(onednn_shape(p), onednn_rows(p));
+}
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const Problem p = make_problem(args);
+  if (p.rows == 0) return std::size_t{0};
+  return lay_out(p, TRY(onednn_bytes(p))).size;
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const Problem p = make_problem(args);
+  if (p.rows == 0) return make_cpu_op("quantised_linear", [] {});
+  const Layout at = lay_out(p, TRY(onednn_bytes(p)));
+  std::unique_ptr<OneDnnBlocks> onednn;
+  if (p.way == Way::kOneDnn) onednn = TRY(OneDnnBlocks::create(onednn_shape(p), onednn_rows(p)));
+  return dispatch_dtype(p.dtype, "quantised_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    return std::make_unique<QuantisedLinearOp<T>>(p, at, std::move(onednn));
+  });
+}
+
+}  // namespace
+
+const KernelDef kQuantisedLinearCpu{
+    .op = "quantised_linear", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// Catches: a product with another matrix than the operands mean, a lost bias or residual, sums that depend on the
+// number of rows, scratch memory that is too small, and operands that do not belong together.
+#include "tessera/ops/quantised/quantised_linear.h"
+
+#include <gmock/gmock.h>
+
+#include "tessera/ops/quantised/quantised_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+using Values = QuantisedFormat::Values;
+using Scales = QuantisedFormat::Scales;
+
+struct Named {
+  const char* name;
+  QuantisedFormat format;
+};
+
+const Named kFormats[] = {
+    {"fp8_blocks", {.values = Values::kE4M3, .group_rows = 128, .group_cols = 128}},
+    {"fp8_small_blocks", {.values = Values::kE4M3, .group_rows = 16, .group_cols = 64}},
+    {"fp8_channels", {.values = Values::kE4M3, .group_rows = 1, .group_cols = 1 << 20}},
+    {"int8_channels", {.values = Values::kInt8, .group_rows = 1, .group_cols = 1 << 20}},
+    {"int4_groups", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32}},
+    {"int4_zeros", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
+    {"int4_ordered", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true, .groups = true}},
+    {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
+
+ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool residual) {
+  ir::Attributes attributes = format.attributes();
+  attributes.emplace_back("bias", bias);
+  attributes.emplace_back("residual", residual);
+  return attributes;
+}
+
+// The CPU's kernel for many rows rounds weights to the type of x.
+double weight_rounding(DType dtype) { return dtype == DType::kBFloat16 ? 0x1p-9 : 0; }
+
+class QuantisedLinear : public ::testing::TestWithParam<std::tuple<Named, DType>> {
+ protected:
+  const QuantisedFormat& format() const { return std::get<0>(GetParam()).format; }
+  DType dtype() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(QuantisedLinear, MatchesTheReference) {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  for (const auto [m, n, k] : {Sizes{1, 48, 256}, Sizes{1, 7, 96}, Sizes{5, 130, 320}, Sizes{33, 65, 1024},
+                               Sizes{70, 130, 352}, Sizes{500, 64, 64}})
+    for (const bool more : {false, true}) {
+      const QuantisedCase w = random_quantised(format(), n, k, 3);
+      std::vector<HostTensor> operands{random_tensor(dtype(), {m, k}, 1)};
+      operands.insert(operands.end(), w.operands.begin(), w.operands.end());
+      if (more) operands.push_back(random_tensor(dtype(), {n}, 4));
+      if (more) operands.push_back(random_tensor(dtype(), {m, n}, 5));
+      std::vector<double> expected;
+      double largest = 0;
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = more ? operands[operands.size() - 2].at(j) + operands.back().at(i * n + j) : 0;
+          for (std::int64_t p = 0; p < k; ++p) {
+            const double product = operands[0].at(i * k + p) * w.values[static_cast<std::size_t>(j * k + p)];
+            sum += product;
+            largest = std::max(largest, std::abs(product));
+          }
+          expected.push_back(sum);
+        }
+      Tolerance allowed = tolerance(dtype());
+      if (m >= 48) allowed.absolute += largest * 3 * weight_rounding(dtype()) * std::sqrt(static_cast<double>(k));
+      allowed.absolute += largest * 1e-6 * std::sqrt(static_cast<double>(k));
+      const OpOutcome out =
+          run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format(), more, more));
+      expect_close(out.results[0], expected, allowed, std::get<0>(GetParam()).name);
+    }
+}
+
+TEST_P(QuantisedLinear, ARowsBitsDoNotDependOnOtherRows) {
+  if (on_cuda()) GTEST_SKIP() << "only deterministic forwards promise it on a GPU";
+  constexpr std::int64_t kRows = 21;
+  constexpr std::int64_t kColumns = 50;
+  constexpr std::int64_t kDepth = 256;
+  const QuantisedCase w = random_quantised(format(), kColumns, kDepth, 3);
+  const HostTensor x = random_tensor(dtype(), {kRows, kDepth}, 1);
+  const auto run = [&](const HostTensor& rows) {
+    std::vector<HostTensor> operands{rows};
+    operands.insert(operands.end(), w.operands.begin(), w.operands.end());
+    return run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format(), false, false)).results[0];
+  };
+  const HostTensor together = run(x);
+  for (const std::int64_t row : {0, 8, 20}) {
+    HostTensor one = poisoned_tensor(dtype(), {1, kDepth});
+    for (std::int64_t k = 0; k < kDepth; ++k) one.set(k, x.at(row * kDepth + k));
+    const HostTensor alone = run(one);
+    for (std::int64_t c = 0; c < kColumns; ++c) EXPECT_EQ(alone.at(c), together.at(row * kColumns + c)) << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantisedLinear,
+                         ::testing::Combine(::testing::ValuesIn(kFormats),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+                         [](const auto& c) {
+                           return std::string(std::get<0>(c.param).name) + "_" +
+                                  std::string(ir::dtype_name(std::get<1>(c.param)));
+                         });
+
+// Returns the message of the shape rule for x f32[T, 64] and w u8[8, bytes] with f32 scales [rows, groups].
+std::string error_of(QuantisedFormat format, std::int64_t bytes, std::int64_t scale_rows, std::int64_t groups,
+                     std::vector<ir::Type> more = {}) {
+  std::vector<ir::Type> operands{{DType::kFloat32, {ir::Symbol::kTokens, 64}},
+                                 {DType::kUInt8, {8, bytes}},
+                                 {DType::kFloat32, {scale_rows, groups}}};
+  operands.insert(operands.end(), more.begin(), more.end());
+  return infer_error(kQuantisedLinear, operands, format.attributes());
+}
+
+TEST(QuantisedLinearShapes, OperandsThatDoNotFitAreRefused) {
+  const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 4, .group_cols = 32};
+  const QuantisedFormat four{.values = Values::kInt4, .group_rows = 1, .group_cols = 32};
+  EXPECT_EQ(error_of(blocks, 64, 2, 2), "");
+  EXPECT_EQ(error_of(four, 32, 8, 2), "");
+  EXPECT_THAT(error_of(blocks, 32, 2, 1), HasSubstr("w has 32 columns"));
+  EXPECT_THAT(error_of(four, 64, 8, 4), HasSubstr("w has 128 columns"));
+  EXPECT_THAT(error_of(blocks, 64, 8, 2), HasSubstr("scales"));
+  EXPECT_THAT(error_of(blocks, 64, 2, 1), HasSubstr("scales"));
+  QuantisedFormat zeros = four;
+  zeros.zeros = true;
+  EXPECT_THAT(error_of(zeros, 32, 8, 2), HasSubstr("take 4 operands, not 3"));
+  EXPECT_THAT(error_of(zeros, 32, 8, 2, {{DType::kUInt8, {8, 3}}}), HasSubstr("zeros"));
+  zeros.values = Values::kE2M1;
+  EXPECT_THAT(error_of(zeros, 32, 8, 2, {{DType::kUInt8, {8, 2}}}), HasSubstr("zeros go with values \"int4\""));
+}
+
+}  // namespace
+}  // namespace tessera::testing

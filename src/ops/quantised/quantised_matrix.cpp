@@ -1,0 +1,110 @@
+#include "tessera/ops/quantised/quantised_matrix.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+#include "tessera/ops/contract/shape_rule.h"
+
+namespace tessera {
+namespace {
+
+using Values = QuantisedFormat::Values;
+using Scales = QuantisedFormat::Scales;
+
+constexpr std::array<std::string_view, 4> kValues{"e4m3", "int8", "int4", "e2m1"};  // in Values' order
+constexpr std::array<std::string_view, 2> kScales{"f32", "e4m3"};                   // in Scales' order
+
+template <class Enum, std::size_t kCount>
+Result<Enum> named(const ir::Node& node, std::string_view attribute,
+                   const std::array<std::string_view, kCount>& names) {
+  const std::string name = string_attribute(node, attribute, names[0]);
+  const auto* found = std::ranges::find(names, name);
+  if (found != names.end()) return static_cast<Enum>(found - names.begin());
+  return invalid_argument(
+      fmt::format("{}: {} = \"{}\"; it must be \"{}\"", node.op, attribute, name, fmt::join(names, "\" or \"")));
+}
+
+std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+}  // namespace
+
+ir::Attributes QuantisedFormat::attributes() const {
+  return {{"values", std::string(kValues[static_cast<std::size_t>(values)])},
+          {"scales", std::string(kScales[static_cast<std::size_t>(scales)])},
+          {"group_rows", group_rows},
+          {"group_cols", group_cols},
+          {"factor", factor},
+          {"zeros", zeros},
+          {"groups", groups}};
+}
+
+std::vector<ir::AttributeDecl> quantised_attributes() {
+  return {{.name = "values", .kind = ir::AttributeKind::kString, .required = true},
+          {.name = "scales", .kind = ir::AttributeKind::kString},
+          {.name = "group_rows", .kind = ir::AttributeKind::kInt, .required = true},
+          {.name = "group_cols", .kind = ir::AttributeKind::kInt, .required = true},
+          {.name = "factor", .kind = ir::AttributeKind::kBool},
+          {.name = "zeros", .kind = ir::AttributeKind::kBool},
+          {.name = "groups", .kind = ir::AttributeKind::kBool}};
+}
+
+Result<QuantisedFormat> QuantisedFormat::of(const ir::Node& node) {
+  QuantisedFormat format{.values = TRY(named<Values>(node, "values", kValues)),
+                         .scales = TRY(named<Scales>(node, "scales", kScales)),
+                         .group_rows = node.attribute_or("group_rows", std::int64_t{0}),
+                         .group_cols = node.attribute_or("group_cols", std::int64_t{0}),
+                         .factor = node.attribute_or("factor", false),
+                         .zeros = node.attribute_or("zeros", false),
+                         .groups = node.attribute_or("groups", false)};
+  for (const auto& [name, size] :
+       {std::pair{"group_rows", format.group_rows}, std::pair{"group_cols", format.group_cols}})
+    if (size < 1) return invalid_argument(fmt::format("{}: {} = {}; it must be at least 1", node.op, name, size));
+  if (format.zeros && format.values != Values::kInt4)
+    return invalid_argument(fmt::format("{}: zeros go with values \"int4\", not \"{}\"", node.op,
+                                        kValues[static_cast<std::size_t>(format.values)]));
+  return format;
+}
+
+Result<MatrixSize> expect_quantised(const ir::OpSignature& s, std::size_t first, const QuantisedFormat& format) {
+  TRY(expect_rank(s, first, "w", 2));
+  const ir::Type& w = s.operands[first];
+  const MatrixSize size{.rows = w.shape[0].constant().value_or(0),
+                        .cols = w.shape[1].constant().value_or(0) * format.values_of_byte()};
+  if (w.dtype != ir::DType::kUInt8 || size.rows < 1 || size.cols < 1)
+    return refuse(s, fmt::format("w is {}; it must be u8[N, bytes of a row], with numbers above 0", w.to_string()));
+  TRY(expect_rank(s, first + 1, "scales", 2));
+  const std::int64_t scale_rows = divide_up(size.rows, format.group_rows);
+  // With "groups" each column says which scale is its own, so the scales may be more or fewer.
+  const std::int64_t groups =
+      format.groups ? s.operands[first + 1].shape[1].constant().value_or(0) : divide_up(size.cols, format.group_cols);
+  if (groups < 1) return refuse(s, fmt::format("scales are {}; no row has a scale", s.operands[first + 1].to_string()));
+  const ir::DType scale_type =
+      format.scales == QuantisedFormat::Scales::kFloat32 ? ir::DType::kFloat32 : ir::DType::kUInt8;
+  TRY(expect_type(s, first + 1, "scales", {scale_type, {scale_rows, groups}}));
+  std::size_t next = first + 2;
+  if (format.factor) TRY(expect_type(s, next++, "factor", {ir::DType::kFloat32, {size.rows}}));
+  if (format.zeros) TRY(expect_type(s, next++, "zeros", {ir::DType::kUInt8, {size.rows, groups}}));
+  if (format.groups) TRY(expect_type(s, next, "groups", {ir::DType::kInt32, {size.cols}}));
+  return size;
+}
+
+QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands) {
+  QuantisedMatrix m{.format = format,
+                    .rows = operands[0].dim(0),
+                    .cols = operands[0].dim(1) * format.values_of_byte(),
+                    .num_groups = operands[1].dim(1),
+                    .values = operands[0].as<std::uint8_t>(),
+                    .scales = operands[1].data.raw()};
+  std::size_t next = 2;
+  if (format.factor) m.factor = operands[next++].as<float>();
+  if (format.zeros) m.zeros = operands[next++].as<std::uint8_t>();
+  if (format.groups) m.groups = operands[next].as<std::int32_t>();
+  return m;
+}
+
+}  // namespace tessera

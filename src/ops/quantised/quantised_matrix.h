@@ -1,0 +1,79 @@
+// A matrix [N, K] of small values with scales, as operators take it. Element (n, k) is
+//
+//   w[n, k] = (value[n, k] − zero[n, g]) · scale[n / group_rows, g] · factor[n],   g = k / group_cols
+//
+//   values  u8[N, K] or u8[N, K / 2]: one value a byte, or two, the first in the lower half
+//     "e4m3"  a sign, four bits of exponent, three of mantissa (Micikevicius et al., arXiv 2209.05433); 0x7f is NaN
+//     "int8"  −128 … 127
+//     "int4"  0 … 15 without a sign; without zeros, the zero is 8
+//     "e2m1"  a sign, two bits of exponent, one of mantissa (OCP Microscaling Formats 1.0): ±0, 0.5, 1, 1.5, 2, 3, 4, 6
+//   scales  f32[⌈N / group_rows⌉, ⌈K / group_cols⌉], or u8 of that shape: "e4m3" as above
+//   factor  f32[N], if present: the second scale of NVFP4
+//   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
+//   groups  i32[K], if present: g of each column, in place of k / group_cols
+//
+// Rows that were joined from several matrices keep the scales that each of them had.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/builder.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+struct QuantisedFormat {
+  enum class Values : std::uint8_t { kE4M3, kInt8, kInt4, kE2M1 };
+  enum class Scales : std::uint8_t { kFloat32, kE4M3 };
+
+  Values values = Values::kE4M3;
+  Scales scales = Scales::kFloat32;
+  std::int64_t group_rows = 1;
+  std::int64_t group_cols = 1;
+  bool factor = false;
+  bool zeros = false;
+  bool groups = false;
+
+  // Returns the number of values in a byte.
+  std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
+  // Returns the number of operands that hold the matrix: values, scales and what else is present, in that order.
+  std::size_t num_operands() const { return 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups}; }
+
+  // The attributes of a node whose operand is such a matrix, and back. invalid_argument names a wrong attribute.
+  ir::Attributes attributes() const;
+  static Result<QuantisedFormat> of(const ir::Node& node);
+};
+
+// The declarations of attributes() and of the operands after the values, for operators.
+std::vector<ir::AttributeDecl> quantised_attributes();
+
+// A shape rule's part: checks the operands from `first` on, and returns N and K.
+struct MatrixSize {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+Result<MatrixSize> expect_quantised(const ir::OpSignature& s, std::size_t first, const QuantisedFormat& format);
+
+// The matrix in memory. Absent operands are null.
+struct QuantisedMatrix {
+  QuantisedFormat format;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t num_groups = 0;  // scales of a row
+  const std::uint8_t* values = nullptr;
+  const std::byte* scales = nullptr;
+  const float* factor = nullptr;
+  const std::uint8_t* zeros = nullptr;
+  const std::int32_t* groups = nullptr;
+
+  std::int64_t row_bytes() const { return cols / format.values_of_byte(); }
+};
+
+// Precondition: the operands passed expect_quantised().
+QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands);
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "tessera/ops/quantised/quantised_rows.h"
+
+#include <algorithm>
+
+#include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/quantised/small_floats.h"
+
+namespace tessera {
+namespace {
+
+using Values = QuantisedFormat::Values;
+
+// The zero of int4 values that are stored without one.
+constexpr float kMiddle = 8;
+
+// Converts one value without its scale. `zero` is that of int4.
+template <Values kValues>
+TESSERA_INLINE float convert(std::uint8_t code, float zero) {
+  if constexpr (kValues == Values::kE4M3) return number_of_e4m3(code);
+  if constexpr (kValues == Values::kInt8) return static_cast<float>(static_cast<std::int8_t>(code));
+  if constexpr (kValues == Values::kInt4) return static_cast<float>(code) - zero;
+  if constexpr (kValues == Values::kE2M1) return number_of_e2m1(code);
+}
+
+template <Values kValues, class T>
+TESSERA_INLINE void convert_group(const std::uint8_t* codes, T* y, std::int64_t count, float zero, float scale) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(convert<kValues>(codes[i], zero) * scale);
+}
+
+// Writes the two values of each byte to bytes of their own.
+TESSERA_CPU_CLONES void split_bytes(const std::uint8_t* packed, std::uint8_t* codes, std::int64_t bytes) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < bytes; ++i) {
+    codes[2 * i] = packed[i] & 15u;
+    codes[2 * i + 1] = packed[i] >> 4;
+  }
+}
+
+TESSERA_INLINE float scale_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
+  const std::int64_t at = row / m.format.group_rows * m.num_groups + group;
+  const float scale = m.format.scales == QuantisedFormat::Scales::kE4M3
+                          ? number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]))
+                          : reinterpret_cast<const float*>(m.scales)[at];
+  return m.factor != nullptr ? scale * m.factor[row] : scale;
+}
+
+TESSERA_INLINE float zero_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
+  return m.zeros != nullptr ? static_cast<float>(m.zeros[row * m.num_groups + group]) : kMiddle;
+}
+
+constexpr std::int64_t kSmallGroup = 16;
+
+template <Values kValues, class T>
+TESSERA_CPU_CLONES void convert_row(const QuantisedMatrix& m, std::int64_t row, const std::uint8_t* codes, T* y) {
+  if (m.groups != nullptr) {
+    for (std::int64_t c = 0; c < m.cols; ++c) {
+      const std::int64_t group = m.groups[c];
+      y[c] = from_float<T>(convert<kValues>(codes[c], zero_at(m, row, group)) * scale_at(m, row, group));
+    }
+    return;
+  }
+  if (m.format.group_cols == kSmallGroup && m.cols % kSmallGroup == 0) {  // a loop of known length becomes one vector
+    for (std::int64_t group = 0; group < m.num_groups; ++group)
+      convert_group<kValues, T>(codes + group * kSmallGroup, y + group * kSmallGroup, kSmallGroup,
+                                zero_at(m, row, group), scale_at(m, row, group));
+    return;
+  }
+  for (std::int64_t group = 0, c = 0; c < m.cols; ++group, c += m.format.group_cols) {
+    const std::int64_t count = std::min(m.format.group_cols, m.cols - c);
+    convert_group<kValues, T>(codes + c, y + c, count, zero_at(m, row, group), scale_at(m, row, group));
+  }
+}
+
+}  // namespace
+
+template <class T>
+void quantised_rows(const QuantisedMatrix& m, std::int64_t first, std::int64_t count, T* y, std::uint8_t* codes) {
+  for (std::int64_t row = first; row < first + count; ++row, y += m.cols) {
+    const std::uint8_t* of_row = m.values + row * m.row_bytes();
+    if (m.format.values_of_byte() == 2) {
+      split_bytes(of_row, codes, m.row_bytes());
+      of_row = codes;
+    }
+    switch (m.format.values) {
+      case Values::kE4M3: convert_row<Values::kE4M3, T>(m, row, of_row, y); break;
+      case Values::kInt8: convert_row<Values::kInt8, T>(m, row, of_row, y); break;
+      case Values::kInt4: convert_row<Values::kInt4, T>(m, row, of_row, y); break;
+      case Values::kE2M1: convert_row<Values::kE2M1, T>(m, row, of_row, y); break;
+    }
+  }
+}
+
+template void quantised_rows(const QuantisedMatrix&, std::int64_t, std::int64_t, float*, std::uint8_t*);
+template void quantised_rows(const QuantisedMatrix&, std::int64_t, std::int64_t, BFloat16*, std::uint8_t*);
+template void quantised_rows(const QuantisedMatrix&, std::int64_t, std::int64_t, Float16*, std::uint8_t*);
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// Quantised matrices for tests, and what their values mean in double precision.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/quantised/quantised_matrix.h"
+
+namespace tessera::testing {
+
+// Returns the number that a code means, by the formula of its type.
+inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
+  using V = QuantisedFormat::Values;
+  if (values == V::kInt8) return static_cast<std::int8_t>(code);
+  if (values == V::kInt4) return code;
+  const bool wide = values == V::kE4M3;
+  const int mantissa_bits = wide ? 3 : 1;
+  const int bias = wide ? 7 : 1;
+  const int magnitude = code & (wide ? 0x7f : 0x7);
+  if (wide && magnitude == 0x7f) return std::nan("");
+  const int exponent = magnitude >> mantissa_bits;
+  const double fraction = (magnitude & ((1 << mantissa_bits) - 1)) / static_cast<double>(1 << mantissa_bits);
+  const double value = exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+  return (code & (wide ? 0x80 : 0x8)) != 0 ? -value : value;
+}
+
+// A random matrix as operands of an operator, and its numbers.
+struct QuantisedCase {
+  std::vector<HostTensor> operands;  // w, scales, and what else the format has
+  std::vector<double> values;        // [rows, cols]
+};
+
+inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_t rows, std::int64_t cols,
+                                      std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  const auto random_bytes = [&](std::vector<std::int64_t> dims, int most) {
+    HostTensor t = poisoned_tensor(ir::DType::kUInt8, std::move(dims));
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, static_cast<double>(generator() % (most + 1)));
+    return t;
+  };
+  const std::int64_t groups = (cols + format.group_cols - 1) / format.group_cols;
+  const std::int64_t scale_rows = (rows + format.group_rows - 1) / format.group_rows;
+  QuantisedCase c;
+  c.operands.push_back(random_bytes({rows, cols / format.values_of_byte()}, 255));
+  HostTensor& w = c.operands[0];
+  if (format.values == QuantisedFormat::Values::kE4M3)
+    for (std::int64_t i = 0; i < w.size(); ++i)
+      if ((w.raw<std::uint8_t>(i) & 0x7f) == 0x7f) w.set(i, 0x38);  // no NaN
+  const bool small = format.scales == QuantisedFormat::Scales::kE4M3;
+  c.operands.push_back(small ? random_bytes({scale_rows, groups}, 0x58)
+                             : random_tensor(ir::DType::kFloat32, {scale_rows, groups}, seed + 1, 0.001, 0.01));
+  if (format.factor) c.operands.push_back(random_tensor(ir::DType::kFloat32, {rows}, seed + 2, 0.001, 0.01));
+  if (format.zeros) c.operands.push_back(random_bytes({rows, groups}, 15));
+  if (format.groups) {
+    HostTensor of_columns = poisoned_tensor(ir::DType::kInt32, {cols});
+    for (std::int64_t i = 0; i < cols; ++i) of_columns.set(i, static_cast<double>(generator() % groups));
+    c.operands.push_back(std::move(of_columns));
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t k = 0; k < cols; ++k) {
+      const std::int64_t at = r * cols + k;
+      const auto byte = c.operands[0].raw<std::uint8_t>(at / format.values_of_byte());
+      const bool half = format.values_of_byte() == 2;
+      const auto code = static_cast<std::uint8_t>(!half ? byte : at % 2 == 0 ? byte & 15 : byte >> 4);
+      std::size_t next = 2;
+      const std::int64_t group =
+          format.groups ? static_cast<std::int64_t>(c.operands.back().at(k)) : k / format.group_cols;
+      const std::int64_t scale_index = r / format.group_rows * groups + group;
+      double scale = small ? value_of(QuantisedFormat::Values::kE4M3, c.operands[1].raw<std::uint8_t>(scale_index))
+                           : c.operands[1].at(scale_index);
+      if (format.factor) scale *= c.operands[next++].at(r);
+      double zero = format.values == QuantisedFormat::Values::kInt4 ? 8 : 0;
+      if (format.zeros) zero = c.operands[next].at(r * groups + group);
+      c.values.push_back((value_of(format.values, code) - zero) * scale);
+    }
+  return c;
+}
+
+}  // namespace tessera::testing
