@@ -110,7 +110,10 @@ void rename_tensors(const std::function<std::string(const std::string&)>& name, 
     for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
       for (WeightPart& part : *parts) {
         part.tensor = name(part.tensor);
+        for (std::string& beside : part.beside) beside = name(beside);
         if (auto* scaled = std::get_if<ScaledStorage>(&part.storage)) scaled->scale = name(scaled->scale);
+        if (auto* nibbles = std::get_if<NibbleStorage>(&part.storage); nibbles != nullptr && !nibbles->shape.empty())
+          nibbles->shape = name(nibbles->shape);
       }
     }
   }
@@ -139,9 +142,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.body = std::move(body.graph);
     graphs.weights = std::move(body.weights);
   } else {
-    LayerBuilder body("body", options, ops, config.tensor_prefix);
+    LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
     graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
     graphs.layers = body.take_layers();
+    graphs.dequantised = body.take_dequantised();
     if (options.pp_size > 1)
       graphs.body =
           TRY(stage_of(graphs, body)
@@ -150,7 +154,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
                           .with_context(fmt::format("the body of {}", family->architecture)));
-  LayerBuilder head("head", options, ops, config.tensor_prefix);
+  LayerBuilder head("head", options, ops, config.tensor_prefix, config.formats);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   if (config.vision) {

@@ -23,6 +23,7 @@
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/config/config.h"
+#include "tessera/model/formats/weight_formats.h"
 #include "tessera/model/stages.h"
 #include "tessera/model/weights/weights.h"
 #include "tessera/ops/contract/layer_info.h"
@@ -50,6 +51,8 @@ struct ModelOptions {
   // takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
+  // How the checkpoint stores its tensors, to settle what the config leaves open. Empty: the config decides.
+  StoredTypeOf stored_type = {};
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;
@@ -74,13 +77,21 @@ struct PrefillGraphs {
   ir::Graph head;  // → hidden [R, hidden], logits
 };
 
+// A quantised matrix of the checkpoint that is kept as numbers of the model's type.
+struct DequantisedWeight {
+  std::string module;  // "model.layers.0.self_attn.kv_b_proj"
+  std::string format;  // describe(WeightFormat)
+  std::string reason;
+};
+
 struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;     // of body, head and tower
+  std::vector<WeightSpec> weights;  // of body, head and tower
+  std::vector<DequantisedWeight> dequantised = {};
   std::vector<LayerInfo> layers = {};  // [layers], or empty: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare

@@ -42,7 +42,7 @@ TEST(WeightFormats, AreFoundInsideAndOutsideOfANestedConfig) {
             "compressed-tensors");
 }
 
-TEST(WeightFormats, ReadGptqsOwnFileOnlyIfConfigJsonHasNoSettings) {
+TEST(WeightFormats, GptqsOwnFileCountsOnlyWithoutOtherSettings) {
   constexpr const char* kBeside = R"({"bits": 4, "group_size": 64, "desc_act": true, "model_name_or_path": null})";
   EXPECT_EQ(format_of(formats_of(nullptr, kBeside)).block_cols, 64);
   EXPECT_EQ(format_of(formats_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})", kBeside)).block_cols, 32);

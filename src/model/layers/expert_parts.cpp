@@ -88,6 +88,31 @@ std::vector<WeightPart> ExpertParts::packed_down(Packed content) const {
 
 std::int64_t ExpertParts::values_of(Packed content) { return content == Packed::kFourBits ? 2 : kMxfp4Block; }
 
+std::vector<LinearPart> ExpertParts::gate_up_matrices(Of of) const {
+  std::vector<LinearPart> matrices;
+  for (const std::int64_t e : experts_of(of))
+    for (const std::string& name : {tensors_.gate, tensors_.up})
+      matrices.push_back({.tensor = module(e, name),
+                          .tensor_rows = size_,
+                          .tensor_cols = hidden_,
+                          .slice = {.dim = 0, .begin = first_, .size = local_},
+                          .rows = local_,
+                          .cols = hidden_});
+  return matrices;
+}
+
+std::vector<LinearPart> ExpertParts::down_matrices(Of of) const {
+  std::vector<LinearPart> matrices;
+  for (const std::int64_t e : experts_of(of))
+    matrices.push_back({.tensor = module(e, tensors_.down),
+                        .tensor_rows = hidden_,
+                        .tensor_cols = size_,
+                        .slice = {.dim = 1, .begin = first_, .size = local_},
+                        .rows = hidden_,
+                        .cols = local_});
+  return matrices;
+}
+
 std::vector<WeightPart> ExpertParts::gate_up_bias() const {
   const bool in_turn = tensors_.layout == ExpertLayout::kInterleaved;
   std::vector<WeightPart> parts;
@@ -120,8 +145,19 @@ std::vector<std::int64_t> ExpertParts::experts_elsewhere() const {
   return others;
 }
 
+std::vector<std::int64_t> ExpertParts::experts_of(Of of) const {
+  if (of == Of::kOthers) return experts_elsewhere();
+  std::vector<std::int64_t> own;
+  for (std::int64_t e = share_.first_expert; e < end(); ++e) own.push_back(e);
+  return own;
+}
+
+std::string ExpertParts::module(std::int64_t expert, const std::string& name) const {
+  return fmt::format("{}{}.{}", tensors_.prefix, expert, name);
+}
+
 std::string ExpertParts::separate(std::int64_t expert, const std::string& name) const {
-  return fmt::format("{}{}.{}.weight", tensors_.prefix, expert, name);
+  return module(expert, name) + ".weight";
 }
 
 std::string ExpertParts::packed_name(const char* name, Packed content) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/model/config/config.h"
+#include "tessera/model/layers/linear_parts.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights/weight_spec.h"
@@ -50,6 +51,12 @@ class ExpertParts {
   // Returns how many of an expert's values one byte belongs to.
   static std::int64_t values_of(Packed content);
 
+  // Return the matrices of this rank's experts, or of all others, each of a tensor of its own; without formats.
+  // Precondition: the layout is kSeparate.
+  enum class Of : std::uint8_t { kThisRank, kOthers };
+  std::vector<LinearPart> gate_up_matrices(Of of) const;
+  std::vector<LinearPart> down_matrices(Of of) const;
+
   // Only stacked layouts have biases.
   std::vector<WeightPart> gate_up_bias() const;  // [local_experts, 2 · local_size]
   std::vector<WeightPart> down_bias() const;     // [local_experts, H]
@@ -58,6 +65,8 @@ class ExpertParts {
   std::int64_t end() const { return share_.first_expert + share_.experts; }
   TensorSlice whole_experts() const;  // slice of a stack of all experts
   std::vector<std::int64_t> experts_elsewhere() const;
+  std::vector<std::int64_t> experts_of(Of of) const;
+  std::string module(std::int64_t expert, const std::string& name) const;  // without ".weight"
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;
   std::vector<std::int64_t> packed_shape(std::int64_t rows, std::int64_t columns, Packed content) const;

@@ -5,6 +5,18 @@
 #include <algorithm>
 
 namespace tessera {
+namespace {
+
+// Returns the attribute "inputs" of quantised_linear. Its kernels take no scale of inputs from a checkpoint.
+std::string_view rounding_of_inputs(const WeightFormat& format) {
+  switch (format.inputs) {
+    case WeightFormat::Inputs::kToken: return "token";
+    case WeightFormat::Inputs::kGroup: return "group";
+    default: return "plain";
+  }
+}
+
+}  // namespace
 
 Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks) {
   const std::int64_t shares = block.heads > 0 ? std::min<std::int64_t>(ranks, block.heads) : ranks;
@@ -64,59 +76,101 @@ ir::ValueId LayerBuilder::ones(std::int64_t size) {
                      .constant = std::vector<float>(static_cast<std::size_t>(size), 1.0F)});
 }
 
-ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks,
-                                 bool bias, Parallel parallel, std::optional<ir::ValueId> residual) {
-  const int ranks = parallel == Parallel::kNone ? 1 : options_.tp_size;
-  const int rank = parallel == Parallel::kNone ? 0 : options_.tp_rank;
-  if (!graph.ok()) return x;
-  const std::int64_t local_in = graph.type(x).shape.back().constant().value_or(0);
+Result<std::vector<LinearPart>> LayerBuilder::parts_of(const std::vector<LinearBlock>& blocks, std::int64_t local_in,
+                                                       Parallel parallel) const {
+  const bool alone = parallel == Parallel::kNone;
+  const int ranks = alone ? 1 : options_.tp_size;
+  const int rank = alone ? 0 : options_.tp_rank;
   const bool by_columns = parallel == Parallel::kRow || parallel == Parallel::kRowPart;
   const std::int64_t in = by_columns ? local_in * ranks : local_in;
-
-  WeightSpec weight{.name = name + ".weight"};
-  WeightSpec bias_vector{.name = name + ".bias"};
-  std::int64_t local_rows = 0;
+  std::vector<LinearPart> parts;
   for (const LinearBlock& block : blocks) {
-    const Result<TensorSlice> rows = rank_rows(block, by_columns ? 0 : rank, by_columns ? 1 : ranks);
-    if (!rows.ok()) {
-      graph.fail(rows.status());
-      return x;
-    }
-    const std::int64_t tensor_rows = block.tensor_rows > 0 ? block.tensor_rows : block.rows;
-    const TensorSlice slice = by_columns ? TensorSlice{.dim = 1, .begin = rank * local_in, .size = local_in} : *rows;
-    const std::int64_t tensor_cols = block.cols > 0 ? block.cols : in;
-    const std::int64_t block_rows = std::max(block.padded_rows, rows->size);
-    const bool padded = block_rows > rows->size || tensor_cols < in;
-    if (padded && parallel != Parallel::kNone) {
-      graph.fail(internal_error(fmt::format("{}: zeros behind a block that ranks share out", block.tensor)));
-      return x;
-    }
-    weight.parts.push_back({.tensor = block.tensor + ".weight",
-                            .shape = {tensor_rows, tensor_cols},
-                            .slice = slice,
-                            .storage = block.storage});
-    bias_vector.parts.push_back({.tensor = block.tensor + ".bias", .shape = {tensor_rows}, .slice = *rows});
-    if (padded) {
-      weight.parts.back().padded = {block_rows, in};
-      bias_vector.parts.back().padded = {block_rows};
-    }
-    local_rows += block_rows;
+    const TensorSlice rows = TRY(rank_rows(block, by_columns ? 0 : rank, by_columns ? 1 : ranks));
+    const std::int64_t block_rows = std::max(block.padded_rows, rows.size);
+    LinearPart part{.tensor = block.tensor,
+                    .tensor_rows = block.tensor_rows > 0 ? block.tensor_rows : block.rows,
+                    .tensor_cols = block.cols > 0 ? block.cols : in,
+                    .slice = by_columns ? TensorSlice{.dim = 1, .begin = rank * local_in, .size = local_in} : rows,
+                    .bias_slice = rows,
+                    .rows = block_rows,
+                    .cols = local_in,
+                    .padded = block_rows > rows.size || (block.cols > 0 && block.cols < in),
+                    .storage = block.storage};
+    if (part.padded && !alone)
+      return internal_error(fmt::format("{}: zeros behind a block that ranks share out", block.tensor));
+    if (std::holds_alternative<PlainStorage>(block.storage) && !block.plain) part.format = TRY(format_of(block.tensor));
+    parts.push_back(std::move(part));
   }
-  weight.type = {options_.weight_type(), {ir::Dim(local_rows), ir::Dim(local_in)}};
-  bias_vector.type = {options_.weight_type(), {ir::Dim(local_rows)}};
+  return parts;
+}
 
-  std::vector<ir::ValueId> operands = {x, add_weight(std::move(weight))};
-  // Only one of the partial sums may include the bias.
-  const bool adds_bias = bias && (!by_columns || rank == 0);
-  if (adds_bias) operands.push_back(add_weight(std::move(bias_vector)));
-  ir::Attributes attributes{{"bias", adds_bias}};
+ir::ValueId LayerBuilder::linear_of(const std::string& name, ir::ValueId x, std::span<const LinearPart> parts,
+                                    bool bias, std::optional<ir::ValueId> residual) {
+  std::vector<ir::ValueId> operands = {x};
+  ir::Attributes attributes{{"bias", bias}};
+  const bool quantised = !parts[0].format.is_plain();
+  if (quantised) {
+    Result<QuantisedWeights> weights = quantised_weights(name, parts);
+    if (!weights.ok()) {
+      graph.fail(weights.status());
+      return x;
+    }
+    for (WeightSpec& weight : weights->weights) operands.push_back(add_weight(std::move(weight)));
+    const ir::Attributes of_matrix = weights->format.attributes();
+    attributes.insert(attributes.end(), of_matrix.begin(), of_matrix.end());
+    attributes.emplace_back("inputs", std::string(rounding_of_inputs(parts[0].format)));
+  } else {
+    operands.push_back(add_weight(plain_weight(name, parts, options_.weight_type())));
+  }
+  if (bias) operands.push_back(add_weight(bias_weight(name, parts, options_.weight_type())));
   if (residual) {
     operands.push_back(*residual);
     attributes.emplace_back("residual", true);
   }
-  const ir::ValueId y = graph.op("linear", operands, attributes);
-  if (parallel == Parallel::kRow && ranks > 1) graph.op("all_reduce", {y});
+  return graph.op(quantised ? "quantised_linear" : "linear", operands, attributes);
+}
+
+ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks,
+                                 bool bias, Parallel parallel, std::optional<ir::ValueId> residual) {
+  if (!graph.ok()) return x;
+  const Result<std::vector<LinearPart>> parts =
+      parts_of(blocks, graph.type(x).shape.back().constant().value_or(0), parallel);
+  if (!parts.ok()) {
+    graph.fail(parts.status());
+    return x;
+  }
+  const bool by_columns = parallel == Parallel::kRow || parallel == Parallel::kRowPart;
+  // Only one of the partial sums may include the bias.
+  const bool adds_bias = bias && (!by_columns || options_.tp_rank == 0);
+  std::span<const LinearPart> rest = *parts;
+  std::vector<ir::ValueId> results;
+  while (!rest.empty()) {
+    const std::size_t count = end_of_run(rest);
+    const bool whole = count == parts->size();
+    results.push_back(linear_of(whole ? name : fmt::format("{}.{}", name, results.size()), x, rest.first(count),
+                                adds_bias, whole ? residual : std::nullopt));
+    rest = rest.subspan(count);
+  }
+  ir::ValueId y = results[0];
+  if (results.size() > 1) {
+    y = graph.op("join", results);
+    if (residual) y = graph.op("add", {y, *residual});
+  }
+  if (parallel == Parallel::kRow && options_.tp_size > 1) graph.op("all_reduce", {y});
   return y;
+}
+
+Result<Storage> LayerBuilder::read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
+                                              std::string_view reason) {
+  const WeightFormat format = TRY(format_of(module));
+  if (format.is_plain()) return Storage(PlainStorage{});
+  if (format.spelling != WeightFormat::Spelling::kScaled)
+    return unimplemented(
+        fmt::format("{} is {}; accepted: F32, F16 or BF16, FP8 or INT8, as {}", module, describe(format), reason));
+  dequantised_.push_back({.module = module, .format = describe(format), .reason = std::string(reason)});
+  return Storage(ScaledStorage{.scale = fmt::format("{}.{}", module, format.scale),
+                               .block_rows = format.block_rows > 0 ? format.block_rows : rows,
+                               .block_cols = format.block_cols > 0 ? format.block_cols : cols});
 }
 
 ir::ValueId LayerBuilder::rows_of_all_ranks(ir::ValueId x) {

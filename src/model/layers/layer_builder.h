@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tessera/ir/builder.h"
+#include "tessera/model/formats/weight_formats.h"
+#include "tessera/model/layers/linear_parts.h"
 #include "tessera/model/model.h"
 
 namespace tessera {
@@ -40,6 +42,7 @@ struct LinearBlock {
   // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
   std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: those of x
+  bool plain = false;     // never quantised, whatever the checkpoint's settings say of linears: a tied head
 };
 
 // Returns the rows of the block that a rank of column parallelism holds. invalid_argument if they do not divide.
@@ -47,10 +50,14 @@ Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks);
 
 class LayerBuilder {
  public:
-  // `ops` must outlive the builder. In the checkpoint the names of the body's tensors begin with `tensor_prefix`.
+  // `ops` must outlive the builder. In the checkpoint the names of the body's tensors begin with `tensor_prefix`, and
+  // `formats` says how the matrices of its linears are stored.
   LayerBuilder(std::string graph_name, const ModelOptions& options, const ir::OpTable& ops,
-               std::string tensor_prefix = "model.")
-      : graph(std::move(graph_name), ops), options_(options), tensor_prefix_(std::move(tensor_prefix)) {}
+               std::string tensor_prefix = "model.", WeightFormats formats = {})
+      : graph(std::move(graph_name), ops),
+        options_(options),
+        tensor_prefix_(std::move(tensor_prefix)),
+        formats_(std::move(formats)) {}
 
   ir::GraphBuilder graph;
 
@@ -95,15 +102,31 @@ class LayerBuilder {
   // Describes the layer that was begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
+  // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that takes no quantised matrix.
+  // Notes why, if it is quantised. unimplemented for formats that cannot be read so.
+  Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
+                                  std::string_view reason);
+
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }
+  std::vector<DequantisedWeight> take_dequantised() { return std::move(dequantised_); }
   // Returns [layers begun], or nothing if no layer was described.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
+  // Returns how the checkpoint stores the matrix of a linear; `module` is its tensor's name without ".weight".
+  Result<WeightFormat> format_of(const std::string& module) const { return formats_.of(module, options_.stored_type); }
 
  private:
+  Result<std::vector<LinearPart>> parts_of(const std::vector<LinearBlock>& blocks, std::int64_t local_in,
+                                           Parallel parallel) const;
+  // Adds the product with the matrix of parts that have one format.
+  ir::ValueId linear_of(const std::string& name, ir::ValueId x, std::span<const LinearPart> parts, bool bias,
+                        std::optional<ir::ValueId> residual);
+
   ModelOptions options_;
   std::string tensor_prefix_;
+  WeightFormats formats_;
   std::vector<WeightSpec> weights_;
+  std::vector<DequantisedWeight> dequantised_;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
   std::int64_t num_layers_ = 0;                                // layers begun
   std::vector<std::size_t> layer_starts_;

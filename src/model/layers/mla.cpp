@@ -66,14 +66,22 @@ Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std:
   const MlaConfig& mla = *config.mla;
   const std::int64_t local = local_heads(config, b.options()).heads;
   const std::int64_t head_rows = mla.qk_nope_head_dim + mla.v_head_dim;
+  const std::int64_t rows = config.num_attention_heads * head_rows;
+  const Result<Storage> storage =
+      b.read_as_numbers(p + "kv_b_proj", rows, mla.kv_lora_rank, "latent attention multiplies by it for each head");
+  if (!storage.ok()) {
+    b.graph.fail(storage.status());
+    return {};
+  }
   // Returns `size` rows of each head from its row `first` on.
   const auto rows_of_heads = [&](const char* name, std::int64_t first, std::int64_t size) {
     WeightSpec spec{.name = p + name, .type = {b.options().weight_type(), {local, size, mla.kv_lora_rank}}};
     for (std::int64_t h = 0; h < local; ++h)
       spec.parts.push_back(
           {.tensor = p + "kv_b_proj.weight",
-           .shape = {config.num_attention_heads * head_rows, mla.kv_lora_rank},
-           .slice = {.dim = 0, .begin = (b.options().tp_rank * local + h) * head_rows + first, .size = size}});
+           .shape = {rows, mla.kv_lora_rank},
+           .slice = {.dim = 0, .begin = (b.options().tp_rank * local + h) * head_rows + first, .size = size},
+           .storage = *storage});
     return b.add_weight(std::move(spec));
   };
   return {.keys = rows_of_heads("kv_b_proj.keys", 0, mla.qk_nope_head_dim),

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/model/layers/expert_parts.h"
 #include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/quantised_experts.h"
 #include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
@@ -40,24 +43,33 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// A rank's gate_up and down, and their scale factors if they are packed.
+// A rank's gate_up and down, and what else belongs to them if they are packed or quantised.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
-  std::vector<ir::ValueId> scales = {};
+  std::vector<ir::ValueId> more = {};
+  ir::Attributes attributes = {};
 };
 
-ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
-                        const std::string& prefix) {
+Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
+                                const ExpertTensors& tensors) {
+  const std::string& prefix = tensors.prefix;
+  if (tensors.layout == ExpertLayout::kSeparate) {
+    if (std::optional<QuantisedExperts> quantised = TRY(add_quantised_experts(b, parts, prefix)))
+      return ExpertStacks{.gate_up = quantised->gate_up,
+                          .down = quantised->down,
+                          .more = std::move(quantised->more),
+                          .attributes = std::move(quantised->attributes)};
+  }
   const std::int64_t experts = parts.local_experts();
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t size = parts.local_size();
   if (!config.moe->mxfp4) {
     const ir::DType dtype = b.options().weight_type();
-    return {.gate_up = add_weight(b, prefix + "gate_up_proj.weight", dtype, {experts, 2 * size, hidden},
-                                  parts.gate_up(), parts.gate_up_elsewhere()),
-            .down = add_weight(b, prefix + "down_proj.weight", dtype, {experts, hidden, size}, parts.down(),
-                               parts.down_elsewhere())};
+    return ExpertStacks{.gate_up = add_weight(b, prefix + "gate_up_proj.weight", dtype, {experts, 2 * size, hidden},
+                                              parts.gate_up(), parts.gate_up_elsewhere()),
+                        .down = add_weight(b, prefix + "down_proj.weight", dtype, {experts, hidden, size}, parts.down(),
+                                           parts.down_elsewhere())};
   }
   const auto gate_up = [&](const char* name, Packed content) {
     return add_weight(b, prefix + "gate_up_proj" + name, ir::DType::kUInt8,
@@ -67,9 +79,9 @@ ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const Expert
     return add_weight(b, prefix + "down_proj" + name, ir::DType::kUInt8,
                       {experts, hidden, size / ExpertParts::values_of(content)}, parts.packed_down(content));
   };
-  return {.gate_up = gate_up(".blocks", Packed::kFourBits),
-          .down = down(".blocks", Packed::kFourBits),
-          .scales = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
+  return ExpertStacks{.gate_up = gate_up(".blocks", Packed::kFourBits),
+                      .down = down(".blocks", Packed::kFourBits),
+                      .more = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
 }
 
 // Checks that the ranks can slice an expert.
@@ -152,17 +164,21 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
   if (config.hidden_act == Activation::kGelu)
     b.graph.fail(unimplemented("experts with hidden_act \"gelu\"; accepted: silu, gelu_pytorch_tanh"));
   const ExpertParts parts(config, b.options(), tensors);
-  const ExpertStacks stacks = add_stacks(b, config, parts, tensors.prefix);
+  const Result<ExpertStacks> stacks = add_stacks(b, config, parts, tensors);
+  if (!stacks.ok()) {
+    b.graph.fail(stacks.status());
+    return x;
+  }
   const ir::DType dtype = b.options().weight_type();
   const bool down_bias = moe.expert_bias && parts.adds_down_bias();
-  std::vector<ir::ValueId> operands{x, routing.ids, routing.weights, stacks.gate_up, stacks.down};
+  std::vector<ir::ValueId> operands{x, routing.ids, routing.weights, stacks->gate_up, stacks->down};
   if (moe.expert_bias)
     operands.push_back(add_weight(b, tensors.prefix + "gate_up_proj.bias", dtype,
                                   {parts.local_experts(), 2 * parts.local_size()}, parts.gate_up_bias()));
   if (down_bias)
     operands.push_back(add_weight(b, tensors.prefix + "down_proj.bias", dtype,
                                   {parts.local_experts(), config.hidden_size}, parts.down_bias()));
-  operands.insert(operands.end(), stacks.scales.begin(), stacks.scales.end());
+  operands.insert(operands.end(), stacks->more.begin(), stacks->more.end());
   LayerInfo info{.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}};
   if (moe.mxfp4) info.quantisation = Quantisation{.format = "mxfp4", .group_size = kMxfp4Block};
   b.describe_layer(std::move(info));
@@ -171,6 +187,7 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
                             {"gate_up_bias", moe.expert_bias},
                             {"down_bias", down_bias},
                             {"mxfp4", moe.mxfp4}};
+  attributes.insert(attributes.end(), stacks->attributes.begin(), stacks->attributes.end());
   if (parts.local_experts() < moe.num_experts) attributes.emplace_back("routed_experts", moe.num_experts);
   return b.graph.op("moe_experts", operands, attributes);
 }

@@ -14,7 +14,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kLayouts = {"plain", "transposed", "scaled", "strided", "packed"};  // in Storage's order
+// In Storage's order.
+constexpr std::array kLayouts = {"plain", "transposed", "scaled", "strided", "packed", "nibbles", "grid", "indices"};
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
 // Returns the fields in which two of a kind may differ.
@@ -22,7 +23,14 @@ auto fields_of(const PlainStorage&) { return std::tuple<>(); }
 auto fields_of(const TransposedStorage&) { return std::tuple<>(); }
 auto fields_of(const ScaledStorage& s) { return std::tie(s.scale, s.block_rows, s.block_cols); }
 auto fields_of(const StridedStorage& s) { return std::tie(s.tensor_shape, s.offset, s.row_stride, s.col_stride); }
-auto fields_of(const PackedStorage& s) { return std::tie(s.tensor_shape, s.offset, s.row_stride, s.content); }
+auto fields_of(const PackedStorage& s) { return std::tie(s.tensor_shape, s.offset, s.row_stride, s.content, s.dtype); }
+auto fields_of(const NibbleStorage& s) {
+  return std::tie(s.rows, s.cols, s.transposed, s.packed_dim, s.interleaved, s.pairs, s.add, s.block, s.step, s.shape);
+}
+auto fields_of(const GridStorage& s) {
+  return std::tie(s.rows, s.cols, s.block_rows, s.block_cols, s.step_rows, s.step_cols, s.transposed, s.reciprocal);
+}
+auto fields_of(const IndexStorage& s) { return std::tie(s.limit); }
 
 bool same_storage(const Storage& a, const Storage& b) {
   return a.index() == b.index() &&

@@ -150,12 +150,12 @@ Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, cons
                    std::span<std::byte> dst) {
   TRY(expect_within(stored, matrix));
   const std::int64_t elements = matrix.rows * matrix.cols;
-  if (stored.dtype != StoredDtype::kU8 || matrix.col_stride != 1 ||
+  if (stored_dtype_bytes(stored.dtype) != 1 || matrix.col_stride != 1 ||
       static_cast<std::int64_t>(dst.size()) != runs.num_elements() || runs.num_runs < 1 || runs.run < 1 ||
       runs.start < 0 || runs.start + (runs.num_runs - 1) * runs.stride + runs.run > elements) {
-    return invalid_argument(fmt::format(
-        "tensor \"{}\" of {}: {} bytes to {}; accepted: bytes of its matrix of {} by {}, of U8", stored.name,
-        stored_dtype_name(stored.dtype), runs.num_elements(), dst.size(), matrix.rows, matrix.cols));
+    return invalid_argument(
+        fmt::format("tensor \"{}\" of {}: {} bytes to {}; accepted: bytes of its matrix of {} by {}", stored.name,
+                    stored_dtype_name(stored.dtype), runs.num_elements(), dst.size(), matrix.rows, matrix.cols));
   }
   const RowPieces pieces(runs, matrix.cols);
 #pragma omp parallel for schedule(static) if (runs.num_elements() > kParallelElements)

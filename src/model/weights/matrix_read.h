@@ -31,7 +31,7 @@ struct StridedMatrix {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst);
 
-// Reads bytes that stay as they are: `stored` is of U8, and `dst` is as long as the runs.
+// Reads bytes that stay as they are: the elements of `stored` are bytes, and `dst` is as long as the runs.
 Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
                    std::span<std::byte> dst);
 

@@ -53,8 +53,11 @@ Result<RandomCheckpoint> RandomCheckpoint::plan(std::span<const WeightSpec> weig
 }
 
 Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
-  if (std::holds_alternative<ScaledStorage>(part.storage))
-    return unimplemented("random values of quantised tensors; accepted: tensors of F32, F16 and BF16");
+  const auto* bytes = std::get_if<PackedStorage>(&part.storage);
+  const bool quantised =
+      std::holds_alternative<ScaledStorage>(part.storage) || std::holds_alternative<NibbleStorage>(part.storage) ||
+      std::holds_alternative<GridStorage>(part.storage) || (bytes != nullptr && bytes->dtype != StoredDtype::kU8);
+  if (quantised) return unimplemented("random values of quantised tensors; accepted: tensors of F32, F16 and BF16");
   TensorLayout tensor{.name = part.tensor, .dtype = TRY(stored_dtype_of(spec.type.dtype)), .shape = stored_shape(part)};
   if (!tensor_bytes(tensor.shape, tensor.dtype))
     return invalid_argument(fmt::format("shape {} is more than a file can hold", shape_text(tensor.shape)));

@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 // Elements of one thread's portion: so many that the cost of starting it is small in comparison to converting it.
-constexpr std::int64_t kBlockElements = 1 << 16;
+constexpr std::int64_t kRunElements = 1 << 16;
 
 // Elements are copied by memcpy, because the mapping may have any alignment. Compilers still turn this into vector
 // loads.
@@ -113,16 +113,16 @@ Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst
   if (dst.empty()) return ok_status();
 
   // Long runs are split, so that a tensor that is one run uses all threads too.
-  const std::int64_t cuts = (runs.run + kBlockElements - 1) / kBlockElements;
+  const std::int64_t cuts = (runs.run + kRunElements - 1) / kRunElements;
   const std::int64_t pieces = runs.num_runs * cuts;
   const std::byte* from = src.data.data();
   std::byte* to = dst.data();
   const bool same = src.dtype == dst_dtype;
-#pragma omp parallel for schedule(static) if (runs.num_elements() > kBlockElements)
+#pragma omp parallel for schedule(static) if (runs.num_elements() > kRunElements)
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const std::int64_t row = piece / cuts;
-    const std::int64_t first = piece % cuts * kBlockElements;
-    const std::int64_t count = std::min(kBlockElements, runs.run - first);
+    const std::int64_t first = piece % cuts * kRunElements;
+    const std::int64_t count = std::min(kRunElements, runs.run - first);
     const std::byte* piece_from = from + (runs.start + row * runs.stride + first) * src_bytes;
     std::byte* piece_to = to + (row * runs.run + first) * dst_bytes;
     if (same) {

@@ -17,7 +17,9 @@ std::set<std::string_view> tensors_read(std::span<const WeightSpec> specs) {
     for (const std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere})
       for (const WeightPart& part : *parts) {
         read.insert(part.tensor);
+        read.insert(part.beside.begin(), part.beside.end());
         if (const auto* scaled = std::get_if<ScaledStorage>(&part.storage)) read.insert(scaled->scale);
+        if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) read.insert(nibbles->shape);
       }
   return read;
 }

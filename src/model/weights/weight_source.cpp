@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tessera/model/weights/matrix_read.h"
+#include "tessera/model/weights/quantised_read.h"
 #include "tessera/model/weights/random_fill.h"
 
 namespace tessera {
@@ -15,6 +17,12 @@ namespace {
 
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
+
+// 1 as F8_E4M3, for the scales of blocks, beside which a random model has a second scale.
+constexpr auto kDummySmallScale = std::byte{0x38};
+
+// The bits of F8_E4M3 that random values have: those of magnitudes below 2, and thus of no NaN.
+constexpr auto kDummyE4M3 = std::byte{0xbf};
 
 // 2^-7: with this factor, weights of uniform 4-bit values have about the same mean square as other weights.
 constexpr auto kDummyExponent = std::byte{120};
@@ -41,8 +49,9 @@ Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtyp
 
 void fill_packed(const PackedStorage& storage, std::int64_t cols, const SliceRuns& runs, std::uint64_t seed,
                  std::span<std::byte> to) {
-  if (storage.content == PackedStorage::Content::kExponents) {
-    std::ranges::fill(to, kDummyExponent);
+  using Content = PackedStorage::Content;
+  if (storage.content == Content::kExponents || storage.content == Content::kScales) {
+    std::ranges::fill(to, storage.content == Content::kScales ? kDummySmallScale : kDummyExponent);
     return;
   }
   const RowPieces pieces(runs, cols);
@@ -51,6 +60,32 @@ void fill_packed(const PackedStorage& storage, std::int64_t cols, const SliceRun
     const RowPiece piece = pieces[i];
     fill_random_bytes(to.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count)),
                       storage.offset + piece.row * storage.row_stride + piece.col, seed);
+  }
+  if (storage.dtype == StoredDtype::kF8E4M3)
+    for (std::byte& value : to) value &= kDummyE4M3;
+}
+
+// Each byte is a function of its index in the part.
+void fill_nibbles(const NibbleStorage& storage, const SliceRuns& runs, std::uint64_t seed, std::span<std::byte> to) {
+  if (!storage.pairs) {
+    std::ranges::fill(to, std::byte{8});  // zero points in the middle of 0 … 15
+    return;
+  }
+  for (std::int64_t run = 0; run < runs.num_runs; ++run)
+    fill_random_bytes(to.subspan(static_cast<std::size_t>(run * runs.run), static_cast<std::size_t>(runs.run)),
+                      runs.start + run * runs.stride, seed);
+}
+
+void fill_grid(const GridStorage& storage, std::span<std::byte> to) {
+  for (std::size_t at = 0; at < to.size(); at += sizeof(float))
+    std::memcpy(to.data() + at, &storage.dummy, sizeof(float));
+}
+
+// Column c of C belongs to group c · limit / C.
+void fill_indices(const IndexStorage& storage, std::int64_t columns, const SliceRuns& runs, std::span<std::byte> to) {
+  for (std::int64_t i = 0; i < runs.run; ++i) {
+    const auto index = static_cast<std::int32_t>((runs.start + i) * storage.limit / columns);
+    std::memcpy(to.data() + static_cast<std::size_t>(i) * sizeof(index), &index, sizeof(index));
   }
 }
 
@@ -62,6 +97,18 @@ Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dt
       return fill_strided(*strided, part.shape.back(), dtype, runs, of_tensor, to);
     if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) {
       fill_packed(*packed, part.shape.back(), runs, of_tensor, to);
+      return ok_status();
+    }
+    if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) {
+      fill_nibbles(*nibbles, runs, of_tensor, to);
+      return ok_status();
+    }
+    if (const auto* grid = std::get_if<GridStorage>(&part.storage)) {
+      fill_grid(*grid, to);
+      return ok_status();
+    }
+    if (const auto* indices = std::get_if<IndexStorage>(&part.storage)) {
+      fill_indices(*indices, part.shape[0], runs, to);
       return ok_status();
     }
     return fill_random_runs(to, dtype, runs, of_tensor, kDummyScale);
@@ -108,12 +155,33 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const ScaledSt
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const PackedStorage& storage, StoredDtype /*dtype*/,
             const SliceRuns& runs, std::span<std::byte> to) {
-  constexpr std::array kBytes{StoredDtype::kU8};
-  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.tensor_shape, kBytes));
+  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.tensor_shape, std::array{storage.dtype}));
   const std::int64_t rows = part.shape.size() == 2 ? part.shape[0] : 1;
-  return read_packed(
-      stored, {.rows = rows, .cols = part.shape.back(), .offset = storage.offset, .row_stride = storage.row_stride},
-      runs, to);
+  TRY(read_packed(stored,
+                  {.rows = rows, .cols = part.shape.back(), .offset = storage.offset, .row_stride = storage.row_stride},
+                  runs, to));
+  return storage.content == PackedStorage::Content::kScales ? check_small_scales(stored, to) : ok_status();
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const NibbleStorage& storage, StoredDtype /*dtype*/,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  constexpr std::array kWords{StoredDtype::kI32};
+  if (!storage.shape.empty()) {
+    constexpr std::array kSizes{StoredDtype::kI64};
+    TRY(check_stored_shape(TRY(checkpoint.get(storage.shape, kSizes)), storage.rows, storage.cols));
+  }
+  return read_nibbles(TRY(checkpoint.get(part.tensor, stored_shape(part), kWords)), storage, runs, to);
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const GridStorage& storage, StoredDtype /*dtype*/,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  return read_grid(TRY(checkpoint.get(part.tensor)), storage, runs, to);
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexStorage& storage, StoredDtype /*dtype*/,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  constexpr std::array kIndices{StoredDtype::kI32};
+  return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
 }  // namespace

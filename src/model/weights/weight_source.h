@@ -13,7 +13,7 @@
 namespace tessera {
 
 // Writes the elements `runs` of the part to `to`, which has exactly their length. They are converted to `dtype` (F32,
-// F16 or BF16; U8 of PackedStorage stays as it is). Called from one thread.
+// F16 or BF16; U8 and I32 are written as the storage says). Called from one thread.
 using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                                           const SliceRuns& runs, std::span<std::byte> to)>;
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/ir/type.h"
+#include "tessera/model/weights/stored_dtype.h"
 #include "tessera/model/weights/tensor_copy.h"
 
 namespace tessera {
@@ -43,20 +44,62 @@ struct StridedStorage {
   std::int64_t col_stride = 1;
 };
 
-// A matrix [rows, cols] of bytes, or a vector as a matrix of one row, inside a tensor of shape `tensor_shape` of U8. A
-// kernel reads it as it is: byte (r, c) is stored[offset + r · row_stride + c].
+// A matrix [rows, cols] of bytes, or a vector as a matrix of one row, inside a tensor of shape `tensor_shape` whose
+// elements are bytes. A kernel reads it as it is: byte (r, c) is stored[offset + r · row_stride + c].
 struct PackedStorage {
   enum class Content : std::uint8_t {
     kFourBits,   // two parameters a byte
     kExponents,  // exponents of the scale factors of such parameters: 2^(byte - 127)
+    kBytes,      // a parameter each
+    kScales,     // scale factors of parameters as F8_E4M3: above 0
   };
   std::vector<std::int64_t> tensor_shape;
   std::int64_t offset = 0;
   std::int64_t row_stride = 0;
   Content content = Content::kFourBits;
+  StoredDtype dtype = StoredDtype::kU8;  // of the tensor: U8, I8 or F8_E4M3
 };
 
-using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage, PackedStorage>;
+// 4-bit values from a tensor of I32, whose words hold eight of them along one dimension, the first in the lowest bits.
+// The part is a matrix of bytes: [rows, cols / 2] with two values each, the first in the lower half, or, if `pairs` is
+// false, [rows, cols] with one. Value (r, c) of the whole tensor is stored[r, c'] + add, or stored[c', r] + add if it
+// is transposed, with c' = c · step / block.
+struct NibbleStorage {
+  std::int64_t rows = 0;  // of the whole tensor's values, untransposed
+  std::int64_t cols = 0;
+  bool transposed = false;
+  std::int64_t packed_dim = 1;  // dimension of the tensor along which words hold eight values
+  bool interleaved = false;     // the values of a word are in the order 0, 2, 4, 6, 1, 3, 5, 7 (AWQ)
+  bool pairs = true;
+  std::int64_t add = 0;
+  std::int64_t block = 1;  // columns that share a stored value; the part has one for each `step` columns
+  std::int64_t step = 1;
+  std::string shape = {};  // a tensor I64[2] that must say [rows, cols]; empty: there is none
+};
+
+// Scales of a matrix [rows, cols], one for each block of step_rows by step_cols elements, from a tensor with one for
+// each block of block_rows by block_cols: element (i, j) is stored[i · step_rows / block_rows, j · step_cols /
+// block_cols], or its reciprocal. The tensor is F32, F16 or BF16, row-major or transposed, in any shape with that many
+// elements. The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or the first of these alone. Every scale is above 0.
+struct GridStorage {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t block_rows = 1;
+  std::int64_t block_cols = 1;
+  std::int64_t step_rows = 1;
+  std::int64_t step_cols = 1;
+  bool transposed = false;
+  bool reciprocal = false;
+  float dummy = 1;  // every scale of a random model
+};
+
+// Indices, I32: each is at least 0 and below `limit`.
+struct IndexStorage {
+  std::int64_t limit = 0;
+};
+
+using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage, PackedStorage,
+                             NibbleStorage, GridStorage, IndexStorage>;
 
 // A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice count the part's elements, whatever
 // the layout of the tensors from which they are read.
@@ -68,6 +111,8 @@ struct WeightPart {
   // [rows, cols] or [elements] that the part takes in the weight, if that is more than the slice: zeros follow the
   // slice's rows and columns (padded_part.h). Empty: no padding.
   std::vector<std::int64_t> padded = {};
+  // Tensors that belong to this one and hold nothing that the weight needs.
+  std::vector<std::string> beside = {};
 };
 
 // A weight of the graph: parts one below the other (q, k and v are one matrix here), or constants that the config

@@ -88,10 +88,16 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
 
 // Returns the number of parameters in an element of the tensor from which the part is read.
 std::int64_t parameters_of_element(const WeightPart& part) {
-  const auto* packed = std::get_if<PackedStorage>(&part.storage);
-  if (packed == nullptr) return 1;
-  return packed->content == PackedStorage::Content::kFourBits ? 2 : 0;
+  using Content = PackedStorage::Content;
+  if (const auto* packed = std::get_if<PackedStorage>(&part.storage))
+    return packed->content == Content::kFourBits ? 2 : packed->content == Content::kBytes ? 1 : 0;
+  if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) return nibbles->pairs ? 8 : 0;
+  const bool helps =
+      std::holds_alternative<GridStorage>(part.storage) || std::holds_alternative<IndexStorage>(part.storage);
+  return helps ? 0 : 1;
 }
+
+std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 }  // namespace
 
@@ -99,6 +105,18 @@ std::vector<std::int64_t> stored_shape(const WeightPart& part) {
   if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return strided->tensor_shape;
   if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) return packed->tensor_shape;
   if (std::holds_alternative<TransposedStorage>(part.storage)) return {part.shape.rbegin(), part.shape.rend()};
+  if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) {
+    std::vector<std::int64_t> shape{nibbles->rows, divide_up(nibbles->cols, nibbles->block)};
+    if (nibbles->transposed) std::swap(shape[0], shape[1]);
+    std::int64_t& packed = shape[static_cast<std::size_t>(nibbles->packed_dim)];
+    packed = divide_up(packed, 8);
+    return shape;
+  }
+  if (const auto* grid = std::get_if<GridStorage>(&part.storage)) {
+    std::vector<std::int64_t> shape{divide_up(grid->rows, grid->block_rows), divide_up(grid->cols, grid->block_cols)};
+    if (grid->transposed) std::swap(shape[0], shape[1]);
+    return shape;
+  }
   return part.shape;
 }
 
@@ -123,6 +141,7 @@ Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
     case ir::DType::kFloat16: return StoredDtype::kF16;
     case ir::DType::kBFloat16: return StoredDtype::kBF16;
     case ir::DType::kUInt8: return StoredDtype::kU8;
+    case ir::DType::kInt32: return StoredDtype::kI32;
     default: return unimplemented(fmt::format("weights of type {}", ir::dtype_name(dtype)));
   }
 }

@@ -1,0 +1,315 @@
+#include "tessera/model/layers/linear_parts.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+
+namespace tessera {
+namespace {
+
+using Spelling = WeightFormat::Spelling;
+using FormatValues = WeightFormat::Values;
+
+constexpr std::int64_t kSmallScaleCols = 16;  // values that share a scale in NVFP4
+
+std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+std::int64_t sum_of_rows(std::span<const LinearPart> parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const LinearPart& part) { return sum + part.rows; });
+}
+
+bool by_columns(const LinearPart& part) { return part.slice.dim == 1; }
+std::int64_t first_row(const LinearPart& part) { return by_columns(part) ? 0 : part.slice.begin; }
+std::int64_t first_col(const LinearPart& part) { return by_columns(part) ? part.slice.begin : 0; }
+
+// Returns the slice of a matrix that has one element for each block of `rows` by `cols` elements of the part's matrix.
+TensorSlice slice_of_blocks(const LinearPart& part, std::int64_t rows, std::int64_t cols) {
+  if (by_columns(part)) return {.dim = 1, .begin = first_col(part) / cols, .size = divide_up(part.cols, cols)};
+  return {.dim = 0, .begin = first_row(part) / rows, .size = divide_up(part.rows, rows)};
+}
+
+// A grid of scales for all parts: the largest blocks in which no part's scale changes.
+struct Grid {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
+Grid grid_of(std::span<const LinearPart> parts) {
+  const WeightFormat& format = parts[0].format;
+  std::int64_t rows = format.block_rows;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (format.block_rows > 0) rows = std::gcd(rows, first_row(parts[i]));
+    // The last part may end within a block.
+    if (i + 1 < parts.size() || format.block_rows == 0) rows = std::gcd(rows, parts[i].rows);
+  }
+  const std::int64_t cols = format.block_cols > 0 ? std::gcd(format.block_cols, first_col(parts[0])) : parts[0].cols;
+  return {.rows = rows, .cols = cols};
+}
+
+std::int64_t block_rows(const LinearPart& part) {
+  return part.format.block_rows > 0 ? part.format.block_rows : part.tensor_rows;
+}
+std::int64_t block_cols(const LinearPart& part) {
+  return part.format.block_cols > 0 ? part.format.block_cols : part.tensor_cols;
+}
+
+struct Names {
+  const char* values;
+  const char* scales;
+  const char* zeros = nullptr;
+  const char* factor = nullptr;
+  const char* groups = nullptr;
+  const char* shape = nullptr;
+};
+
+Names names_of(const WeightFormat& format) {
+  switch (format.spelling) {
+    case Spelling::kScaled: return {.values = "weight", .scales = format.scale.c_str()};
+    case Spelling::kPacked:
+      return {.values = "weight_packed",
+              .scales = "weight_scale",
+              .zeros = "weight_zero_point",
+              .groups = "weight_g_idx",
+              .shape = "weight_shape"};
+    case Spelling::kGptq: return {.values = "qweight", .scales = "scales", .zeros = "qzeros", .groups = "g_idx"};
+    case Spelling::kAwq: return {.values = "qweight", .scales = "scales", .zeros = "qzeros"};
+    case Spelling::kNvfp4Packed:
+      return {.values = "weight_packed", .scales = "weight_scale", .factor = "weight_global_scale"};
+    case Spelling::kNvfp4: return {.values = "weight", .scales = "weight_scale", .factor = "weight_scale_2"};
+  }
+  return {};
+}
+
+QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
+  constexpr std::array kValues{QuantisedFormat::Values::kE4M3, QuantisedFormat::Values::kInt8,
+                               QuantisedFormat::Values::kInt4, QuantisedFormat::Values::kE2M1};
+  const bool nvfp4 = format.spelling == Spelling::kNvfp4 || format.spelling == Spelling::kNvfp4Packed;
+  return {.values = kValues[static_cast<std::size_t>(format.values) - 1],
+          .scales = nvfp4 ? QuantisedFormat::Scales::kE4M3 : QuantisedFormat::Scales::kFloat32,
+          .group_rows = nvfp4 ? 1 : grid.rows,
+          .group_cols = nvfp4 ? kSmallScaleCols : grid.cols,
+          .factor = nvfp4,
+          .zeros = format.zeros,
+          .groups = format.ordered};
+}
+
+// Returns a scale with which a random matrix has about the mean square of other random weights.
+float dummy_scale(FormatValues values) {
+  switch (values) {
+    case FormatValues::kInt8: return 2.7e-4F;
+    case FormatValues::kInt4: return 4.3e-3F;
+    case FormatValues::kE2M1: return 6.7e-3F;
+    default: return 3e-2F;
+  }
+}
+
+// Makes the weights of one linear.
+class Joiner {
+ public:
+  Joiner(const std::string& name, std::span<const LinearPart> parts)
+      : name_(name),
+        parts_(parts),
+        grid_(grid_of(parts)),
+        format_(operator_format(parts[0].format, grid_)),
+        names_(names_of(parts[0].format)),
+        groups_(divide_up(parts[0].tensor_cols, block_cols(parts[0]))) {}
+
+  QuantisedWeights join() const {
+    QuantisedWeights joined{.format = format_, .weights = {values(), scales()}};
+    if (format_.factor) joined.weights.push_back(factor());
+    if (format_.zeros) joined.weights.push_back(zeros());
+    if (format_.groups) joined.weights.push_back(groups());
+    return joined;
+  }
+
+ private:
+  bool transposed() const {
+    const Spelling spelling = parts_[0].format.spelling;
+    return spelling == Spelling::kGptq || spelling == Spelling::kAwq;
+  }
+  bool has_small_scales() const { return format_.scales == QuantisedFormat::Scales::kE4M3; }
+
+  // Returns a weight of this linear, with its parts still missing.
+  WeightSpec spec(const char* suffix, ir::DType dtype, ir::Shape shape) const {
+    return {.name = fmt::format("{}.{}", name_, suffix), .type = {dtype, std::move(shape)}};
+  }
+
+  WeightSpec values() const {
+    const std::int64_t per_byte = format_.values_of_byte();
+    WeightSpec weight = spec("weight", ir::DType::kUInt8, {sum_of_rows(parts_), parts_[0].cols / per_byte});
+    for (const LinearPart& part : parts_) {
+      const std::int64_t bytes = part.tensor_cols / per_byte;
+      weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.values),
+                              .shape = {part.tensor_rows, bytes},
+                              .slice = slice_of_blocks(part, 1, per_byte),
+                              .storage = value_storage(part, bytes)});
+      if (part.format.inputs == WeightFormat::Inputs::kTensor)
+        weight.parts.back().beside.push_back(part.tensor + ".input_scale");
+    }
+    return weight;
+  }
+
+  Storage value_storage(const LinearPart& part, std::int64_t bytes) const {
+    if (format_.values == QuantisedFormat::Values::kInt4)
+      return NibbleStorage{.rows = part.tensor_rows,
+                           .cols = part.tensor_cols,
+                           .transposed = transposed(),
+                           .packed_dim = part.format.spelling == Spelling::kGptq ? 0 : 1,
+                           .interleaved = part.format.spelling == Spelling::kAwq,
+                           .shape = names_.shape != nullptr ? fmt::format("{}.{}", part.tensor, names_.shape) : ""};
+    PackedStorage storage{.tensor_shape = {part.tensor_rows, bytes}, .row_stride = bytes};
+    if (format_.values != QuantisedFormat::Values::kE2M1) storage.content = PackedStorage::Content::kBytes;
+    if (format_.values == QuantisedFormat::Values::kE4M3) storage.dtype = StoredDtype::kF8E4M3;
+    if (format_.values == QuantisedFormat::Values::kInt8) storage.dtype = StoredDtype::kI8;
+    return storage;
+  }
+
+  WeightSpec scales() const {
+    // With an order, a column's scale is any of the whole table's.
+    const std::int64_t across = format_.groups ? groups_ : divide_up(parts_[0].cols, format_.group_cols);
+    const std::int64_t down = divide_up(sum_of_rows(parts_), format_.group_rows);
+    WeightSpec weight = spec("scales", has_small_scales() ? ir::DType::kUInt8 : ir::DType::kFloat32, {down, across});
+    for (const LinearPart& part : parts_) {
+      const std::string tensor = fmt::format("{}.{}", part.tensor, names_.scales);
+      if (has_small_scales()) {
+        const std::int64_t cols = part.tensor_cols / kSmallScaleCols;
+        weight.parts.push_back({.tensor = tensor,
+                                .shape = {part.tensor_rows, cols},
+                                .slice = slice_of_blocks(part, 1, kSmallScaleCols),
+                                .storage = PackedStorage{.tensor_shape = {part.tensor_rows, cols},
+                                                         .row_stride = cols,
+                                                         .content = PackedStorage::Content::kScales,
+                                                         .dtype = StoredDtype::kF8E4M3}});
+        continue;
+      }
+      GridStorage storage = grid(part, block_rows(part), block_cols(part));
+      storage.step_rows = format_.group_rows;
+      storage.step_cols = format_.groups ? storage.block_cols : format_.group_cols;
+      weight.parts.push_back(
+          {.tensor = tensor,
+           .shape = {divide_up(part.tensor_rows, storage.step_rows), divide_up(part.tensor_cols, storage.step_cols)},
+           .slice = slice_of_table(part, storage.step_rows, storage.step_cols),
+           .storage = storage});
+    }
+    return weight;
+  }
+
+  // Returns a slice of scales or zeros: all of them for columns with an order, else those of the part's blocks.
+  TensorSlice slice_of_table(const LinearPart& part, std::int64_t rows, std::int64_t cols) const {
+    return format_.groups && by_columns(part) ? TensorSlice{} : slice_of_blocks(part, rows, cols);
+  }
+
+  GridStorage grid(const LinearPart& part, std::int64_t rows, std::int64_t cols) const {
+    return {.rows = part.tensor_rows,
+            .cols = part.tensor_cols,
+            .block_rows = rows,
+            .block_cols = cols,
+            .transposed = transposed(),
+            .dummy = dummy_scale(part.format.values)};
+  }
+
+  WeightSpec factor() const {
+    WeightSpec weight = spec("factor", ir::DType::kFloat32, {sum_of_rows(parts_)});
+    for (const LinearPart& part : parts_) {
+      GridStorage storage = grid(part, part.tensor_rows, part.tensor_cols);
+      storage.step_cols = part.tensor_cols;
+      storage.reciprocal = part.format.spelling == Spelling::kNvfp4Packed;
+      weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.factor),
+                              .shape = {part.tensor_rows},
+                              .slice = by_columns(part) ? TensorSlice{} : part.slice,
+                              .storage = storage});
+    }
+    return weight;
+  }
+
+  WeightSpec zeros() const {
+    const std::int64_t across = format_.groups ? groups_ : divide_up(parts_[0].cols, format_.group_cols);
+    WeightSpec weight = spec("zeros", ir::DType::kUInt8, {sum_of_rows(parts_), across});
+    for (const LinearPart& part : parts_) {
+      NibbleStorage storage{.rows = part.tensor_rows,
+                            .cols = part.tensor_cols,
+                            .transposed = transposed(),
+                            .packed_dim = transposed() ? 1 : 0,
+                            .interleaved = part.format.spelling == Spelling::kAwq,
+                            .pairs = false,
+                            .add = part.format.zeros_less_one ? 1 : 0,
+                            .block = block_cols(part)};
+      storage.step = format_.groups ? storage.block : format_.group_cols;
+      weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.zeros),
+                              .shape = {part.tensor_rows, divide_up(part.tensor_cols, storage.step)},
+                              .slice = slice_of_table(part, 1, storage.step),
+                              .storage = storage});
+    }
+    return weight;
+  }
+
+  WeightSpec groups() const {
+    const LinearPart& part = parts_[0];
+    WeightSpec weight = spec("groups", ir::DType::kInt32, {part.cols});
+    weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.groups),
+                            .shape = {part.tensor_cols},
+                            .slice = {.dim = 0, .begin = first_col(part), .size = part.cols},
+                            .storage = IndexStorage{.limit = groups_}});
+    return weight;
+  }
+
+  const std::string& name_;
+  std::span<const LinearPart> parts_;
+  Grid grid_;
+  QuantisedFormat format_;
+  Names names_;
+  std::int64_t groups_;  // columns of the stored table of scales
+};
+
+// Checks that the slice divides nothing that is stored together.
+Status check_slice(const LinearPart& part, std::int64_t cols, const char* what) {
+  const bool whole = part.tensor_cols % cols == 0 && first_col(part) % cols == 0 && part.cols % cols == 0;
+  if (whole) return ok_status();
+  return invalid_argument(fmt::format("{}: columns {} to {} of {}; accepted: multiples of {}, {}", part.tensor,
+                                      first_col(part), first_col(part) + part.cols, part.tensor_cols, cols, what));
+}
+
+}  // namespace
+
+WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
+  WeightSpec weight{.name = name + ".weight", .type = {dtype, {sum_of_rows(parts), parts[0].cols}}};
+  for (const LinearPart& part : parts) {
+    weight.parts.push_back({.tensor = part.tensor + ".weight",
+                            .shape = {part.tensor_rows, part.tensor_cols},
+                            .slice = part.slice,
+                            .storage = part.storage});
+    if (part.padded) weight.parts.back().padded = {part.rows, part.cols};
+  }
+  return weight;
+}
+
+WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
+  WeightSpec bias{.name = name + ".bias", .type = {dtype, {sum_of_rows(parts)}}};
+  for (const LinearPart& part : parts) {
+    bias.parts.push_back({.tensor = part.tensor + ".bias", .shape = {part.tensor_rows}, .slice = part.bias_slice});
+    if (part.padded) bias.parts.back().padded = {part.rows};
+  }
+  return bias;
+}
+
+Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts) {
+  for (const LinearPart& part : parts) {
+    if (part.padded) return unimplemented(fmt::format("{}: a quantised matrix with zeros behind it", part.tensor));
+    if (part.format.values == FormatValues::kInt4) TRY(check_slice(part, 2, "as a byte has two values"));
+    if (part.format.values == FormatValues::kE2M1)
+      TRY(check_slice(part, kSmallScaleCols, "as so many values share a scale"));
+  }
+  return Joiner(name, parts).join();
+}
+
+std::size_t end_of_run(std::span<const LinearPart> parts) {
+  std::size_t end = 1;
+  while (end < parts.size() && parts[end].format == parts[0].format &&
+         (!parts[0].format.ordered || parts[end].tensor == parts[0].tensor))
+    ++end;
+  return end;
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// The matrix of a linear as a rank holds it: which part of which stored matrix, and in which format it is stored.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+#include "tessera/model/formats/weight_format.h"
+#include "tessera/model/weights/weight_spec.h"
+#include "tessera/ops/quantised/quantised_matrix.h"
+
+namespace tessera {
+
+// A rank's part of one block of a linear. Either all columns of some rows, or some columns of all rows.
+struct LinearPart {
+  std::string tensor;  // without ".weight" or ".bias"
+  std::int64_t tensor_rows = 0;
+  std::int64_t tensor_cols = 0;
+  TensorSlice slice = {};  // of dimension 0 or 1
+  TensorSlice bias_slice = {};
+  std::int64_t rows = 0;  // in the rank's matrix, with the zero rows behind them
+  std::int64_t cols = 0;
+  bool padded = false;
+  Storage storage = {};  // of a plain matrix
+  WeightFormat format = {};
+};
+
+// Returns the matrix [all parts' rows, cols] of plain parts, and the bias [all parts' rows].
+WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
+WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
+
+// The operands of quantised_linear from w to groups.
+struct QuantisedWeights {
+  QuantisedFormat format;
+  std::vector<WeightSpec> weights;
+};
+
+// Joins parts of one format, each with the scales of its own tensor. Precondition: the parts' formats are equal, not
+// plain, and, if they are ordered, of one tensor. invalid_argument if a slice divides what is stored together: the two
+// values of a byte, or the 16 values of an NVFP4 scale; unimplemented for padded parts.
+Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts);
+
+// Returns the end of the first run of parts that can be one matrix: parts of one format, whose order, if they have one,
+// is that of one tensor.
+std::size_t end_of_run(std::span<const LinearPart> parts);
+
+}  // namespace tessera

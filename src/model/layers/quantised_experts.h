@@ -1,0 +1,27 @@
+// Experts whose matrices are quantised, as operands of moe_experts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/model/layers/expert_parts.h"
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+struct QuantisedExperts {
+  ir::ValueId gate_up = {};
+  ir::ValueId down = {};
+  std::vector<ir::ValueId> more = {};  // the other operands of gate_up, then those of down
+  ir::Attributes attributes = {};
+  WeightFormat format = {};
+};
+
+// Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain.
+// invalid_argument if the experts of the layer have several formats, which the message names; unimplemented if their
+// columns have an order.
+Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,
+                                                              const std::string& prefix);
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Reads what a quantised matrix has beside its bytes: 4-bit values in words, scales for another grid of blocks,
+// indices.
+//
+// `runs` counts the elements of the part, row-major, as slice_runs() of its shape returns them; they are written
+// densely to `dst`. An error names the tensor, the value that is wrong and what is accepted.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/tensor_copy.h"
+#include "tessera/model/weights/weight_spec.h"
+
+namespace tessera {
+
+// Bytes. Precondition: `words` is I32 of stored_shape().
+Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs,
+                    std::span<std::byte> dst);
+// float32.
+Status read_grid(const StoredTensor& scales, const GridStorage& storage, const SliceRuns& runs,
+                 std::span<std::byte> dst);
+// int32. Precondition: `stored` is I32.
+Status read_indices(const StoredTensor& stored, const IndexStorage& storage, const SliceRuns& runs,
+                    std::span<std::byte> dst);
+
+// invalid_argument unless all of these scale factors, F8_E4M3, are numbers above 0.
+Status check_small_scales(const StoredTensor& stored, std::span<const std::byte> scales);
+// invalid_argument unless `stored` is I64[2] with these two numbers.
+Status check_stored_shape(const StoredTensor& stored, std::int64_t rows, std::int64_t cols);
+
+}  // namespace tessera
