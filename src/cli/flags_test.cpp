@@ -207,7 +207,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   const std::string place = folder_.path() + "/c.yaml:";
   EXPECT_THAT(error("page-size: 16\npage-sise: 8\n"),
               StartsWith(place + "2: unknown flag --page-sise of serve; did you mean --page-size"));
-  EXPECT_THAT(error("quantization: fp8\n"), StartsWith(place + "1: --quantization is not supported yet"));
+  EXPECT_THAT(error("quantization: fp9\n"), StartsWith(place + "1: --quantization: \"fp9\" is not accepted"));
   EXPECT_THAT(error("pp-size: 65\n"), StartsWith(place + "1: --pp-size: \"65\" is not accepted"));
   EXPECT_THAT(error("tp: 65\n"), StartsWith(place + "1: --tp-size: \"65\" is not accepted"));
   EXPECT_EQ(error("page-size: 8\nport: 1\npage_size: 8\n"), place + "3: page_size: " + place + "1 has it already");

@@ -49,8 +49,7 @@ TEST_P(MissingFeature, IsNamedWithWhatIsSupported) {
 
 INSTANTIATE_TEST_SUITE_P(
     OfSglang, MissingFeature,
-    ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights (fp8)"},
-                      MissingFlag{"--quantization-param-path", "p", "quantised weights"},
+    ::testing::Values(MissingFlag{"--quantization-param-path", "p", "quantised at the start"},
                       MissingFlag{"--enable-dp-lm-head", "", "data-parallel attention"},
                       MissingFlag{"--moe-runner-backend", "triton", "experts' kernels"},
                       MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},

@@ -300,7 +300,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "unknown flag --max-new-token of generate; did you mean --max-new-tokens?"},
         WrongLine{generate_with({"--zzz"}), "unknown flag --zzz of generate; tessera generate --help lists"},
         WrongLine{generate_with({"word"}), "unexpected argument \"word\""},
-        WrongLine{generate_with({"--quantization", "fp8"}), "--quantization is not supported yet"},
+        WrongLine{generate_with({"--quantization", "fp9"}), "--quantization: \"fp9\" is not accepted"},
         WrongLine{generate_with({"--kv-cache-dtype=fp8"}),
                   "--kv-cache-dtype: \"fp8\" is not supported yet; accepted is auto"},
         WrongLine{generate_with({"--cuda-graph-capture", "soon"}),

@@ -67,9 +67,11 @@ struct EngineOptions {
   // others follow it (engine_node.h). With dp_attention each node has the engines of its ranks.
   int nnodes = 1;
   int node_rank = 0;
-  std::string dist_init_addr{};         // "HOST:PORT" at which node 0 listens for the other nodes
-  double rank_timeout_s = 300;          // limit of ranks' waits for one another, except the loading of weights
-  std::string dtype = "auto";           // type of weights and activations: auto, float32, bfloat16, float16
+  std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
+  double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
+  std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
+  // The format of quantised weights, as SGLang and vLLM call it, which must be the checkpoint's; empty: whatever it is.
+  std::string quantization{};
   std::string kv_cache_dtype = "auto";  // type of the KV cache: the same names; auto: that of the activations
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length

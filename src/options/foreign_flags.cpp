@@ -26,14 +26,11 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
   };
 }
 
-// Takes only "none": weights keep the checkpoint's format.
-Status take_quantization(const std::string& flag, const std::string& text) {
-  if (text == "none") return ok_status();
-  return unimplemented(
-      fmt::format("{} is not supported yet: it asks for quantised weights ({}); checkpoints in float32, bfloat16 and "
-                  "float16 are supported, and GPT-OSS's in MXFP4 without this flag; accepted: none",
-                  flag, text));
-}
+// Formats in which a checkpoint may be stored, by the names of SGLang and vLLM; "none" says nothing.
+constexpr std::array<std::string_view, 15> kFormats = {
+    "none",         "fp8",          "fbgemm_fp8", "compressed-tensors", "modelopt",
+    "modelopt_fp8", "modelopt_fp4", "gptq",       "gptq_marlin",        "awq",
+    "awq_marlin",   "mxfp4",        "w8a8_int8",  "w8a8_fp8",           "auto"};
 
 // Whether a flag that turns off chunked prefill was given, in either spelling.
 bool asks_for_whole_prompts(const ForeignFlags& foreign) {
@@ -98,7 +95,9 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
   add.flag("--no-enable-chunked-prefill", "--chunked-prefill-size -1", foreign.no_chunked_prefill);
   add.value("--task", "auto|generate|embed|classify|score|reward",
             "embed is --is-embedding; what else a model does its files say", choice_of(kTasks, foreign.task));
-  add.value("--quantization", "none", "weights are as the checkpoint has them", take_quantization);
+  add.value("--quantization", "none|fp8|gptq|awq|compressed-tensors|modelopt|…",
+            "the format of the checkpoint's weights, which is found without it; refused if it is another one",
+            choice_of(kFormats, foreign.quantization));
   add_ineffective_flags(add, foreign.ineffective);
 }
 
@@ -114,6 +113,7 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) 
                                           *foreign.ep_size, flag, engine.tp_size));
     engine.ep_size = engine.tp_size;
   }
+  if (foreign.quantization != "none" && foreign.quantization != "auto") engine.quantization = foreign.quantization;
   if (foreign.disable_overlap) engine.overlap_schedule = false;
   if (!foreign.prefix_caching) engine.disable_radix_cache = true;
   if (asks_for_whole_prompts(foreign) && engine.chunked_prefill_size == 0) engine.chunked_prefill_size = kWholePrompts;

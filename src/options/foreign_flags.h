@@ -30,6 +30,7 @@ struct ForeignFlags {
   bool chunked_prefill = true;
   bool no_chunked_prefill = false;
   std::string task{};
+  std::string quantization{};
   std::optional<int> ep_size{};  // our --ep-size: flags that ask for whole experts do not override it
   IneffectiveFlags ineffective{};
 };

@@ -102,7 +102,8 @@ class MakeCheckpoint(CliTest):
         self.fails(1, [str(self.folder / "none"), "not there"], "make-checkpoint", self.folder / "none", self.folder / "made")
         for changes, words in (({"hidden_size": 0}, ["hidden_size", "accepted"]),
                                ({"num_key_value_heads": 3}, ["num_key_value_heads"]),
-                               ({"quantization_config": {"quant_method": "fp8"}}, ["quantization_config"]),
+                               ({"quantization_config": {"quant_method": "fp9"}}, ["quantization_config", "fp9"]),
+                               ({"quantization_config": {"quant_method": "fp8"}}, ["random values of quantised tensors"]),
                                ({"torch_dtype": "float8"}, ["torch_dtype", "accepted: float32"])):
             self.fails(1, [str(self.folder / "config.json"), *words], "make-checkpoint", self.config(**changes),
                        self.folder / "made")

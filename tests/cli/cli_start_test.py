@@ -103,7 +103,7 @@ class Config(CliTest):
                             (["config.yaml:2", "page_size", "already"], "page-size: 1\npage_size: 1\n"),
                             (["config.yaml:1", "a holds a map"], "a:\n  b: 1\n"),
                             (["config.yaml:1"], "a: [1\n"), (["config.yaml"], "{\"a\": }"), (["is empty"], ""),
-                            (["config.yaml:1", "--quantization", "not supported yet"], "quantization: fp8\n")):
+                            (["config.yaml:1", "--quantization", "is not accepted"], "quantization: fp9\n")):
             with self.subTest(text=text):
                 self.fails(2, words, *arguments, self.write(text))
         self.fails(2, ["--config", "/no/such/file"], *arguments, "/no/such/file")

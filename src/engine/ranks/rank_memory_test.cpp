@@ -17,7 +17,7 @@ namespace {
 
 using enum MemoryUse;
 
-// As many rows as a run of the head has at most, so that a prompt of them is the largest exchange there is.
+// The rows that a run of the head has at most, so that a prompt of them is the largest exchange there is.
 constexpr std::int64_t kChunk = kMaxHeadRows;
 
 EngineOptions options_of(int tp_size, int pp_size) {

@@ -3,10 +3,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tessera/base/timeline.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/wanted_rows.h"
@@ -53,12 +60,59 @@ void note_longrope(EnginePlan& plan) {
       plan.runner.context_length, short_context));
 }
 
+// Says which quantised weights are kept as numbers, and why: one note for all of one format and reason.
+void note_dequantised(EnginePlan& plan) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> modules;
+  for (const DequantisedWeight& weight : plan.graphs.dequantised)
+    modules[{weight.format, weight.reason}].push_back(weight.module);
+  for (const auto& [why, names] : modules)
+    plan.notes.push_back(fmt::format("{} matrices of {} are kept as {}, {} first, because {}", names.size(), why.first,
+                                     ir::dtype_name(plan.model.weight_type()), names[0], why.second));
+}
+
+// Returns a function that looks tensors up in the checkpoint's headers.
+Result<StoredTypeOf> stored_types(const EngineOptions& options) {
+  const auto checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
+  return StoredTypeOf([checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
+    const StoredTensor* stored = checkpoint->find(tensor);
+    return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
+  });
+}
+
+// Returns how WeightFormats::method() calls a format. Other engines have names for kernels too.
+std::string_view method_of(std::string_view quantization) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"gptq_marlin", "gptq"},
+                                                                      {"awq_marlin", "awq"},
+                                                                      {"modelopt_fp8", "modelopt"},
+                                                                      {"modelopt_fp4", "modelopt"},
+                                                                      {"w8a8_int8", "compressed-tensors"},
+                                                                      {"w8a8_fp8", "compressed-tensors"}};
+  for (const auto& [name, method] : kNames)
+    if (name == quantization) return method;
+  return quantization;
+}
+
+Status check_quantization(const EngineOptions& options, const ModelConfig& config) {
+  const std::string& asked = options.quantization;
+  const bool mxfp4 = config.moe && config.moe->mxfp4;
+  const std::string method = mxfp4 ? "mxfp4" : config.formats.method();
+  if (asked.empty() || method_of(asked) == method) return ok_status();
+  if (!method.empty())
+    return invalid_argument(
+        fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
+  return unimplemented(
+      fmt::format("quantization: {} is not supported yet for a checkpoint that is not quantised; one that is stored so "
+                  "is supported",
+                  asked));
+}
+
 }  // namespace
 
 Status read_config(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
+  TRY(check_quantization(draft.options, plan.config));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   return ok_status();
@@ -82,10 +136,13 @@ Status build_graphs(PlanDraft& draft) {
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
+  if (plan.config.formats.any() && options.load_format != LoadFormat::kDummy)
+    plan.model.stored_type = TRY(stored_types(options));
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(all_weights(plan.graphs));
+  note_dequantised(plan);
   return ok_status();
 }
 
