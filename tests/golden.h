@@ -51,11 +51,12 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// Returns the folder of a case: in the repository, or beside it where the name begins with "shared/".
+// Returns the folder of a case: in the repository's data, in goldens/ unless the name begins with "quantised/", or
+// beside the repository where it begins with "shared/".
 inline std::string golden_path(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));
-  return data_path("goldens/" + name);
+  return name.starts_with("quantised/") ? data_path(name) : data_path("goldens/" + name);
 }
 // Returns why a case cannot be tested here, or an empty text. A missing folder of the repository is no reason but a
 // failure. A folder without golden.json, as a partial copy may leave it, counts as missing.

@@ -20,6 +20,11 @@ inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
+// Quantised weights: FP8 in blocks, INT8, and the layouts of int4 and NVFP4.
+inline constexpr const char* kQuantisedGoldens[] = {"quantised/qwen3-fp8-block", "quantised/llama-ct-w8a8",
+                                                    "quantised/qwen3-ct-w4a16",  "quantised/qwen3-gptq",
+                                                    "quantised/llama-awq",       "quantised/llama-ct-nvfp4"};
+
 // Lists larger checkpoints of the same families, beside the repository. A test of a missing one is skipped.
 inline constexpr const char* kLargerDenseGoldens[] = {"shared/gemma3", "shared/gemma3-d256", "shared/gemma4",
                                                       "shared/gemma4-e"};
@@ -27,6 +32,11 @@ inline constexpr const char* kLargerMixtureGoldens[] = {
     "shared/mixtral",     "shared/glm4-moe",    "shared/gemma4-moe",  "shared/gpt-oss",
     "shared/deepseek-v2", "shared/deepseek-v3", "shared/qwen3.5-moe", "shared/qwen3-next"};
 inline constexpr const char* kLargerRecurrentGoldens[] = {"shared/qwen3.5"};
+inline constexpr const char* kLargerQuantisedGoldens[] = {
+    "shared/llama-ct-fp8-static",  "shared/llama-fp8-modelopt",   "shared/qwen3-ct-fp8-dynamic",
+    "shared/llama-gptq-desc",      "shared/llama-nvfp4-modelopt", "shared/qwen3.5-fp8-block",
+    "shared/qwen3-moe-fp8-block",  "shared/qwen3-moe-ct-nvfp4",   "shared/qwen3-moe-nvfp4-modelopt",
+    "shared/deepseek-v3-fp8-block"};
 
 // Returns the case's name in a form that test names allow.
 inline std::string case_name(const ::testing::TestParamInfo<const char*>& info) {

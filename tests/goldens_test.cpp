@@ -84,6 +84,9 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 // routed_layers_test.cpp compares those models layer by layer.
 class Bfloat16Goldens : public Goldens {};
 
+// Covers all but the larger quantised ones, whose operators and families are among the others.
+class VerifiedGoldens : public Goldens {};
+
 TEST_P(Goldens, Float32LogitsOnEveryWay) {
   const Golden golden = read_golden(GetParam());
   for (const Way way : {Way::kGraphs, Way::kEager, Way::kChunked, Way::kChunkedEager, Way::kFullGraph}) {
@@ -133,7 +136,7 @@ TEST_P(Bfloat16Goldens, Logits) {
   }
 }
 
-TEST_P(Goldens, VerifyPassesOnTheDefaultLadder) {
+TEST_P(VerifiedGoldens, VerifyPassesOnTheDefaultLadder) {
   EngineOptions options{.model_path = read_golden(GetParam()).folder, .device = test_device_name(), .dtype = "float32"};
   options.max_running_requests = 32;
   auto engine = Engine::create(options);
@@ -152,11 +155,25 @@ INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::ValuesIn(testing::kLatentGo
 INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, Goldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerQuantised, Goldens, ::testing::ValuesIn(testing::kLargerQuantisedGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerDense, Goldens, ::testing::ValuesIn(testing::kLargerDenseGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerDense, Bfloat16Goldens, ::testing::ValuesIn(testing::kLargerDenseGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerExperts, Goldens, ::testing::ValuesIn(testing::kLargerMixtureGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerRecurrent, Goldens, ::testing::ValuesIn(testing::kLargerRecurrentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(LargerRecurrent, Bfloat16Goldens, ::testing::ValuesIn(testing::kLargerRecurrentGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Dense, VerifiedGoldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Experts, VerifiedGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Latent, VerifiedGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, VerifiedGoldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentExperts, VerifiedGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, VerifiedGoldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerDense, VerifiedGoldens, ::testing::ValuesIn(testing::kLargerDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(LargerExperts, VerifiedGoldens, ::testing::ValuesIn(testing::kLargerMixtureGoldens),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LargerRecurrent, VerifiedGoldens, ::testing::ValuesIn(testing::kLargerRecurrentGoldens),
                          case_name);
 
 // Keys and values are rounded to the cache's type; nothing else is.
