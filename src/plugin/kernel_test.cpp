@@ -110,7 +110,7 @@ TEST_F(PluginKernel, EachRegistryUsesItsOwnLibraryOfAName) {
   EXPECT_THAT(bind().status().message(), HasSubstr("shape rule breaks its word"));
 }
 
-TEST_F(PluginKernel, ALibraryServesAnotherRegistryAfterTheFirstIsGone) {
+TEST_F(PluginKernel, ALibraryOutlivesItsFirstRegistry) {
   load("NONE");
   auto other = load_plugins({file_of("NONE")});
   ASSERT_TRUE(other.ok()) << other.status().to_string();

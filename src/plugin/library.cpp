@@ -45,7 +45,7 @@ Library::~Library() {
 
 Status Library::add_to(Registry& registry) {
   host_ = std::make_unique<Host>(registry, operators_);
-  const Status registered = call([&](tessera_plugin_error* error) { return register_(host_->table(), error); });
+  Status registered = call([&](tessera_plugin_error* error) { return register_(host_->table(), error); });
   host_->close();
   TRY(host_->status());  // the error of a refused call says more than what the plugin made of it
   return registered;

@@ -164,7 +164,7 @@ TEST(LoadPlugins, APluginCannotBeLoadedTwice) {
               HasSubstr("a plugin named fault is loaded already"));
 }
 
-TEST(LoadPlugins, ASecondLibraryCannotClaimANameOfTheRegistry) {
+TEST(LoadPlugins, ASecondLibraryCannotClaimATakenName) {
   EXPECT_THAT(load_plugins({plugin_file("NONE"), plugin_file("RIVAL_OP")}).status().message(),
               AllOf(HasSubstr("fault_RIVAL_OP.so"), HasSubstr("an operator named 'fault_op' is registered already")));
   EXPECT_THAT(load_plugins({plugin_file("NONE"), plugin_file("RIVAL_KERNEL")}).status().message(),

@@ -139,7 +139,7 @@ TEST_F(EngineStateTest, MemoryIsTheEnginesReport) {
       EXPECT_EQ(entry.find("bytes")->as_int(), engine().runner().memory()[MemoryUse::kWeights]);
     }
   }
-  EXPECT_EQ(kinds.size(), 7U);
+  EXPECT_EQ(kinds.size(), 8U);
 }
 
 TEST(Page, IsCompleteAndHasItsSecurityPolicy) {

@@ -6,8 +6,8 @@
 //   TRY(charge.set(body.size()));        // 503 if others hold too much now, 413 if it exceeds the limit alone
 //   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
 //
-// Large requests never fill the budget: its last sixteenth is left to small requests, which hold at most kSmallBytes each.
-// A short chat is therefore answered while images and long prompts are told to come again.
+// Large requests never fill the budget: its last sixteenth is left to small requests, which hold at most kSmallBytes
+// each. A short chat is therefore answered while images and long prompts are told to come again.
 //
 // Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
 // per change.
