@@ -5,15 +5,13 @@
 #include <array>
 #include <numeric>
 
+#include "tessera/base/ceil_div.h"
+
 namespace tessera {
 namespace {
 
 using Spelling = WeightFormat::Spelling;
 using FormatValues = WeightFormat::Values;
-
-constexpr std::int64_t kSmallScaleCols = 16;  // values that share a scale in NVFP4
-
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 std::int64_t sum_of_rows(std::span<const LinearPart> parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
@@ -26,8 +24,8 @@ std::int64_t first_col(const LinearPart& part) { return by_columns(part) ? part.
 
 // Returns the slice of a matrix that has one element for each block of `rows` by `cols` elements of the part's matrix.
 TensorSlice slice_of_blocks(const LinearPart& part, std::int64_t rows, std::int64_t cols) {
-  if (by_columns(part)) return {.dim = 1, .begin = first_col(part) / cols, .size = divide_up(part.cols, cols)};
-  return {.dim = 0, .begin = first_row(part) / rows, .size = divide_up(part.rows, rows)};
+  if (by_columns(part)) return {.dim = 1, .begin = first_col(part) / cols, .size = ceil_div(part.cols, cols)};
+  return {.dim = 0, .begin = first_row(part) / rows, .size = ceil_div(part.rows, rows)};
 }
 
 // A grid of scales for all parts: the largest blocks in which no part's scale changes.
@@ -89,7 +87,7 @@ QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
   return {.values = kValues[static_cast<std::size_t>(format.values) - 1],
           .scales = nvfp4 ? QuantisedFormat::Scales::kE4M3 : QuantisedFormat::Scales::kFloat32,
           .group_rows = nvfp4 ? 1 : grid.rows,
-          .group_cols = nvfp4 ? kSmallScaleCols : grid.cols,
+          .group_cols = nvfp4 ? kNvfp4Group : grid.cols,
           .factor = nvfp4,
           .zeros = format.zeros,
           .groups = format.ordered};
@@ -114,7 +112,7 @@ class Joiner {
         grid_(grid_of(parts)),
         format_(operator_format(parts[0].format, grid_)),
         names_(names_of(parts[0].format)),
-        groups_(divide_up(parts[0].tensor_cols, block_cols(parts[0]))) {}
+        groups_(ceil_div(parts[0].tensor_cols, block_cols(parts[0]))) {}
 
   QuantisedWeights join() const {
     QuantisedWeights joined{.format = format_, .weights = {values(), scales()}};
@@ -168,16 +166,16 @@ class Joiner {
 
   WeightSpec scales() const {
     // With an order, a column's scale is any of the whole table's.
-    const std::int64_t across = format_.groups ? groups_ : divide_up(parts_[0].cols, format_.group_cols);
-    const std::int64_t down = divide_up(sum_of_rows(parts_), format_.group_rows);
+    const std::int64_t across = format_.groups ? groups_ : ceil_div(parts_[0].cols, format_.group_cols);
+    const std::int64_t down = ceil_div(sum_of_rows(parts_), format_.group_rows);
     WeightSpec weight = spec("scales", has_small_scales() ? ir::DType::kUInt8 : ir::DType::kFloat32, {down, across});
     for (const LinearPart& part : parts_) {
       const std::string tensor = fmt::format("{}.{}", part.tensor, names_.scales);
       if (has_small_scales()) {
-        const std::int64_t cols = part.tensor_cols / kSmallScaleCols;
+        const std::int64_t cols = part.tensor_cols / kNvfp4Group;
         weight.parts.push_back({.tensor = tensor,
                                 .shape = {part.tensor_rows, cols},
-                                .slice = slice_of_blocks(part, 1, kSmallScaleCols),
+                                .slice = slice_of_blocks(part, 1, kNvfp4Group),
                                 .storage = PackedStorage{.tensor_shape = {part.tensor_rows, cols},
                                                          .row_stride = cols,
                                                          .content = PackedStorage::Content::kScales,
@@ -189,7 +187,7 @@ class Joiner {
       storage.step_cols = format_.groups ? storage.block_cols : format_.group_cols;
       weight.parts.push_back(
           {.tensor = tensor,
-           .shape = {divide_up(part.tensor_rows, storage.step_rows), divide_up(part.tensor_cols, storage.step_cols)},
+           .shape = {ceil_div(part.tensor_rows, storage.step_rows), ceil_div(part.tensor_cols, storage.step_cols)},
            .slice = slice_of_table(part, storage.step_rows, storage.step_cols),
            .storage = storage});
     }
@@ -225,7 +223,7 @@ class Joiner {
   }
 
   WeightSpec zeros() const {
-    const std::int64_t across = format_.groups ? groups_ : divide_up(parts_[0].cols, format_.group_cols);
+    const std::int64_t across = format_.groups ? groups_ : ceil_div(parts_[0].cols, format_.group_cols);
     WeightSpec weight = spec("zeros", ir::DType::kUInt8, {sum_of_rows(parts_), across});
     for (const LinearPart& part : parts_) {
       NibbleStorage storage{.rows = part.tensor_rows,
@@ -238,7 +236,7 @@ class Joiner {
                             .block = block_cols(part)};
       storage.step = format_.groups ? storage.block : format_.group_cols;
       weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.zeros),
-                              .shape = {part.tensor_rows, divide_up(part.tensor_cols, storage.step)},
+                              .shape = {part.tensor_rows, ceil_div(part.tensor_cols, storage.step)},
                               .slice = slice_of_table(part, 1, storage.step),
                               .storage = storage});
     }
@@ -299,7 +297,7 @@ Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<co
     if (part.padded) return unimplemented(fmt::format("{}: a quantised matrix with zeros behind it", part.tensor));
     if (part.format.values == FormatValues::kInt4) TRY(check_slice(part, 2, "as a byte has two values"));
     if (part.format.values == FormatValues::kE2M1)
-      TRY(check_slice(part, kSmallScaleCols, "as so many values share a scale"));
+      TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
   }
   return Joiner(name, parts).join();
 }

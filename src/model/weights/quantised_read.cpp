@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/model/weights/stored_codec.h"
 
 namespace tessera {
@@ -24,8 +25,6 @@ T element(const StoredTensor& tensor, std::int64_t at) {
   std::memcpy(&value, tensor.data.data() + at * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
-
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::size_t bytes, std::span<std::byte> dst) {
   if (dst.size() == static_cast<std::size_t>(runs.num_elements()) * bytes) return ok_status();
@@ -79,7 +78,7 @@ Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, con
                     std::span<std::byte> dst) {
   TRY(expect_length(words, runs, 1, dst));
   const Nibbles nibbles(words, storage);
-  const std::int64_t bytes_across = storage.pairs ? storage.cols / 2 : divide_up(storage.cols, storage.step);
+  const std::int64_t bytes_across = storage.pairs ? storage.cols / 2 : ceil_div(storage.cols, storage.step);
   const std::int64_t count = runs.num_elements();
 #pragma omp parallel for schedule(static) if (count > kParallelNibbles)
   for (std::int64_t i = 0; i < count; ++i) {
@@ -97,15 +96,15 @@ Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, con
 Status read_grid(const StoredTensor& scales, const GridStorage& storage, const SliceRuns& runs,
                  std::span<std::byte> dst) {
   TRY(expect_length(scales, runs, sizeof(float), dst));
-  const std::int64_t down = divide_up(storage.rows, storage.block_rows);
-  const std::int64_t across = divide_up(storage.cols, storage.block_cols);
+  const std::int64_t down = ceil_div(storage.rows, storage.block_rows);
+  const std::int64_t across = ceil_div(storage.cols, storage.block_cols);
   if (scales.num_elements() != down * across)
     return invalid_argument(
         fmt::format("tensor \"{}\" has {} scales, of shape {}; accepted: {}, for a matrix of {} by "
                     "{} in blocks of {} by {}",
                     scales.name, scales.num_elements(), shape_text(scales.shape), down * across, storage.rows,
                     storage.cols, storage.block_rows, storage.block_cols));
-  const std::int64_t steps_across = divide_up(storage.cols, storage.step_cols);
+  const std::int64_t steps_across = ceil_div(storage.cols, storage.step_cols);
   for (std::int64_t i = 0; i < runs.num_elements(); ++i) {
     const std::int64_t at = part_index(runs, i);
     const std::int64_t row = at / steps_across * storage.step_rows / storage.block_rows;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
 #include "tessera/model/weights/padded_part.h"
@@ -97,8 +98,6 @@ std::int64_t parameters_of_element(const WeightPart& part) {
   return helps ? 0 : 1;
 }
 
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
 }  // namespace
 
 std::vector<std::int64_t> stored_shape(const WeightPart& part) {
@@ -106,14 +105,14 @@ std::vector<std::int64_t> stored_shape(const WeightPart& part) {
   if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) return packed->tensor_shape;
   if (std::holds_alternative<TransposedStorage>(part.storage)) return {part.shape.rbegin(), part.shape.rend()};
   if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) {
-    std::vector<std::int64_t> shape{nibbles->rows, divide_up(nibbles->cols, nibbles->block)};
+    std::vector<std::int64_t> shape{nibbles->rows, ceil_div(nibbles->cols, nibbles->block)};
     if (nibbles->transposed) std::swap(shape[0], shape[1]);
     std::int64_t& packed = shape[static_cast<std::size_t>(nibbles->packed_dim)];
-    packed = divide_up(packed, 8);
+    packed = ceil_div(packed, 8);
     return shape;
   }
   if (const auto* grid = std::get_if<GridStorage>(&part.storage)) {
-    std::vector<std::int64_t> shape{divide_up(grid->rows, grid->block_rows), divide_up(grid->cols, grid->block_cols)};
+    std::vector<std::int64_t> shape{ceil_div(grid->rows, grid->block_rows), ceil_div(grid->cols, grid->block_cols)};
     if (grid->transposed) std::swap(shape[0], shape[1]);
     return shape;
   }

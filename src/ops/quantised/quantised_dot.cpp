@@ -25,8 +25,8 @@ namespace {
 
 using Values = QuantisedFormat::Values;
 
-constexpr std::int64_t kStep = 32;   // values that are converted at once
-constexpr std::int64_t kSmall = 16;  // the smallest group: half a step
+constexpr std::int64_t kStep = 32;  // values that are converted at once
+static_assert(kStep == 2 * kNvfp4Group);
 
 typedef std::uint16_t VecPairs __attribute__((vector_size(64)));  // 32 bfloat16 numbers, in order
 
@@ -113,12 +113,6 @@ struct FloatProducts {
   }
 };
 
-TESSERA_INLINE float scale_of(const QuantisedMatrix& m, std::int64_t at) {
-  if (m.format.scales == QuantisedFormat::Scales::kE4M3)
-    return number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]));
-  return reinterpret_cast<const float*>(m.scales)[at];
-}
-
 TESSERA_INLINE VecPairs zero_of(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
   const std::uint32_t zero = m.zeros != nullptr ? m.zeros[row * m.num_groups + group] : 8;
   return splat(static_cast<std::uint16_t>(zero - 16));  // kIntegers begins with −16
@@ -155,7 +149,7 @@ TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products
     }
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      const Vec16 scale = splat16(scale_of(m, scale_row[c] + group));
+      const Vec16 scale = splat16(stored_scale(m, scale_row[c] + group));
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) total[r][c] += sum[r][c] * scale;
     }
@@ -170,9 +164,9 @@ TESSERA_INLINE void add_small_groups(const QuantisedMatrix& m, const typename Pr
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
       const std::int64_t of_row = column + c;
-      const std::int64_t scale = of_row / m.format.group_rows * m.num_groups + at / kSmall;
-      const Vec16 first = splat16(scale_of(m, scale));
-      const Vec16 second = splat16(scale_of(m, scale + 1));
+      const std::int64_t scale = of_row / m.format.group_rows * m.num_groups + at / kNvfp4Group;
+      const Vec16 first = splat16(stored_scale(m, scale));
+      const Vec16 second = splat16(stored_scale(m, scale + 1));
       const VecI16 halves{0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
       const Vec16 scales = __builtin_shuffle(first, second, halves);
       const VecPairs w = convert_step<kValues>(m.values + of_row * m.row_bytes(), at, VecPairs{});
@@ -190,7 +184,7 @@ template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void multiply_columns(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                      float* sums, std::int64_t stride) {
   Vec16 total[kRows][kColumns] = {};
-  if (m.format.group_cols == kSmall) {
+  if (m.format.group_cols == kNvfp4Group) {
     add_small_groups<Products, kValues, kRows, kColumns>(m, x, column, total);
   } else {
     add_groups<Products, kValues, kRows, kColumns>(m, x, column, total);
@@ -258,7 +252,7 @@ bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype) {
   static const bool vectors = __builtin_cpu_supports("x86-64-v4") != 0;
   static const bool pairs = vectors && __builtin_cpu_supports("avx512bf16") != 0;
   const std::int64_t group = m.format.group_cols;
-  const bool small = group == kSmall && m.format.values != Values::kInt4;
+  const bool small = group == kNvfp4Group && m.format.values != Values::kInt4;
   const bool groups = small || group % kStep == 0 || group >= m.cols;
   return (dtype == ir::DType::kBFloat16 ? pairs : vectors) && m.cols % kStep == 0 && groups && m.groups == nullptr;
 }

@@ -10,9 +10,6 @@
 
 namespace tessera {
 
-// The most rows that the kernel multiplies at once; more rows read the matrix again.
-inline constexpr std::int64_t kQuantisedDotRows = 8;
-
 // Returns whether this machine (AVX-512, for bfloat16 its dot product too) and the kernel take the matrix: rows of
 // whole vectors of 32 values, in groups of 16 or of multiples of 32, without an order of columns.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);

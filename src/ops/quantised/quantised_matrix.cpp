@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/ops/contract/shape_rule.h"
 
 namespace tessera {
@@ -28,8 +29,6 @@ Result<Enum> named(const ir::Node& node, std::string_view attribute,
   return invalid_argument(
       fmt::format("{}: {} = \"{}\"; it must be \"{}\"", node.op, attribute, name, fmt::join(names, "\" or \"")));
 }
-
-std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 }  // namespace
 
@@ -78,10 +77,10 @@ Result<MatrixSize> expect_quantised(const ir::OpSignature& s, std::size_t first,
   if (w.dtype != ir::DType::kUInt8 || size.rows < 1 || size.cols < 1)
     return refuse(s, fmt::format("w is {}; it must be u8[N, bytes of a row], with numbers above 0", w.to_string()));
   TRY(expect_rank(s, first + 1, "scales", 2));
-  const std::int64_t scale_rows = divide_up(size.rows, format.group_rows);
+  const std::int64_t scale_rows = ceil_div(size.rows, format.group_rows);
   // With "groups" each column says which scale is its own, so the scales may be more or fewer.
   const std::int64_t groups =
-      format.groups ? s.operands[first + 1].shape[1].constant().value_or(0) : divide_up(size.cols, format.group_cols);
+      format.groups ? s.operands[first + 1].shape[1].constant().value_or(0) : ceil_div(size.cols, format.group_cols);
   if (groups < 1) return refuse(s, fmt::format("scales are {}; no row has a scale", s.operands[first + 1].to_string()));
   const ir::DType scale_type =
       format.scales == QuantisedFormat::Scales::kFloat32 ? ir::DType::kFloat32 : ir::DType::kUInt8;

@@ -26,6 +26,9 @@
 
 namespace tessera {
 
+// Neighbouring values of a row that share a scale in NVFP4.
+inline constexpr std::int64_t kNvfp4Group = 16;
+
 struct QuantisedFormat {
   enum class Values : std::uint8_t { kE4M3, kInt8, kInt4, kE2M1 };
   enum class Scales : std::uint8_t { kFloat32, kE4M3 };

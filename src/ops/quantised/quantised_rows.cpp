@@ -38,18 +38,13 @@ TESSERA_CPU_CLONES void split_bytes(const std::uint8_t* packed, std::uint8_t* co
 }
 
 TESSERA_INLINE float scale_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
-  const std::int64_t at = row / m.format.group_rows * m.num_groups + group;
-  const float scale = m.format.scales == QuantisedFormat::Scales::kE4M3
-                          ? number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]))
-                          : reinterpret_cast<const float*>(m.scales)[at];
+  const float scale = stored_scale(m, row / m.format.group_rows * m.num_groups + group);
   return m.factor != nullptr ? scale * m.factor[row] : scale;
 }
 
 TESSERA_INLINE float zero_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
   return m.zeros != nullptr ? static_cast<float>(m.zeros[row * m.num_groups + group]) : kMiddle;
 }
-
-constexpr std::int64_t kSmallGroup = 16;
 
 template <Values kValues, class T>
 TESSERA_CPU_CLONES void convert_row(const QuantisedMatrix& m, std::int64_t row, const std::uint8_t* codes, T* y) {
@@ -60,9 +55,9 @@ TESSERA_CPU_CLONES void convert_row(const QuantisedMatrix& m, std::int64_t row, 
     }
     return;
   }
-  if (m.format.group_cols == kSmallGroup && m.cols % kSmallGroup == 0) {  // a loop of known length becomes one vector
+  if (m.format.group_cols == kNvfp4Group && m.cols % kNvfp4Group == 0) {  // a loop of known length becomes one vector
     for (std::int64_t group = 0; group < m.num_groups; ++group)
-      convert_group<kValues, T>(codes + group * kSmallGroup, y + group * kSmallGroup, kSmallGroup,
+      convert_group<kValues, T>(codes + group * kNvfp4Group, y + group * kNvfp4Group, kNvfp4Group,
                                 zero_at(m, row, group), scale_at(m, row, group));
     return;
   }

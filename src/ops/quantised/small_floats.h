@@ -1,11 +1,13 @@
-// Numbers of eight and four bits as float32, for the CPU's kernels.
+// Numbers of eight and four bits as float32, and scales that may be such numbers, for the CPU's kernels.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
 
@@ -28,6 +30,13 @@ TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {
   const std::int32_t twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2 : 0);
   const float value = 0.5F * static_cast<float>(twice);
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | (v & 8u) << 28);
+}
+
+// Returns element `at` of the matrix's scales, without the factor of a row.
+TESSERA_INLINE float stored_scale(const QuantisedMatrix& m, std::int64_t at) {
+  if (m.format.scales == QuantisedFormat::Scales::kE4M3)
+    return number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]));
+  return reinterpret_cast<const float*>(m.scales)[at];
 }
 
 }  // namespace tessera
