@@ -1,0 +1,214 @@
+// Converts the small values of a quantised matrix (quantised_matrix.h) to pairs of bfloat16 or float16 in registers.
+//
+// A conversion moves bits, and leaves a value times a power of two, or above a constant:
+//
+//   e4m3  bfloat16: the bits become the lowest of the exponent and the highest of the mantissa, which is 2^-120 times
+//         the value. float16: the hardware converts.
+//   e2m1  the same: 2^-126 times the value in bfloat16, 2^-14 times in float16.
+//   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
+//   int8  bfloat16: the value itself, by way of float32. float16: added to 1024.
+//
+// Subnormal values become subnormal numbers, and every step is exact. exact() and scaled() then give the value itself,
+// or its product with a scale, rounded to the type. A result of scaled() is kSumGrow times too small, so that neither
+// it nor the scale leaves the range of the type; sums of products are multiplied with kSumGrow in float32. The code
+// 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/quantised/quantised_matrix.h"
+
+namespace tessera::cuda::quantised {
+
+using Values = QuantisedFormat::Values;
+using Scales = QuantisedFormat::Scales;
+
+template <class T>
+inline constexpr bool kIsBf16 = std::is_same_v<T, __nv_bfloat16>;
+inline constexpr bool is_packed(Values values) { return values == Values::kInt4 || values == Values::kE2M1; }
+inline constexpr bool is_float(Values values) { return values == Values::kE4M3 || values == Values::kE2M1; }
+
+// Two elements of T in a register, the first in the lower half.
+template <class T>
+using PairOf = std::conditional_t<kIsBf16<T>, __nv_bfloat162, __half2>;
+
+template <class T>
+__device__ inline std::uint32_t times(std::uint32_t a, std::uint32_t b) {
+  const PairOf<T> product = __hmul2(reinterpret_cast<const PairOf<T>&>(a), reinterpret_cast<const PairOf<T>&>(b));
+  return reinterpret_cast<const std::uint32_t&>(product);
+}
+template <class T>
+__device__ inline std::uint32_t minus(std::uint32_t a, std::uint32_t b) {
+  const PairOf<T> difference = __hsub2(reinterpret_cast<const PairOf<T>&>(a), reinterpret_cast<const PairOf<T>&>(b));
+  return reinterpret_cast<const std::uint32_t&>(difference);
+}
+// Rounds x to T, in both halves.
+template <class T>
+__device__ inline std::uint32_t both_halves(float x) {
+  const T one = from_float<T>(x);
+  const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
+  return bits | bits << 16;
+}
+// Takes bits of `a` where the mask is one, and bits of `b` elsewhere. It is assembly because the compiler, which sees
+// the zeros of operands, would use two instructions.
+template <std::uint32_t kMask>
+__device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t merged;
+  asm("lop3.b32 %0, %1, %2, %3, 0xe2;" : "=r"(merged) : "r"(a), "n"(kMask), "r"(b));
+  return merged;
+}
+
+// The number of values in 32 bits.
+inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
+
+// What a scale is multiplied with before scaled(), and what sums of results are multiplied with.
+template <class T, Values kValues>
+inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x1p112F
+                                    : kValues == Values::kE2M1&& kIsBf16<T> ? 0x1p118F
+                                    : kValues == Values::kE2M1              ? 0x1p6F
+                                                                            : 1.0F;
+template <class T, Values kValues>
+inline constexpr float kSumGrow = kValues == Values::kE2M1 || (kValues == Values::kE4M3 && kIsBf16<T>) ? 0x1p8F : 1.0F;
+
+// What is subtracted from a converted integer whose zero is `zero`, in both halves.
+template <class T, Values kValues>
+__device__ inline std::uint32_t offset_of(int zero) {
+  if constexpr (kValues == Values::kInt8) return kIsBf16<T> ? 0u : 0x64806480u;  // 1024 + 128
+  return (static_cast<std::uint32_t>(zero) | (kIsBf16<T> ? 0x4300u : 0x6400u)) * 0x00010001u;
+}
+
+// Converts a word of four bytes; pairs[i] has values 2 i and 2 i + 1.
+template <class T, Values kValues>
+__device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[2]) {
+  if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t spread = __byte_perm(word, 0, i == 0 ? 0x1404 : 0x3424);  // into the upper bytes of halves
+      pairs[i] = (spread & 0x80008000u) | (spread >> 4 & 0x07F007F0u);
+    }
+  } else if constexpr (kValues == Values::kE4M3) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto two = static_cast<__nv_fp8x2_storage_t>(word >> (16 * i));
+      const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(two, __NV_E4M3);
+      pairs[i] = static_cast<std::uint32_t>(halves.x) | static_cast<std::uint32_t>(halves.y) << 16;
+    }
+  } else if constexpr (kIsBf16<T>) {
+    const std::uint32_t above = word ^ 0x80808080u;  // values + 128
+    constexpr std::uint32_t kLarge = 0x4B000000u;    // 2^23: its last bits count ones
+    float values[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      values[i] = __uint_as_float(__byte_perm(above, kLarge, 0x7540u + static_cast<unsigned>(i))) - (0x1p23F + 128);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const __nv_bfloat162 two = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+      pairs[i] = reinterpret_cast<const std::uint32_t&>(two);
+    }
+  } else {
+    const std::uint32_t above = word ^ 0x80808080u;
+    pairs[0] = __byte_perm(above, 0x64646464u, 0x4140);
+    pairs[1] = __byte_perm(above, 0x64646464u, 0x4342);
+  }
+}
+
+// Puts the bits of a four-bit value where T takes them: `at_six` has the value's bits from bit 6 on, `at_twelve` from
+// bit 12 on, of both halves.
+template <class T>
+__device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t at_twelve) {
+  if constexpr (kIsBf16<T>) return merge<0x01C001C0u>(at_six, at_twelve & 0x80008000u);
+  return merge<0x0E000E00u>(at_six << 3, at_twelve & 0x80008000u);
+}
+
+// Converts a word of eight values of four bits; pairs[i] has values i and i + 4.
+template <class T, Values kValues>
+__device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
+  if constexpr (kValues == Values::kInt4) {
+    constexpr std::uint32_t kBase = kIsBf16<T> ? 0x43004300u : 0x64006400u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = (word >> (4 * i) & 0x000F000Fu) | kBase;
+  } else {
+    const std::uint32_t even = word & 0x08080808u;
+    const std::uint32_t odd = word & 0x80808080u;
+    if constexpr (kIsBf16<T>) {
+      pairs[0] = merge<0x01C001C0u>(word << 6, even << 12);
+      pairs[1] = merge<0x01C001C0u>(word << 2, odd << 8);
+      pairs[2] = merge<0x01C001C0u>(word >> 2, even << 4);
+      pairs[3] = merge<0x01C001C0u>(word >> 6, odd);
+    } else {
+      pairs[0] = merge<0x0E000E00u>(word << 9, even << 12);
+      pairs[1] = merge<0x0E000E00u>(word << 5, odd << 8);
+      pairs[2] = merge<0x0E000E00u>(word << 1, even << 4);
+      pairs[3] = merge<0x0E000E00u>(word >> 3, odd);
+    }
+  }
+}
+
+// Converts a byte of two values of four bits, the first in the lower half.
+template <class T, Values kValues>
+__device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
+  const std::uint32_t spread = byte * 0x1001u;  // the first value at bit 0, the second at bit 16; others between
+  if constexpr (kValues == Values::kInt4) return (spread & 0x000F000Fu) | (kIsBf16<T> ? 0x43004300u : 0x64006400u);
+  return place_e2m1<T>(spread << 6, spread << 12);
+}
+
+// The value of a converted pair. `offset` is offset_of() for integers.
+template <class T, Values kValues>
+__device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) {
+  if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) return times<T>(pair, 0x7B807B80u);               // 2^120
+  if constexpr (kValues == Values::kE2M1) return times<T>(pair, kIsBf16<T> ? 0x7E807E80u : 0x74007400u);  // 2^126, 2^14
+  if constexpr (kValues == Values::kInt4 || (kValues == Values::kInt8 && !kIsBf16<T>)) return minus<T>(pair, offset);
+  return pair;
+}
+
+// The value of a converted pair times the scale in both halves of `scale`, which is both_halves(kScaleGrow · scale).
+template <class T, Values kValues>
+__device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset, std::uint32_t scale) {
+  if constexpr (is_float(kValues)) return times<T>(pair, scale);
+  return times<T>(exact<T, kValues>(pair, offset), scale);
+}
+
+__device__ inline float number_of_e4m3(std::uint8_t code) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
+}
+
+// The index of the scale of column k in row n, and the scale without the row's factor.
+__device__ inline std::int64_t scale_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
+  return n / m.format.group_rows * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
+}
+__device__ inline float scale_of(const QuantisedMatrix& m, std::int64_t at) {
+  if (m.format.scales == Scales::kE4M3) return number_of_e4m3(reinterpret_cast<const std::uint8_t*>(m.scales)[at]);
+  return reinterpret_cast<const float*>(m.scales)[at];
+}
+
+// One element of the matrix, by its formula.
+__device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
+  const bool packed = is_packed(m.format.values);
+  const std::uint8_t byte = m.values[packed ? (n * m.cols + k) / 2 : n * m.cols + k];
+  const unsigned code = !packed ? byte : k % 2 == 0 ? byte & 15u : byte >> 4;
+  const std::int64_t at = scale_at(m, n, k);
+  float value = 0;
+  switch (m.format.values) {
+    case Values::kE4M3: value = number_of_e4m3(static_cast<std::uint8_t>(code)); break;
+    case Values::kInt8: value = static_cast<float>(static_cast<std::int8_t>(code)); break;
+    case Values::kInt4: {
+      const std::int64_t zero_at = n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
+      value = static_cast<float>(static_cast<int>(code) - (m.zeros != nullptr ? m.zeros[zero_at] : 8));
+      break;
+    }
+    case Values::kE2M1: {
+      const unsigned twice = (code & 7u) + ((code & 7u) > 4 ? (code & 7u) - 4 : 0) + ((code & 7u) > 6 ? 2u : 0u);
+      value = static_cast<float>(twice) * ((code & 8u) != 0 ? -0.5F : 0.5F);
+      break;
+    }
+  }
+  return value * (scale_of(m, at) * (m.factor != nullptr ? m.factor[n] : 1.0F));
+}
+
+}  // namespace tessera::cuda::quantised
