@@ -17,6 +17,7 @@
 #include "tessera/ops/linear/linear_tuning.h"
 #include "tessera/ops/linear/room.h"
 #include "tessera/ops/moe/room.h"
+#include "tessera/ops/quantised/room.h"
 #include "tessera/ops/recurrent/room.h"
 #include "tessera/ops/rows/room.h"
 #include "tessera/ops/sampling/room.h"
@@ -35,6 +36,7 @@ const KernelTable& cuda_kernels() {
     add_latent_cuda(list);
     add_recurrent_cuda(list);
     add_moe_cuda(list);
+    add_quantised_cuda(list);
     add_vision_cuda(list);
     add_sampling_cuda(list);
     add_collective_cuda(list);

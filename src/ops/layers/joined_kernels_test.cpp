@@ -9,6 +9,7 @@
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/layers/decoder_layer_region.h"
+#include "tessera/ops/quantised/quantised_test_util.h"
 
 namespace tessera {
 namespace {
@@ -31,7 +32,7 @@ struct Size {
 // A chain of operators on the device, each with memory of its own.
 class Chain {
  public:
-  Chain(const JoinedKernelDef& joined, DType dtype, Size size, bool bias)
+  Chain(const JoinedKernelDef& joined, DType dtype, Size size, bool bias, const QuantisedFormat& format)
       : stream_(*test_device().create_stream("test")) {
     std::uint32_t seed = 1;
     const auto tensor = [&](std::vector<std::int64_t> dims, double most) {
@@ -52,6 +53,12 @@ class Chain {
         operands.push_back(weight(tensor({size.out, size.in}, 0.1)));
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = {{"bias", bias}};
+      } else if (decl.name == "quantised_linear") {
+        for (const HostTensor& part : testing::random_quantised(format, size.out, size.in, seed++).operands)
+          operands.push_back(weight(part));
+        if (bias) operands.push_back(weight(tensor({size.out}, 1)));
+        attributes = format.attributes();
+        attributes.emplace_back("bias", bias);
       } else if (decl.name == "gelu_mul" || decl.name == "gelu") {
         attributes = {{"tanh", bias}};
       }
@@ -147,6 +154,22 @@ class Chain {
   std::vector<Call> calls_;
 };
 
+// A format for each place where kernels apply scales; one where there is no quantised matrix.
+std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
+  using Values = QuantisedFormat::Values;
+  const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128};
+  if (joined.ops[0] != "quantised_linear") return {blocks};
+  return {blocks,
+          {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true},
+          {.values = Values::kE2M1,
+           .scales = QuantisedFormat::Scales::kE4M3,
+           .group_rows = 1,
+           .group_cols = kNvfp4Group,
+           .factor = true}};
+}
+
+constexpr std::int64_t kMostQuantised = std::int64_t{16} << 20;  // values: the test makes them one by one
+
 std::string name_of(const JoinedKernelDef& joined) {
   std::string name;
   for (std::size_t i = 0; i < joined.num_ops(); ++i) name += (i > 0 ? " + " : "") + std::string(joined.ops[i]);
@@ -159,36 +182,37 @@ TEST(JoinedKernels, EqualTheirOperators) {
     if (joined.region != nullptr) continue;       // tested in runner/decoder_layers_test.cpp
     if (joined.ops[0] == "all_reduce") continue;  // tested in collective_ranks_test.cpp
     int served = 0;
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-      for (const Size size :
-           {Size{1, 256, 32},       Size{2, 1024, 64},       Size{3, 1280, 96},    Size{5, 4096, 32},
-            Size{8, 2048, 4096},    Size{9, 1024, 64},       Size{16, 1024, 6144}, Size{4, 4096, 512},
-            Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},      Size{3, 2880, 96},
-            Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},  Size{31, 1120, 96},
-            Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},  Size{10, 4096, 28672},
-            Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160}, Size{1037, 2048, 13824},
-            Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096}}) {
-        if (size.rows > joined.most_rows) continue;
-        const bool bias = size.rows % 2 == 1;
-        Chain chain(joined, dtype, size, bias);
-        const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
-        ASSERT_TRUE(actual.ok()) << actual.status().to_string();
-        if (!actual->has_value()) continue;
-        ++served;
-        const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
-        const Result<std::vector<HostTensor>> expected = chain.run_each();
-        ASSERT_TRUE(expected.ok()) << expected.status().to_string();
-        // Sums in another order may round a gate to its other neighbour.
-        testing::Tolerance allowed = testing::tolerance(dtype, 4);
-        allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
-        for (std::size_t i = 0; i < expected->size(); ++i) {
-          EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
-          testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
-                                name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
-                                    std::to_string(size.in) + ", n " + std::to_string(size.out));
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+      for (const QuantisedFormat& format : formats_of(joined))
+        for (const Size size :
+             {Size{1, 256, 32},       Size{2, 1024, 64},       Size{3, 1280, 96},    Size{5, 4096, 32},
+              Size{8, 2048, 4096},    Size{9, 1024, 64},       Size{16, 1024, 6144}, Size{4, 4096, 512},
+              Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},      Size{3, 2880, 96},
+              Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},  Size{31, 1120, 96},
+              Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},  Size{10, 4096, 28672},
+              Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160}, Size{1037, 2048, 13824},
+              Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096}}) {
+          if (size.rows > joined.most_rows) continue;
+          if (joined.ops[0] == "quantised_linear" && size.in * size.out > kMostQuantised) continue;
+          const bool bias = size.rows % 2 == 1;
+          Chain chain(joined, dtype, size, bias, format);
+          const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
+          ASSERT_TRUE(actual.ok()) << actual.status().to_string();
+          if (!actual->has_value()) continue;
+          ++served;
+          const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
+          const Result<std::vector<HostTensor>> expected = chain.run_each();
+          ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+          // Sums in another order may round a gate to its other neighbour.
+          testing::Tolerance allowed = testing::tolerance(dtype, 4);
+          allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
+          for (std::size_t i = 0; i < expected->size(); ++i) {
+            EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
+            testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
+                                  name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
+                                      std::to_string(size.in) + ", n " + std::to_string(size.out));
+          }
         }
-      }
-    }
     EXPECT_GT(served, 4) << name_of(joined);
     // The library only has the tanh form, which this test uses for odd numbers of rows.
     if (joined.ops[1] == "gelu") {

@@ -10,10 +10,11 @@
 //
 // `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale a row) or "group"
 // (one a row and 128 columns), both to the type of w's values. A kernel may round x so, which makes it faster on some
-// devices, or keep x as it is, which is more exact. The CPU's kernel keeps it.
+// devices, or keep x as it is, which is more exact. The CPU's kernel and CUDA's keep it.
 //
-// w stays as it is in memory; a kernel converts it where it multiplies. On the CPU a row's bits do not depend on the
-// number of rows.
+// The operands from w to groups are weights of the model: a kernel may read them before the kernels ahead have ended.
+// They stay as they are in memory; a kernel converts values where it multiplies. In a deterministic forward a row's
+// bits do not depend on the number of rows.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -23,5 +24,6 @@ namespace tessera {
 
 extern const ir::OpDecl kQuantisedLinear;
 extern const KernelDef kQuantisedLinearCpu;
+extern const KernelDef kQuantisedLinearCuda;
 
 }  // namespace tessera

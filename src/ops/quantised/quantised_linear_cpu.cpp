@@ -20,6 +20,7 @@
 #include "tessera/ops/linear/onednn_blocks.h"
 #include "tessera/ops/quantised/quantised_dot.h"
 #include "tessera/ops/quantised/quantised_linear.h"
+#include "tessera/ops/quantised/quantised_problem.h"
 #include "tessera/ops/quantised/quantised_rows.h"
 
 namespace tessera {
@@ -31,57 +32,36 @@ constexpr std::int64_t kLeastOneDnnRows = 48;
 
 enum class Way : std::uint8_t { kRegisters, kOneDnn, kFloats };
 
-struct Problem {
-  QuantisedMatrix w;
-  const std::byte* x = nullptr;
-  const std::byte* bias = nullptr;
-  const std::byte* residual = nullptr;
-  std::byte* y = nullptr;
-  std::int64_t rows = 0;  // of x
-  ir::DType dtype = ir::DType::kFloat32;
-  std::byte* workspace = nullptr;
-  std::int64_t workers = 1;
+struct Problem : QuantisedProblem {
   Way way = Way::kFloats;
 };
 
 Way choose(const Problem& p, bool deterministic) {
-  if (!deterministic && p.rows >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
+  if (!deterministic && p.m >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
   return quantised_dot_takes(p.w, p.dtype) ? Way::kRegisters : Way::kFloats;
 }
 
 Problem make_problem(const BindArgs& args) {
-  const QuantisedFormat format = *QuantisedFormat::of(args.node);  // the shape rule has accepted it
-  const TensorView& x = args.operands[0];
-  const bool bias = args.node.attribute_or("bias", false);
-  const bool residual = args.node.attribute_or("residual", false);
-  Problem p{.w = make_quantised_matrix(format, args.operands.subspan(1)),
-            .x = x.data.raw(),
-            .bias = bias ? args.operands[1 + format.num_operands()].data.raw() : nullptr,
-            .residual = residual ? args.operands.back().data.raw() : nullptr,
-            .y = args.results[0].data.raw(),
-            .rows = x.rows(),
-            .dtype = x.dtype,
-            .workspace = args.workspace.raw(),
-            .workers = std::max(1, args.device.properties().threads)};
+  Problem p{make_quantised_problem(args)};
   p.way = choose(p, args.context.limits.deterministic);
   return p;
 }
 
 OneDnnBlocks::Shape onednn_shape(const Problem& p) {
-  return {.columns = kBlockColumns, .depth = p.w.cols, .dtype = p.dtype, .float_sums = true};
+  return {.columns = kBlockColumns, .depth = p.k, .dtype = p.dtype, .float_sums = true};
 }
 // Returns the rows that oneDNN computes at once: pieces of about equal size, which it computes without more rows, but
 // for the last one.
 std::int64_t onednn_rows(const Problem& p) {
-  const std::int64_t pieces = (p.rows + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
-  return OneDnnBlocks::computed_rows((p.rows + pieces - 1) / pieces);
+  const std::int64_t pieces = (p.m + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
+  return OneDnnBlocks::computed_rows((p.m + pieces - 1) / pieces);
 }
 // Returns the bytes of a copy of x that is as long as oneDNN reads it; 0 if x is so long itself.
 std::size_t padded_x_bytes(const Problem& p) {
   const std::int64_t most = onednn_rows(p);
-  const std::int64_t before_last = (p.rows - 1) / most * most;
-  const std::int64_t read = before_last + OneDnnBlocks::computed_rows(p.rows - before_last);
-  return read == p.rows ? 0 : static_cast<std::size_t>(read * p.w.cols) * ir::dtype_size(p.dtype);
+  const std::int64_t before_last = (p.m - 1) / most * most;
+  const std::int64_t read = before_last + OneDnnBlocks::computed_rows(p.m - before_last);
+  return read == p.m ? 0 : static_cast<std::size_t>(read * p.k) * ir::dtype_size(p.dtype);
 }
 
 // Byte offsets in the workspace, and in the part of each thread.
@@ -97,18 +77,18 @@ std::size_t floats(std::int64_t count) { return align_up(static_cast<std::size_t
 
 Layout lay_out(const Problem& p, std::size_t onednn_bytes) {
   Layout l;
-  std::int64_t sum_rows = p.rows;
+  std::int64_t sum_rows = p.m;
   switch (p.way) {
-    case Way::kRegisters: l.workers = align_up(quantised_dot_x_bytes(p.rows, p.w.cols, p.dtype)); break;
+    case Way::kRegisters: l.workers = align_up(quantised_dot_x_bytes(p.m, p.k, p.dtype)); break;
     case Way::kOneDnn:
       l.workers = align_up(padded_x_bytes(p));
       sum_rows = onednn_rows(p);
       break;
-    case Way::kFloats: l.workers = p.dtype == ir::DType::kFloat32 ? 0 : floats(p.rows * p.w.cols); break;
+    case Way::kFloats: l.workers = p.dtype == ir::DType::kFloat32 ? 0 : floats(p.m * p.k); break;
   }
-  l.sums = p.way == Way::kRegisters ? 0 : floats(kBlockColumns * p.w.cols);
+  l.sums = p.way == Way::kRegisters ? 0 : floats(kBlockColumns * p.k);
   l.own = l.sums + floats(sum_rows * kBlockColumns);
-  const auto codes = static_cast<std::size_t>(p.w.cols);
+  const auto codes = static_cast<std::size_t>(p.k);
   l.worker = l.own + align_up(codes) + (p.way == Way::kOneDnn ? align_up(onednn_bytes) : 0);
   l.size = l.workers + static_cast<std::size_t>(p.workers) * l.worker;
   return l;
@@ -131,7 +111,7 @@ TESSERA_CPU_CLONES void store_sums(const Problem& p, const float* sums, std::int
                                    std::int64_t row, std::int64_t rows) {
   const auto* bias = reinterpret_cast<const T*>(p.bias);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t at = (row + r) * p.w.rows + block.first;
+    const std::int64_t at = (row + r) * p.n + block.first;
     const auto* residual = p.residual != nullptr ? reinterpret_cast<const T*>(p.residual) + at : nullptr;
     T* y = reinterpret_cast<T*>(p.y) + at;
     for (std::int64_t c = 0; c < block.count; ++c) {
@@ -159,7 +139,7 @@ class QuantisedLinearOp final : public BoundOp {
 
   Status run() const {
     const std::byte* x = read_x();
-    const std::int64_t blocks = (p_.w.rows + kBlockColumns - 1) / kBlockColumns;
+    const std::int64_t blocks = (p_.n + kBlockColumns - 1) / kBlockColumns;
     std::atomic<std::int64_t> next{0};
     std::atomic<bool> failed{false};
     Status error;
@@ -167,7 +147,7 @@ class QuantisedLinearOp final : public BoundOp {
       std::byte* own = p_.workspace + at_.workers + static_cast<std::size_t>(worker) * at_.worker;
       for (std::int64_t i = next++; i < blocks; i = next++) {
         const std::int64_t first = i * kBlockColumns;
-        Status done = multiply(x, {first, std::min(kBlockColumns, p_.w.rows - first)}, own);
+        Status done = multiply(x, {first, std::min(kBlockColumns, p_.n - first)}, own);
         if (!done.ok() && !failed.exchange(true)) error = std::move(done);
       }
     });
@@ -177,8 +157,8 @@ class QuantisedLinearOp final : public BoundOp {
   // Returns x in the form that multiply() takes.
   const std::byte* read_x() const {
     if (at_.workers == 0) return p_.x;
-    const std::int64_t cols = p_.w.cols;
-    parallel_for(p_.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t cols = p_.k;
+    parallel_for(p_.m, 16, [&](std::int64_t begin, std::int64_t end) {
       const std::size_t first = static_cast<std::size_t>(begin * cols) * sizeof(T);
       const std::byte* from = p_.x + first;
       if (p_.way == Way::kOneDnn) {
@@ -196,11 +176,11 @@ class QuantisedLinearOp final : public BoundOp {
     auto* sums = reinterpret_cast<float*>(own + at_.sums);
     if (p_.way == Way::kOneDnn) return multiply_by_onednn(x, block, own);
     if (p_.way == Way::kRegisters) {
-      quantised_dot(p_.w, x, p_.rows, p_.dtype, block.first, block.count, sums);
+      quantised_dot(p_.w, x, p_.m, p_.dtype, block.first, block.count, sums);
     } else {
       multiply_floats(x, block, own);
     }
-    store_sums<T>(p_, sums, block.count, block, 0, p_.rows);
+    store_sums<T>(p_, sums, block.count, block, 0, p_.m);
     return ok_status();
   }
 
@@ -208,15 +188,15 @@ class QuantisedLinearOp final : public BoundOp {
     T* weights = reinterpret_cast<T*>(own);
     quantised_rows(p_.w, block.first, block.count, weights, codes(own));
     // The last block may have fewer columns than the product.
-    std::fill(weights + block.count * p_.w.cols, weights + kBlockColumns * p_.w.cols, T{});
+    std::fill(weights + block.count * p_.k, weights + kBlockColumns * p_.k, T{});
     const std::int64_t most = onednn_rows(p_);
-    for (std::int64_t row = 0; row < p_.rows; row += most) {
-      const std::int64_t rows = std::min(most, p_.rows - row);
-      TRY(onednn_->run(rows, {.x = x + static_cast<std::size_t>(row * p_.w.cols) * sizeof(T),
+    for (std::int64_t row = 0; row < p_.m; row += most) {
+      const std::int64_t rows = std::min(most, p_.m - row);
+      TRY(onednn_->run(rows, {.x = x + static_cast<std::size_t>(row * p_.k) * sizeof(T),
                               .w = own,
                               .bias = nullptr,
                               .y = own + at_.sums,
-                              .scratch = own + at_.own + align_up(static_cast<std::size_t>(p_.w.cols))}));
+                              .scratch = own + at_.own + align_up(static_cast<std::size_t>(p_.k))}));
       store_sums<T>(p_, reinterpret_cast<const float*>(own + at_.sums), kBlockColumns, block, row, rows);
     }
     return ok_status();
@@ -227,9 +207,9 @@ class QuantisedLinearOp final : public BoundOp {
     LinearProblem floats{};
     floats.w = own;
     floats.y = own + at_.sums;
-    floats.m = p_.rows;
+    floats.m = p_.m;
     floats.n = block.count;
-    floats.k = p_.w.cols;
+    floats.k = p_.k;
     floats.dtype = ir::DType::kFloat32;
     dot_columns<float>(floats, reinterpret_cast<const float*>(x), 0, block.count, nullptr);
   }
@@ -248,13 +228,13 @@ Result<std::size_t> onednn_bytes(const Problem& p) {
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const Problem p = make_problem(args);
-  if (p.rows == 0) return std::size_t{0};
+  if (p.m == 0) return std::size_t{0};
   return lay_out(p, TRY(onednn_bytes(p))).size;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const Problem p = make_problem(args);
-  if (p.rows == 0) return make_cpu_op("quantised_linear", [] {});
+  if (p.m == 0) return make_cpu_op("quantised_linear", [] {});
   const Layout at = lay_out(p, TRY(onednn_bytes(p)));
   std::unique_ptr<OneDnnBlocks> onednn;
   if (p.way == Way::kOneDnn) onednn = TRY(OneDnnBlocks::create(onednn_shape(p), onednn_rows(p)));

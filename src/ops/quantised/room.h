@@ -6,5 +6,6 @@
 namespace tessera {
 
 void add_quantised(OpList& list);
+void add_quantised_cuda(KernelList& list);  // part of the CUDA backend
 
 }  // namespace tessera

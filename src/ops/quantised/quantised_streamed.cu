@@ -1,0 +1,110 @@
+// Binds the streamed kernel of quantised_linear (quantised_streamed.cuh), alone and joined with the gate.
+#include "tessera/ops/quantised/quantised_streamed.cuh"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/quantised/quantised_cuda.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::quantised;
+
+// Where the kernel applies the scales of this matrix. Empty if it does not serve the format.
+std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
+  const QuantisedFormat& f = w.format;
+  if (f.groups) return std::nullopt;
+  if (f.values == Values::kE2M1) {
+    const bool nvfp4 = f.scales == Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
+    return nvfp4 ? std::optional(ScaleOf::kValues) : std::nullopt;
+  }
+  if (f.scales != Scales::kFloat32) return std::nullopt;
+  if (w.num_groups == 1 || f.group_cols % quad_columns(f.values) == 0) return ScaleOf::kSums;
+  return f.values == Values::kInt4 && f.group_cols % 32 == 0 ? std::optional(ScaleOf::kValues) : std::nullopt;
+}
+
+template <class T, Values kValues, ScaleOf kScaleOf, int kEights, int kHeld>
+Result<std::unique_ptr<BoundOp>> make(const char* name, StreamedQuantised<T> p, std::int64_t workers) {
+  constexpr auto kKernel = quantised_streamed<T, kValues, kScaleOf, kEights, kHeld>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMostRingBytes, name));
+  constexpr int kMostStage = most_rounds(kValues) * kRoundBytes;
+  const int stages = ceil_div(p.row_bytes, kMostStage);
+  p.stage_bytes = ceil_div(ceil_div(p.row_bytes, stages), kQuadBytes) * kQuadBytes;
+  p.slot_row = ceil_div(p.stage_bytes, 128) * 128 + kRowPadding;
+  const int slot_bytes = kTileRows * p.slot_row;
+  const std::int64_t tiles = p.n / (p.gate == Gate::kNone ? kTileRows : kTileRows / 2);
+  const std::int64_t blocks = std::min(tiles, 2 * workers);
+  const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block
+  p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{kMostRingBytes / slot_bytes}}));
+  const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
+}
+
+template <class T, Values kValues, ScaleOf kScaleOf>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const StreamedQuantised<T>& p, std::int64_t workers) {
+  return p.m <= 8 ? make<T, kValues, kScaleOf, 1, 2>(name, p, workers)
+                  : make<T, kValues, kScaleOf, 2, 1>(name, p, workers);
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const StreamedQuantised<T>& p, std::int64_t workers) {
+  const ScaleOf place = *scale_place(p.w);
+  switch (p.w.format.values) {
+    case Values::kE4M3: return make<T, Values::kE4M3, ScaleOf::kSums>(name, p, workers);
+    case Values::kInt8: return make<T, Values::kInt8, ScaleOf::kSums>(name, p, workers);
+    case Values::kE2M1: return make<T, Values::kE2M1, ScaleOf::kValues>(name, p, workers);
+    case Values::kInt4: break;
+  }
+  return place == ScaleOf::kSums ? make<T, Values::kInt4, ScaleOf::kSums>(name, p, workers)
+                                 : make<T, Values::kInt4, ScaleOf::kValues>(name, p, workers);
+}
+
+// `y` is the gate's result where there is a gate.
+Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
+  const auto of = [&]<class T>() {
+    return make<T>(name,
+                   {.w = p.w,
+                    .x = reinterpret_cast<const T*>(p.x),
+                    .bias = reinterpret_cast<const T*>(p.bias),
+                    .residual = reinterpret_cast<const T*>(p.residual),
+                    .y = reinterpret_cast<T*>(y),
+                    .m = static_cast<int>(p.m),
+                    .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+                    .row_bytes = static_cast<int>(p.w.row_bytes()),
+                    .stage_bytes = 0,
+                    .slot_row = 0,
+                    .slots = 0,
+                    .gate = gate},
+                   p.workers);
+  };
+  return p.dtype == ir::DType::kBFloat16 ? of.template operator()<__nv_bfloat16>() : of.template operator()<__half>();
+}
+
+}  // namespace
+
+bool quantised_streamed_serves(const QuantisedProblem& p) {
+  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 && p.m <= kMostStreamedRows &&
+         p.n % kTileRows == 0 && p.w.row_bytes() % kQuadBytes == 0 && is_aligned(p.x) && is_aligned(p.w.values) &&
+         can_launch_early() && scale_place(p.w).has_value();
+}
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedProblem& p) {
+  return make("quantised_linear, streamed", p, Gate::kNone, p.y);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_gated(std::span<const BindArgs> calls) {
+  const QuantisedProblem p = make_quantised_problem(calls[0]);
+  if (calls[0].context.limits.deterministic || !quantised_streamed_serves(p) || p.residual != nullptr)
+    return std::unique_ptr<BoundOp>();
+  return make("quantised_linear and gate, streamed", p, gate_of(calls[1].node), calls[1].results[0].data.raw());
+}
+
+}  // namespace tessera

@@ -1,0 +1,335 @@
+// quantised_linear of few rows on Hopper, alone and joined with the gate behind it: the bound is reading w.
+//
+// It is built like linear_streamed.cuh, where the reasons are. A block processes tiles of 16 rows of w and all of k. A
+// ninth warp has the copy engine load a tile in stages through a ring in shared memory, and begins before the kernels
+// ahead have ended. Eight warps share the columns of a stage. Their sums are added at the end of a tile, in an order
+// that depends neither on the number of rows nor on the tile.
+//
+// The four threads of a quad read neighbouring 16 bytes of a row, which are 16 or 32 values each, and convert them to
+// pairs (quantised_values.cuh). The first matrix of a product is 16 rows of w, the second is eight rows of x. A product
+// may take any columns of k, as long as both matrices take the same, so x's columns are paired as the conversion pairs
+// w's.
+//
+// Scales are applied in one of two places:
+//   - to sums, where all columns of a quad share a scale: products of the exact values are summed in float32 and
+//     multiplied with the scale of their row;
+//   - to values, where groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/bulk_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kMostStreamedRows = 16;  // rows of x
+inline constexpr int kTileRows = 16;          // rows of w in a tile
+inline constexpr int kStreamWarps = 8;        // warps that multiply
+inline constexpr int kQuadBytes = 64;         // bytes of a row of w that a quad reads in a round
+inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
+inline constexpr int kMostRingSlots = 12;
+inline constexpr int kRowPadding = 64;  // past a multiple of 128 bytes: eight threads then read from all banks
+// The most bytes of a ring with which two blocks fit on a multiprocessor.
+inline constexpr int kMostRingBytes = 100 << 10;
+
+// Columns of k that a quad reads in a round.
+inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
+// The most rounds of a stage: a thread holds eight rows of x for one in 16 registers.
+inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
+
+enum class ScaleOf { kSums, kValues };
+
+// The arguments. With a gate, w has n rows of gates, then n rows of ups.
+template <class T>
+struct StreamedQuantised {
+  QuantisedMatrix w;  // [n or 2n, k]
+  const T* x;         // [m, k]
+  const T* bias;      // [n or 2n]; null: no bias
+  const T* residual;  // [m, n]; null: no residual
+  T* y;               // [m, n]
+  int m;
+  int n;
+  int row_bytes;    // of a row of w in memory
+  int stage_bytes;  // of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
+  int slot_row;     // distance between rows of a stage in shared memory
+  int slots;        // slots in the ring
+  Gate gate;
+};
+
+// One thread's columns of a row of x in a round, paired as the values of w are.
+template <Values kValues>
+struct PairedColumns {
+  static constexpr int kLoads = is_packed(kValues) ? 4 : 2;  // of 16 bytes
+  uint4 columns[kLoads];
+
+  template <class T>
+  __device__ void load(const T* from) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) columns[i] = reinterpret_cast<const uint4*>(from)[i];
+  }
+  // The pairs that belong to the i-th word of w of a load: four for a packed word, two for a word of bytes.
+  __device__ void pairs_of_word(int word, std::uint32_t (&pairs)[is_packed(kValues) ? 4 : 2]) const {
+    if constexpr (is_packed(kValues)) {
+      const uint4& eight = columns[word];
+      pairs[0] = __byte_perm(eight.x, eight.z, 0x5410);
+      pairs[1] = __byte_perm(eight.x, eight.z, 0x7632);
+      pairs[2] = __byte_perm(eight.y, eight.w, 0x5410);
+      pairs[3] = __byte_perm(eight.y, eight.w, 0x7632);
+    } else {
+      const uint4& eight = columns[word / 2];
+      pairs[0] = word % 2 == 0 ? eight.x : eight.z;
+      pairs[1] = word % 2 == 0 ? eight.y : eight.w;
+    }
+  }
+};
+
+// What a thread needs to convert 16 bytes of one row of w.
+template <Values kValues, ScaleOf kScaleOf>
+struct RowScales {
+  float sum_scale = 0;           // of sums
+  std::uint32_t scales[2] = {};  // of values, in both halves; the second serves the second half of the bytes
+  std::uint32_t offset = 0;      // of integers
+
+  // Loads the scales of the columns from k on in row n.
+  template <class T>
+  __device__ void load(const QuantisedMatrix& w, int n, int k) {
+    const std::int64_t at = scale_at_group(w, n, k);
+    if constexpr (kScaleOf == ScaleOf::kSums) {
+      sum_scale = scale_of(w, at);
+    } else if constexpr (kValues == Values::kE2M1) {
+      const std::uint16_t two = *reinterpret_cast<const std::uint16_t*>(w.scales + at);
+      constexpr float kGrow = kScaleGrow<T, kValues>;
+      scales[0] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(two & 255u)) * kGrow);
+      scales[1] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(two >> 8)) * kGrow);
+    } else {
+      scales[0] = scales[1] = both_halves<T>(scale_of(w, at) * kScaleGrow<T, kValues>);
+    }
+    if constexpr (kValues == Values::kInt4) {
+      const int zero = w.zeros == nullptr ? 8 : w.zeros[static_cast<std::int64_t>(n) * w.num_groups + group_of(w, k)];
+      offset = offset_of<T, kValues>(zero);
+    } else {
+      offset = offset_of<T, kValues>(0);
+    }
+  }
+
+  __device__ static std::int64_t group_of(const QuantisedMatrix& w, int k) {
+    return w.num_groups == 1 ? 0 : k / static_cast<int>(w.format.group_cols);
+  }
+  __device__ static std::int64_t scale_at_group(const QuantisedMatrix& w, int n, int k) {
+    return n / static_cast<int>(w.format.group_rows) * w.num_groups + group_of(w, k);
+  }
+};
+
+__device__ inline void sync_streaming_warps() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kStreamWarps * kWarp) : "memory");
+}
+
+// kEights is the number of groups of eight rows of x; kHeld the number of stages whose columns of x are in registers or
+// on the way there. A block processes every gridDim.x-th tile.
+template <class T, Values kValues, ScaleOf kScaleOf, int kEights, int kHeld>
+__global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_streamed(const StreamedQuantised<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  constexpr int kRounds = most_rounds(kValues);
+  constexpr int kRows = kEights * 8;
+  constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
+  constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // of a word
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots];
+  __shared__ float sums[2][kStreamWarps][kTileRows][kRows + 2];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const bool is_gated = p.gate != Gate::kNone;
+  const int tile_columns = is_gated ? kTileRows / 2 : kTileRows;  // columns of y in a tile
+  const int tiles = p.n / tile_columns;
+  const int stages = (p.row_bytes + p.stage_bytes - 1) / p.stage_bytes;  // of a tile
+  const int slot_bytes = kTileRows * p.slot_row;
+  const int step = static_cast<int>(gridDim.x);
+  const auto bytes_of = [&](int stage) { return min(p.stage_bytes, p.row_bytes - stage * p.stage_bytes); };
+  const auto weight_row = [&](int tile, int row) {
+    const int first = tile * tile_columns;
+    return is_gated && row >= tile_columns ? p.n + first + row - tile_columns : first + row;
+  };
+  if (threadIdx.x == kStreamWarps * kWarp) {
+    for (int s = 0; s < p.slots; ++s) {
+      full[s].init(1);
+      empty[s].init(kStreamWarps);
+    }
+    SharedBarrier::make_visible();
+  }
+  let_next_begin();
+  __syncthreads();
+
+  int slot = 0;
+  std::uint32_t turn = 0;
+  const auto advance = [&] {
+    if (++slot == p.slots) {
+      slot = 0;
+      ++turn;
+    }
+  };
+  if (warp == kStreamWarps) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+      const std::uint8_t* from =
+          p.w.values + static_cast<std::int64_t>(weight_row(tile, lane % kTileRows)) * p.row_bytes;
+      for (int i = 0; i < stages; ++i, advance()) {
+        if (turn > 0) empty[slot].wait((turn - 1) & 1);
+        const int bytes = bytes_of(i);
+        if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
+        __syncwarp();
+        if (lane < kTileRows)
+          bulk_copy(shared + slot * slot_bytes + lane * p.slot_row, from + i * p.stage_bytes,
+                    static_cast<std::uint32_t>(bytes), full[slot]);
+      }
+    }
+    wait_for_previous();
+    return;
+  }
+
+  wait_for_previous();
+  const int row = lane / 4;                            // of w in a tile, and of x in eight rows
+  const int byte = warp * kQuadBytes + lane % 4 * 16;  // of a row of w in a round
+  const T* mine[kEights];
+#pragma unroll
+  for (int e = 0; e < kEights; ++e)
+    mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.w.cols + byte * kPerByte;
+  const auto rounds_of = [&](int stage) {  // of this warp
+    return (bytes_of(stage) - warp * kQuadBytes + kRoundBytes - 1) / kRoundBytes;
+  };
+  using Held = PairedColumns<kValues>[kRounds][kEights];
+  const auto load = [&](Held& x, int stage) {
+    const int rounds = rounds_of(stage);
+#pragma unroll
+    for (int d = 0; d < kRounds; ++d)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e)
+        if (d < rounds) x[d][e].load(mine[e] + (stage * p.stage_bytes + d * kRoundBytes) * kPerByte);
+  };
+  float sum[kEights][4];
+  // Adds the products of a round.
+  const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from,
+                                const RowScales<kValues, kScaleOf>(&scales)[2]) {
+    uint4 w[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.slot_row);
+    float partial[kEights][4] = {};
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      std::uint32_t a[2][kPairs];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t bits = reinterpret_cast<const std::uint32_t*>(&w[half])[word];
+        if constexpr (is_packed(kValues)) {
+          convert_nibbles<T, kValues>(bits, a[half]);
+        } else {
+          convert_bytes<T, kValues>(bits, a[half]);
+        }
+#pragma unroll
+        for (std::uint32_t& pair : a[half]) {
+          if constexpr (kScaleOf == ScaleOf::kSums) {
+            pair = exact<T, kValues>(pair, scales[half].offset);
+          } else {
+            pair = scaled<T, kValues>(pair, scales[half].offset, scales[half].scales[word / 2]);
+          }
+        }
+      }
+#pragma unroll
+      for (int e = 0; e < kEights; ++e) {
+        std::uint32_t b[kPairs];
+        x[e].pairs_of_word(word, b);
+#pragma unroll
+        for (int i = 0; i < kPairs; i += 2)
+          multiply_tile<T>(kScaleOf == ScaleOf::kSums ? partial[e] : sum[e],
+                           {a[0][i], a[1][i], a[0][i + 1], a[1][i + 1]}, b[i], b[i + 1]);
+      }
+    }
+    if constexpr (kScaleOf == ScaleOf::kSums) {
+#pragma unroll
+      for (int e = 0; e < kEights; ++e)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[e][i] += partial[e][i] * scales[i / 2].sum_scale;
+    }
+  };
+  const auto multiply = [&](const Held& x, int tile, int stage) {
+    const int rounds = rounds_of(stage);
+    RowScales<kValues, kScaleOf> scales[kRounds][2];
+#pragma unroll
+    for (int d = 0; d < kRounds; ++d)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (d < rounds)
+          scales[d][half].template load<T>(p.w, weight_row(tile, half * 8 + row),
+                                           (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte);
+    full[slot].wait(turn & 1);
+    const unsigned char* const from = shared + slot * slot_bytes + row * p.slot_row + byte;
+#pragma unroll
+    for (int d = 0; d < kRounds; ++d)
+      if (d < rounds) add_products(x[d], from + d * kRoundBytes, scales[d]);
+    __syncwarp();
+    if (lane == 0) empty[slot].arrive();
+    advance();
+  };
+
+  const bool stay = stages <= kHeld;
+  Held x[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i)
+    if (i < stages) load(x[i], i);
+  int buffer = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+#pragma unroll
+    for (auto& of_rows : sum)
+#pragma unroll
+      for (float& y : of_rows) y = 0;
+    for (int first = 0; first < stages; first += kHeld) {
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        if (first + i >= stages) break;
+        multiply(x[i], tile, first + i);
+        if (stay) continue;
+        if (first + i + kHeld < stages) {
+          load(x[i], first + i + kHeld);
+        } else if (tile + step < tiles) {
+          load(x[i], i);
+        }
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < kEights; ++e)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *reinterpret_cast<float2*>(&sums[buffer][warp][half * 8 + row][e * 8 + lane % 4 * 2]) =
+            make_float2(sum[e][half * 2], sum[e][half * 2 + 1]);
+    sync_streaming_warps();  // all reads of the previous tile's sums precede this barrier
+    const auto total = [&](int x_row, int w_row) {
+      float t = 0;
+#pragma unroll
+      for (int w = 0; w < kStreamWarps; ++w) t += sums[buffer][w][w_row][x_row];
+      const float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[weight_row(tile, w_row)];
+      return t * (kScaleOf == ScaleOf::kValues ? kSumGrow<T, kValues> * factor : factor);
+    };
+    for (int i = static_cast<int>(threadIdx.x); i < p.m * tile_columns; i += kStreamWarps * kWarp) {
+      const int x_row = i / tile_columns;
+      const int at = i % tile_columns;
+      const int column = tile * tile_columns + at;
+      float y = total(x_row, at);
+      if (p.bias != nullptr) y += to_float(p.bias[column]);
+      if (is_gated) {
+        float up = total(x_row, tile_columns + at);
+        if (p.bias != nullptr) up += to_float(p.bias[p.n + column]);
+        y = gated<T>(p.gate, y, up);
+      }
+      const std::int64_t out = static_cast<std::int64_t>(x_row) * p.n + column;
+      if (p.residual != nullptr) y += to_float(p.residual[out]);
+      p.y[out] = from_float<T>(y);
+    }
+    buffer ^= 1;
+  }
+#endif
+}
+
+}  // namespace tessera::cuda::quantised

@@ -1,0 +1,12 @@
+#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_linear.h"
+#include "tessera/ops/quantised/room.h"
+
+namespace tessera {
+
+void add_quantised_cuda(KernelList& list) {
+  list.add({kQuantisedLinearCuda});
+  list.add_joined(joined_quantised_kernels());
+}
+
+}  // namespace tessera
