@@ -59,7 +59,7 @@ Status launch_from_outside(Stream& stream, const char* name, const std::function
 }
 
 const Backend kCudaBackend{.create_device = create_cuda_device,
-                           .kernels = &cuda_kernels(),
+                           .kernels = cuda_kernels,
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
                            .import_algorithms = remember_cublaslt_algorithms,

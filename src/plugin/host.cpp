@@ -47,6 +47,12 @@ void run_parallel(std::int64_t count, std::int64_t grain, void (*body)(void*, st
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
 }
 
+// The kernels of a plugin's device are those that plugins add.
+const KernelTable& no_kernels() {
+  static const KernelTable none{{}};
+  return none;
+}
+
 }  // namespace
 
 Host::Host(Registry& registry, Operators& operators)
@@ -90,12 +96,11 @@ Status Host::add(const tessera_plugin_kernel* given) {
 
 Status Host::add(const tessera_plugin_device* given) {
   std::shared_ptr<const DeviceTable> table = TRY(DeviceTable::create(given));
-  static const KernelTable no_kernels{{}};
   auto backend = std::make_shared<Backend>();
   backend->create_device = [table](const DeviceChoice& choice) -> Result<std::unique_ptr<Device>> {
     return TRY(PluginDevice::open(table, choice.ordinal));
   };
-  backend->kernels = &no_kernels;  // only the kernels that plugins add
+  backend->kernels = no_kernels;
   if (table->get()->versions != nullptr)
     backend->versions = [table] {
       TextSink text;

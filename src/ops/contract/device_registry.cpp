@@ -25,7 +25,7 @@ struct DeviceRegistry::Entry {
     std::call_once(once, [this] {
       backend.emplace(type.load());
       if (!backend->ok()) return;
-      kernels.emplace(*(**backend)->kernels);
+      kernels.emplace((**backend)->kernels());
       for (const KernelDef& kernel : added) kernels = kernels->with(kernel);
     });
     return backend->status();
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
 }
 
 Result<const Backend*> cpu_backend() {
-  static const Backend backend{.create_device = create_cpu, .kernels = &cpu_kernels(), .row_kernels = cpu_row_kernels};
+  static const Backend backend{.create_device = create_cpu, .kernels = cpu_kernels, .row_kernels = cpu_row_kernels};
   return &backend;
 }
 

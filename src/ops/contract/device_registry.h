@@ -39,7 +39,8 @@ struct DeviceChoice {
 // The engine's interface to one type of device. Immutable, and valid to the end of the process.
 struct Backend {
   std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
-  const KernelTable* kernels = nullptr;
+  // A function, because kernels are objects that exist only after their files' start-up.
+  const KernelTable& (*kernels)() = nullptr;
   // The versions of driver and libraries. Together with the device's name they identify where measured times and chosen
   // algorithms apply. Null: the name alone identifies it.
   std::function<std::string()> versions{};

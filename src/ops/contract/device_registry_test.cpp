@@ -26,7 +26,7 @@ const KernelTable& no_kernels() {
   return table;
 }
 
-const Backend kRemembering{.create_device = create_remembering, .kernels = &no_kernels()};
+const Backend kRemembering{.create_device = create_remembering, .kernels = no_kernels};
 
 TEST(DeviceRegistry, NamesChooseTypeOrdinalAndCapability) {
   DeviceRegistry devices;
