@@ -115,7 +115,7 @@ TEST(DeviceRegistry, ATakenNameIsRefused) {
 
 TEST(DeviceRegistry, TheCpuIsAlwaysThere) {
   const DeviceRegistry devices = built_in_devices();
-  EXPECT_EQ((*devices.backend("cpu"))->kernels, &cpu_kernels());
+  EXPECT_EQ(&(*devices.backend("cpu"))->kernels(), &cpu_kernels());
   const std::unique_ptr<Device> device = devices.open("cpu").value();
   EXPECT_EQ(device->properties().type, "cpu");
   EXPECT_TRUE(device->properties().on_host);

@@ -50,11 +50,13 @@ class SharedBarrier {
 
 // Starts a copy. Both addresses and `bytes` are multiples of 16. One thread calls it, after it has told the barrier how
 // many bytes to expect.
-__device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes, SharedBarrier& barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
+__device__ inline void bulk_copy(std::uint32_t to, const void* from, std::uint32_t bytes, SharedBarrier& barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier.address())
                : "memory");
+}
+__device__ inline void bulk_copy(void* to, const void* from, std::uint32_t bytes, SharedBarrier& barrier) {
+  bulk_copy(shared_address(to), from, bytes, barrier);
 }
 
 }  // namespace tessera::cuda

@@ -126,6 +126,30 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
 }
 #undef TESSERA_PRODUCTS
 
+// sum[64, kN] = a[64, 32] · b[kN, 32]ᵀ of E4M3 numbers, plus the old sum if `keep`. Rows of both matrices have 128
+// elements of one byte; kMatrixStep leads to the next 32. Hopper adds such products with about 14 bits, so longer sums
+// belong in float32 (arXiv 2412.19437, 3.3.2).
+#define TESSERA_E4M3_PRODUCT(N, NAMES, A, B, KEEP, ...)                                                            \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                                      \
+               ", 0;\n"                                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" N "k32.f32.e4m3.e4m3 {" NAMES "}, " A ", " B ", keep, 1, 1;\n}" \
+               : __VA_ARGS__                                                                                       \
+               : "l"(a), "l"(b), "r"(keep))
+template <int kN>
+__device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std::uint64_t b, int keep) {
+  static_assert(kN == 32 || kN == 64 || kN == 128 || kN == 160, "these products are written down");
+  if constexpr (kN == 32) TESSERA_E4M3_PRODUCT("32", TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));
+  if constexpr (kN == 64)
+    TESSERA_E4M3_PRODUCT("64", TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));
+  if constexpr (kN == 128)
+    TESSERA_E4M3_PRODUCT("128", TESSERA_NAMES_4, "%64", "%65", "%66", TESSERA_SUMS(0), TESSERA_SUMS(16),
+                         TESSERA_SUMS(32), TESSERA_SUMS(48));
+  if constexpr (kN == 160)
+    TESSERA_E4M3_PRODUCT("160", TESSERA_NAMES_5, "%80", "%81", "%82", TESSERA_SUMS(0), TESSERA_SUMS(16),
+                         TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));
+}
+#undef TESSERA_E4M3_PRODUCT
+
 // A product with a in registers, as a warp has it for mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has rows
 // 16 w … 16 w + 15. The packed sums of a product have this layout. The registers may change only after the product has
 // ended. Transposed: b is [16, kN].

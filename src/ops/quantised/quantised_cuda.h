@@ -31,6 +31,16 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedProblem& pr
 // As bind_quantised_gated().
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles_gated(std::span<const BindArgs> calls);
 
+// Whether the kernel of rounded rows serves the problem: values in E4M3, made for inputs that are rounded by groups or
+// rows, and 16-bit types (quantised_fp8.cuh). It needs Hopper, and a workspace. The order of sums is as in the kernel
+// of tiles. Forwards of at most kMostUnroundedRows rows that are not deterministic are faster without it.
+inline constexpr std::int64_t kMostUnroundedRows = 16;
+bool quantised_fp8_serves(const QuantisedProblem& problem);
+std::size_t quantised_fp8_workspace(const QuantisedProblem& problem);  // in bytes
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& problem, bool deterministic);
+// As bind_quantised_gated().
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8_gated(std::span<const BindArgs> calls);
+
 // Our kernels that also compute the gate after the quantised_linear.
 const std::vector<JoinedKernelDef>& joined_quantised_kernels();
 

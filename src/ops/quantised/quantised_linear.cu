@@ -1,10 +1,12 @@
-// quantised_linear on CUDA. bind() chooses one of three kernels, by sizes, types and the format alone:
+// quantised_linear on CUDA. bind() chooses one of four kernels, by sizes, types and the format alone:
 //
-//   streamed  16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): reading w bounds it
-//   tiles     16-bit types, any number of rows, Hopper (quantised_tiles.cuh): tensor cores bound many rows
-//   plain     everything else (quantised_plain.cu)
+//   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): reading w bounds it
+//   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
+//   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
+//   plain         everything else (quantised_plain.cu)
 //
-// All keep x as it is. Deterministic forwards go by tiles, or by the plain kernel, whatever their number of rows.
+// Only rounded rows are rounded. Deterministic forwards take the same kernel for any number of rows, so none of them is
+// streamed.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <limits>
@@ -16,19 +18,31 @@
 namespace tessera {
 namespace {
 
+bool is_streamed(const QuantisedProblem& p, bool deterministic) {
+  return !deterministic && quantised_streamed_serves(p);
+}
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const QuantisedProblem p = make_quantised_problem(args);
+  const bool rounds = p.m > 0 && !is_streamed(p, args.context.limits.deterministic) && quantised_fp8_serves(p);
+  return rounds ? quantised_fp8_workspace(p) : std::size_t{0};
+}
+
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const QuantisedProblem p = make_quantised_problem(args);
   if (p.m == 0) return make_cuda_op("quantised_linear", [](cudaStream_t) {});
   TRY(static_cast<CudaDevice&>(args.device).make_current());
   const bool deterministic = args.context.limits.deterministic;
-  if (!deterministic && quantised_streamed_serves(p)) return bind_quantised_streamed(p);
+  if (is_streamed(p, deterministic)) return bind_quantised_streamed(p);
+  if (quantised_fp8_serves(p)) return bind_quantised_fp8(p, deterministic);
   if (quantised_tiles_serve(p)) return bind_quantised_tiles(p, deterministic);
   return bind_quantised_plain(p);
 }
 
 }  // namespace
 
-const KernelDef kQuantisedLinearCuda{.op = "quantised_linear", .name = "cuda", .bind = bind};
+const KernelDef kQuantisedLinearCuda{
+    .op = "quantised_linear", .name = "cuda", .bind = bind, .workspace_bytes = workspace_bytes};
 
 const std::vector<JoinedKernelDef>& joined_quantised_kernels() {
   constexpr std::int64_t kAnyRows = std::numeric_limits<std::int64_t>::max();

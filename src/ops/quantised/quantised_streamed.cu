@@ -19,7 +19,7 @@ using namespace cuda::quantised;
 // Where the kernel applies the scales of this matrix. Empty if it does not serve the format.
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
-  if (f.groups) return std::nullopt;
+  if (group_shift_of(w) < 0) return std::nullopt;
   if (f.values == Values::kE2M1) {
     const bool nvfp4 = f.scales == Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
     return nvfp4 ? std::optional(ScaleOf::kValues) : std::nullopt;
@@ -82,6 +82,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& 
                     .stage_bytes = 0,
                     .slot_row = 0,
                     .slots = 0,
+                    .group_shift = group_shift_of(p.w),
                     .gate = gate},
                    p.workers);
   };

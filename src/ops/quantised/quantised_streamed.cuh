@@ -58,6 +58,7 @@ struct StreamedQuantised {
   int stage_bytes;  // of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
   int slot_row;     // distance between rows of a stage in shared memory
   int slots;        // slots in the ring
+  int group_shift;  // column k has the scale k >> group_shift of its row
   Gate gate;
 };
 
@@ -88,40 +89,49 @@ struct PairedColumns {
   }
 };
 
+// Where the scales of one row of w begin, and its zeros.
+struct ScaleRow {
+  int scales;
+  int zeros;
+  __device__ ScaleRow(const QuantisedMatrix& w, int row)
+      : scales(row / static_cast<int>(w.format.group_rows) * static_cast<int>(w.num_groups)),
+        zeros(row * static_cast<int>(w.num_groups)) {}
+};
+
+// The scale of 16 bytes of one row of w, as it lies in memory: loaded long before it is used.
+struct LoadedScale {
+  std::uint32_t scale;  // a float32, or two e4m3 numbers
+  std::uint32_t zero;   // of int4
+
+  template <Values kValues>
+  __device__ void load(const QuantisedMatrix& w, const ScaleRow& row, int group) {
+    if constexpr (kValues == Values::kE2M1) {
+      scale = *reinterpret_cast<const std::uint16_t*>(w.scales + row.scales + group);
+    } else {
+      scale = reinterpret_cast<const std::uint32_t*>(w.scales)[row.scales + group];
+    }
+    if constexpr (kValues == Values::kInt4) zero = w.zeros == nullptr ? 8 : w.zeros[row.zeros + group];
+  }
+};
+
 // What a thread needs to convert 16 bytes of one row of w.
-template <Values kValues, ScaleOf kScaleOf>
+template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
   float sum_scale = 0;           // of sums
   std::uint32_t scales[2] = {};  // of values, in both halves; the second serves the second half of the bytes
-  std::uint32_t offset = 0;      // of integers
+  std::uint32_t offset;          // of integers
 
-  // Loads the scales of the columns from k on in row n.
-  template <class T>
-  __device__ void load(const QuantisedMatrix& w, int n, int k) {
-    const std::int64_t at = scale_at_group(w, n, k);
+  __device__ explicit RowScales(const LoadedScale& loaded)
+      : offset(offset_of<T, kValues>(kValues == Values::kInt4 ? static_cast<int>(loaded.zero) : 0)) {
+    constexpr float kGrow = kScaleGrow<T, kValues>;
     if constexpr (kScaleOf == ScaleOf::kSums) {
-      sum_scale = scale_of(w, at);
+      sum_scale = __uint_as_float(loaded.scale);
     } else if constexpr (kValues == Values::kE2M1) {
-      const std::uint16_t two = *reinterpret_cast<const std::uint16_t*>(w.scales + at);
-      constexpr float kGrow = kScaleGrow<T, kValues>;
-      scales[0] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(two & 255u)) * kGrow);
-      scales[1] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(two >> 8)) * kGrow);
+      scales[0] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(loaded.scale & 255u)) * kGrow);
+      scales[1] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(loaded.scale >> 8)) * kGrow);
     } else {
-      scales[0] = scales[1] = both_halves<T>(scale_of(w, at) * kScaleGrow<T, kValues>);
+      scales[0] = scales[1] = both_halves<T>(__uint_as_float(loaded.scale) * kGrow);
     }
-    if constexpr (kValues == Values::kInt4) {
-      const int zero = w.zeros == nullptr ? 8 : w.zeros[static_cast<std::int64_t>(n) * w.num_groups + group_of(w, k)];
-      offset = offset_of<T, kValues>(zero);
-    } else {
-      offset = offset_of<T, kValues>(0);
-    }
-  }
-
-  __device__ static std::int64_t group_of(const QuantisedMatrix& w, int k) {
-    return w.num_groups == 1 ? 0 : k / static_cast<int>(w.format.group_cols);
-  }
-  __device__ static std::int64_t scale_at_group(const QuantisedMatrix& w, int n, int k) {
-    return n / static_cast<int>(w.format.group_rows) * w.num_groups + group_of(w, k);
   }
 };
 
@@ -212,7 +222,9 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   float sum[kEights][4];
   // Adds the products of a round.
   const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from,
-                                const RowScales<kValues, kScaleOf>(&scales)[2]) {
+                                const LoadedScale(&loaded)[2]) {
+    const RowScales<T, kValues, kScaleOf> scales[2] = {RowScales<T, kValues, kScaleOf>(loaded[0]),
+                                                       RowScales<T, kValues, kScaleOf>(loaded[1])};
     uint4 w[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.slot_row);
@@ -254,26 +266,42 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
         for (int i = 0; i < 4; ++i) sum[e][i] += partial[e][i] * scales[i / 2].sum_scale;
     }
   };
-  const auto multiply = [&](const Held& x, int tile, int stage) {
+  LoadedScale scales[kRounds][2];
+  ScaleRow scale_rows[2] = {ScaleRow(p.w, weight_row(static_cast<int>(blockIdx.x), row)),
+                            ScaleRow(p.w, weight_row(static_cast<int>(blockIdx.x), 8 + row))};
+  const auto load_scales = [&](int stage) {
     const int rounds = rounds_of(stage);
-    RowScales<kValues, kScaleOf> scales[kRounds][2];
 #pragma unroll
     for (int d = 0; d < kRounds; ++d)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         if (d < rounds)
-          scales[d][half].template load<T>(p.w, weight_row(tile, half * 8 + row),
-                                           (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte);
+          scales[d][half].template load<kValues>(
+              p.w, scale_rows[half], (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte >> p.group_shift);
+  };
+  const auto multiply = [&](const Held& x, int tile, int stage) {
+    const int rounds = rounds_of(stage);
+    LoadedScale now[kRounds][2];
+#pragma unroll
+    for (int d = 0; d < kRounds; ++d) now[d][0] = scales[d][0], now[d][1] = scales[d][1];
+    if (stage + 1 < stages) {
+      load_scales(stage + 1);
+    } else if (tile + step < tiles) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) scale_rows[half] = ScaleRow(p.w, weight_row(tile + step, half * 8 + row));
+      load_scales(0);
+    }
     full[slot].wait(turn & 1);
     const unsigned char* const from = shared + slot * slot_bytes + row * p.slot_row + byte;
 #pragma unroll
     for (int d = 0; d < kRounds; ++d)
-      if (d < rounds) add_products(x[d], from + d * kRoundBytes, scales[d]);
+      if (d < rounds) add_products(x[d], from + d * kRoundBytes, now[d]);
     __syncwarp();
     if (lane == 0) empty[slot].arrive();
     advance();
   };
 
+  load_scales(0);
   const bool stay = stages <= kHeld;
   Held x[kHeld];
 #pragma unroll

@@ -18,6 +18,7 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -176,6 +177,14 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
 
 __device__ inline float number_of_e4m3(std::uint8_t code) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
+}
+
+// Returns the shift that turns a column into its group. -1: the matrix needs a division or a table.
+inline int group_shift_of(const QuantisedMatrix& m) {
+  if (m.groups != nullptr) return -1;
+  if (m.num_groups == 1) return 31;
+  const auto columns = static_cast<std::uint64_t>(m.format.group_cols);
+  return std::has_single_bit(columns) ? std::countr_zero(columns) : -1;
 }
 
 // The index of the scale of column k in row n, and the scale without the row's factor.

@@ -1,0 +1,99 @@
+// Binds a kernel of quantised_block.cuh.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/tensor_map.h"
+#include "tessera/ops/quantised/quantised_block.cuh"
+#include "tessera/ops/quantised/quantised_problem.h"
+
+namespace tessera::cuda::quantised {
+
+struct Arrangement {
+  int split = 1;
+  bool shared = false;
+};
+
+// Blocks split k while they fill the multiprocessors no more than once and have two stages each. In a deterministic
+// forward nothing that depends on m may change the order of sums.
+inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::int64_t most_blocks,
+                           bool deterministic) {
+  if (tiles >= most_blocks) return {.shared = true};
+  if (deterministic) return {};
+  int split = 1;
+  const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
+  while (split < kMostSplit && 2 * split * tiles <= most_blocks && stages >= 4 * split) split *= 2;
+  return {.split = split};
+}
+
+inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
+  const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
+  const int box = kStageColumns / static_cast<int>(p.w.format.values_of_byte()) / 2;
+  if (gate == Gate::kNone)
+    return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
+                             std::array{TensorBox{.size = elements, .stride = 1, .box = box},
+                                        TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}});
+  return encode_row_groups(ir::DType::kBFloat16, p.w.values,
+                           {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2},
+                           kTileWeights, box);
+}
+
+// Rows of x as the kernel reads them.
+struct TileRows {
+  const void* data;
+  std::int64_t row_elements;  // 16-bit elements
+  const float* scales = nullptr;
+  std::int64_t scale_stride = 0;
+};
+
+// `y` is the gate's result where there is a gate. `before` enqueues what computes the rows.
+template <class Product, class Before>
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows,
+                                            Gate gate, std::byte* y, bool deterministic, Before before) {
+  using T = typename Product::Element;
+  using Ring = typename Product::Ring;
+  constexpr auto kKernel = quantised_block<Product>;
+  constexpr int kN = Ring::kN;
+  constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
+  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / (Ring::kStageBytes + kN * 4));
+  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * (Ring::kStageBytes + kN * 4);
+  static_assert(kN * kTileSumRow * 4 <= kStages * Ring::kStageBytes);
+  const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
+  const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
+  const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers, deterministic);
+  const TiledQuantised<T> bound{
+      .x = TRY(encode_tensor_map(
+          ir::DType::kBFloat16, rows.data,
+          std::array{TensorBox{.size = rows.row_elements, .stride = 1, .box = kBoxRowBytes / 2},
+                     TensorBox{.size = p.m, .stride = rows.row_elements, .box = a.shared ? kN / 2 : kN}})),
+      .values = TRY(map_of_values(p, gate)),
+      .w = p.w,
+      .x_scales = rows.scales,
+      .scale_stride = static_cast<int>(rows.scale_stride),
+      .bias = reinterpret_cast<const T*>(p.bias),
+      .residual = reinterpret_cast<const T*>(p.residual),
+      .y = reinterpret_cast<T*>(y),
+      .m = static_cast<int>(p.m),
+      .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+      .k = static_cast<int>(p.k),
+      .row_tiles = static_cast<int>(row_tiles),
+      .split = a.split,
+      .shared = a.shared,
+      .stages = kStages,
+      .group_shift = group_shift_of(p.w),
+      .gate = gate};
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, name));
+  const std::int64_t clusters = row_tiles * (a.shared ? ceil_div(weight_tiles, std::int64_t{2}) : weight_tiles);
+  const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads<kN>), .cluster = cluster};
+  return make_cuda_op(name, [=](cudaStream_t stream) {
+    before(stream);
+    launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
+  });
+}
+
+}  // namespace tessera::cuda::quantised

@@ -1,0 +1,288 @@
+// What quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the arrangement of
+// blocks, the ring of stages in shared memory, and the end of a tile.
+//
+// A block computes 128 rows of w by kN rows of x. A warp copies stages of 128 columns of k to the ring, and asks for
+// weights before the kernels ahead have ended. Each of two warpgroups multiplies 64 rows of w by all rows of x; a
+// Product says how. The blocks of a cluster do one of two things:
+//   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
+//     all blocks for its share of the rows of x (linear_split.cuh);
+//   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/wgmma.cuh"
+#include "tessera/ops/linear/linear_split.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kTileWeights = 128;  // rows of w in a tile
+inline constexpr int kTileWarpgroups = 2;
+inline constexpr int kStageColumns = 128;
+inline constexpr int kBoxRowBytes = 128;  // of a row of x in a box
+inline constexpr int kMostTileStages = 8;
+inline constexpr int kMostSplit = 4;
+inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kTileSumRow = kTileWeights + 4;
+
+// Blocks of a multiprocessor: two where rows are few, so that one loads while the other converts or adds.
+template <int kN>
+inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
+
+// Whether the copying warps give their registers to the others: the sums of many rows need more than an equal share.
+template <int kN>
+inline constexpr bool kMovesRegisters = kN > 128;
+// Two warpgroups, and a warp whose first thread starts the copies, or a warpgroup, where registers move.
+template <int kN>
+inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegisters<kN> ? kWarpgroup : kWarp);
+
+template <class T>
+struct TiledQuantised {
+  CUtensorMap x;          // rows of x, in 16-bit elements; boxes of kN rows, or half of them where blocks share x
+  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
+  QuantisedMatrix w;      // [n or 2n, k]
+  const float* x_scales;  // of rounded rows (rounded_rows.cuh); null: x is as it was
+  int scale_stride;       // of x_scales
+  const T* bias;          // [n or 2n]; null: no bias
+  const T* residual;      // [m, n]; null: no residual
+  T* y;                   // [m, n]
+  int m;
+  int n;
+  int k;
+  int row_tiles;
+  int split;        // blocks of a cluster that split k
+  bool shared;      // two blocks of a cluster share x
+  int stages;       // stages of the ring
+  int group_shift;  // column k has the scale k >> group_shift of its row
+  Gate gate;
+};
+
+// The part of a product that a block computes.
+struct TilePlace {
+  int cluster;
+  int rank;
+  int first_row;
+  int first_weight;
+  int first;  // stage
+  int count;  // of stages
+
+  template <int kN, class T>
+  __device__ static TilePlace of(const TiledQuantised<T>& p) {
+    TilePlace at;
+    at.cluster = p.shared ? 2 : p.split;
+    at.rank = static_cast<int>(blockIdx.x) % at.cluster;
+    const int item = static_cast<int>(blockIdx.x) / at.cluster;
+    at.first_row = item % p.row_tiles * kN;
+    at.first_weight = (p.shared ? item / p.row_tiles * 2 + at.rank : item / p.row_tiles) * kTileWeights;
+    const int stages = (p.k + kStageColumns - 1) / kStageColumns;
+    at.first = p.shared ? 0 : stages * at.rank / at.cluster;
+    at.count = (p.shared ? stages : stages * (at.rank + 1) / at.cluster) - at.first;
+    return at;
+  }
+};
+
+// The ring of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie behind all stages.
+template <int kN_, int kWeightBytes, int kRowBoxes_>
+struct TileRing {
+  static constexpr int kN = kN_;
+  static constexpr int kRowBoxes = kRowBoxes_;
+  static constexpr int kBoxBytes = kN * kBoxRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kRowBoxes * kBoxBytes;
+
+  std::uint32_t base;
+  int stages;
+  SharedBarrier* full;
+  SharedBarrier* empty;
+
+  __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightBytes; }
+  __device__ std::uint32_t scales(int slot) const {
+    return base + static_cast<std::uint32_t>(stages * kStageBytes + slot * kN * 4);
+  }
+  // A warp calls it when it has read the slot.
+  __device__ void release(int slot, bool shared) const {
+    if (threadIdx.x % kWarp != 0) return;
+    if (shared) {
+      arrive_at_block(empty[slot], 0);
+      arrive_at_block(empty[slot], 1);
+    } else {
+      empty[slot].arrive();
+    }
+  }
+};
+
+// Starts the copies of a block.
+template <class T, class Ring>
+struct TileCopies {
+  const TiledQuantised<T>& p;
+  const TilePlace& at;
+  const Ring& ring;
+  int weight_bytes;  // of a row of w in a stage
+  bool scaled;       // each stage has scales of x
+
+  __device__ void weights(int slot, int stage) const {
+    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // bytes outside are zeros
+    const int column = stage * weight_bytes / 2;
+    if (p.gate == Gate::kNone) {
+      copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
+    } else {
+      copy_box(ring.weights(slot), p.values, ring.full[slot], column, 0, 0, at.first_weight / 16, 0);
+    }
+  }
+  __device__ void rows(int slot, int stage) const {
+#pragma unroll
+    for (int box = 0; box < Ring::kRowBoxes; ++box) {
+      const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);
+      const int column = (stage * Ring::kRowBoxes + box) * (kBoxRowBytes / 2);
+      if (p.shared) {
+        const int share = at.rank * (Ring::kN / 2);
+        copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, ring.full[slot], 3, column,
+                        at.first_row + share);
+      } else {
+        copy_box(to, p.x, ring.full[slot], column, at.first_row);
+      }
+    }
+    if (scaled)
+      bulk_copy(ring.scales(slot), p.x_scales + static_cast<std::int64_t>(stage) * p.scale_stride + at.first_row,
+                Ring::kN * 4, ring.full[slot]);
+  }
+};
+
+// Stores the sums of a warpgroup to shared memory as [kN, kTileSumRow], each times its row's factor.
+template <int kN>
+__device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t sums, int weight,
+                                       const float (&factor)[2]) {
+  const std::uint32_t to = sums + threadIdx.x % 4 * 2 * kTileSumRow * 4 + static_cast<std::uint32_t>(weight) * 4;
+#pragma unroll
+  for (int j = 0; j < kN / 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(
+                       to + static_cast<std::uint32_t>(((j * 8 + i % 2) * kTileSumRow + i / 2 * 8) * 4)),
+                   "f"(sum[4 * j + i] * factor[i / 2])
+                   : "memory");
+}
+
+// Turns the sums of the block's share of rows into y. A thread has eight columns at a time.
+template <class T, int kN, int kBlocks>
+__device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, int first_row, int first_weight,
+                                        int rank) {
+  constexpr int kShare = kN / kBlocks;
+  const bool is_gated = p.gate != Gate::kNone;
+  const int weights = is_gated ? 16 : 8;  // rows of w of a thread
+  const int packs = kTileWeights / weights;
+  for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kTileWarps * kWarp) {
+    const int at = rank * kShare + i / packs;
+    const int row = first_row + at;
+    const int column = first_weight * 8 / weights + i % packs * 8;
+    if (row >= p.m || column >= p.n) continue;
+    const std::uint32_t from = sums + static_cast<std::uint32_t>((at * kTileSumRow + i % packs * weights) * 4);
+    const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
+    float total[8];
+    split_linear::add_blocks<kBlocks>(total, from);
+    if (p.bias != nullptr) split_linear::add_pack(total, p.bias + column);
+    if (is_gated) {
+      float up[8];
+      split_linear::add_blocks<kBlocks>(up, from + 8 * 4);
+      if (p.bias != nullptr) split_linear::add_pack(up, p.bias + p.n + column);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
+    }
+    if (p.residual != nullptr) split_linear::add_pack(total, p.residual + out);
+    *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
+                                                      pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+  }
+}
+
+// Grid: clusters of `split` blocks, or of two that share x; a cluster's blocks are neighbours. Rows of x change fastest
+// from cluster to cluster. Preconditions: n is a multiple of 8, k of 32.
+//
+// A Product has Ring, Element, kWeightRowBytes (of a stage), scales(p) (whether stages have scales of x) and
+//   multiply(p, at, ring, weight, w_rows, sum, factor),
+// which a warpgroup's thread calls: it computes its sums of the block's stages, and the factors of its two rows of w,
+// `w_rows`; `weight` is the first of them within the tile.
+template <class Product>
+__global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<Product::Ring::kN>)
+    quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Ring = typename Product::Ring;
+  constexpr int kN = Ring::kN;
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
+  const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, empty};
+  const TilePlace at = TilePlace::of<kN>(p);
+  const TileCopies<typename Product::Element, Ring> copies{p, at, ring, Product::kWeightRowBytes, Product::scales(p)};
+  const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
+  const int ahead = min(p.stages, at.count);
+  if (is_copying) {
+    prefetch_map(p.values);
+    prefetch_map(p.x);
+    for (int s = 0; s < p.stages; ++s) {
+      full[s].init(1);
+      empty[s].init(static_cast<std::uint32_t>(kTileWarps * (p.shared ? 2 : 1)));
+    }
+    SharedBarrier::make_visible();
+    for (int s = 0; s < ahead; ++s) copies.weights(s, at.first + s);
+  }
+  __syncwarp();
+  let_next_begin();
+  if (at.cluster > 1) {
+    sync_cluster();
+  } else {
+    __syncthreads();
+  }
+  wait_for_previous();
+
+  if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
+    if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
+    const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
+    // The rows of w itself: 8 gates and their ups alternate where there is a gate. Rows past the last are not stored.
+    const auto last = static_cast<int>(p.w.rows) - 1;
+    const int gate = at.first_weight / 2 + weight / 16 * 8 + weight % 8;
+    const int plain = at.first_weight + weight;
+    const bool is_gated = p.gate != Gate::kNone;
+    const int w_rows[2] = {min(last, is_gated ? gate : plain), min(last, is_gated ? p.n + gate : plain + 8)};
+    float sum[kN / 2];
+    float factor[2];
+    Product::multiply(p, at, ring, weight, w_rows, sum, factor);
+    // The sums overwrite memory that all warps must have read before.
+    asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
+    store_tile_sums<kN>(sum, ring.base, weight, factor);
+  } else {
+    if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
+    if (is_copying) {
+      let_copies_see_stores();
+      for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
+      for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
+        empty[slot].wait(turn & 1);
+        copies.weights(slot, at.first + s);
+        copies.rows(slot, at.first + s);
+        if (++slot == p.stages) slot = 0, ++turn;
+      }
+    }
+  }
+  __syncwarp();
+  if (at.cluster > 1) {
+    sync_cluster();
+  } else {
+    __syncthreads();
+  }
+  if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
+    if (p.shared || p.split == 1) {
+      store_tile_share<typename Product::Element, kN, 1>(p, ring.base, at.first_row, at.first_weight, 0);
+    } else if (p.split == 2) {
+      store_tile_share<typename Product::Element, kN, 2>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    } else {
+      store_tile_share<typename Product::Element, kN, kMostSplit>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    }
+  }
+  if (!p.shared && p.split > 1) {
+    __syncwarp();
+    sync_cluster();  // other blocks may still read this block's sums
+  }
+#endif
+}
+
+}  // namespace tessera::cuda::quantised

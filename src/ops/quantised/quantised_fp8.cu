@@ -1,0 +1,99 @@
+// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the gate: a launch that rounds x,
+// and the product.
+#include "tessera/ops/quantised/quantised_fp8.cuh"
+
+#include "tessera/device/alignment.h"
+#include "tessera/ops/cuda/sm90a_code.h"
+#include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/quantised/quantised_bind.cuh"
+#include "tessera/ops/quantised/quantised_cuda.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::quantised;
+using Inputs = QuantisedProblem::Inputs;
+
+// Rows of x in a tile. Two tiles of 64 read w twice, so one of 128 takes 65 rows.
+std::int64_t rows_of_tile(std::int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : m <= 128 ? 128 : 160; }
+
+struct RoundedLayout {
+  std::int64_t scale_stride;
+  std::size_t scales;  // offset in the workspace
+  std::size_t size;
+};
+
+RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
+  const std::int64_t tile = rows_of_tile(p.m);
+  RoundedLayout l{
+      .scale_stride = ceil_div(p.m, tile) * tile, .scales = align_up(static_cast<std::size_t>(p.m * p.k)), .size = 0};
+  const std::int64_t groups = p.w.num_groups == 1 ? 1 : ceil_div(p.k, std::int64_t{kRoundedGroup});
+  l.size = l.scales + align_up(static_cast<std::size_t>(groups * l.scale_stride) * sizeof(float));
+  return l;
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
+                                      bool deterministic) {
+  const RoundedLayout l = lay_out_rounded(p);
+  const RoundedRows to{.values = reinterpret_cast<std::uint8_t*>(p.workspace),
+                       .scales = reinterpret_cast<float*>(p.workspace + l.scales),
+                       .scale_stride = l.scale_stride};
+  const auto round = [to, x = reinterpret_cast<const T*>(p.x), m = p.m, k = static_cast<int>(p.k),
+                      by_token = p.w.num_groups == 1](cudaStream_t stream) {
+    const LaunchShape shape{
+        .grid = dim3(static_cast<unsigned>(
+            by_token ? m : ceil_div(m * ceil_div(k, kRoundedGroup) * kGroupThreads, std::int64_t{kRoundingThreads}))),
+        .block = dim3(kRoundingThreads)};
+    if (by_token) {
+      launch_early(round_tokens<T>, shape, stream, x, to, k);
+    } else {
+      launch_early(round_groups<T>, shape, stream, x, to, m, k);
+    }
+  };
+  const TileRows rows{.data = to.values, .row_elements = p.k / 2, .scales = to.scales, .scale_stride = to.scale_stride};
+  switch (rows_of_tile(p.m)) {
+    case 32: return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
+    case 64: return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);
+    case 128: return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
+    default: return make_block<RoundedProduct<T, 160>>(name, p, rows, gate, y, deterministic, round);
+  }
+}
+
+Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
+                                      bool deterministic) {
+  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(name, p, gate, y, deterministic)
+                                         : make<__half>(name, p, gate, y, deterministic);
+}
+
+}  // namespace
+
+bool quantised_fp8_serves(const QuantisedProblem& p) {
+  const QuantisedFormat& f = p.w.format;
+  const bool by_group = p.inputs == Inputs::kGroup && f.group_cols == kRoundedGroup && p.w.num_groups > 1;
+  const bool by_token = p.inputs == Inputs::kToken && p.w.num_groups == 1;
+  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && f.values == Values::kE4M3 &&
+         f.scales == Scales::kFloat32 && !f.groups && !f.factor && (by_group || by_token) && p.m >= 1 && p.n % 8 == 0 &&
+         p.k % 16 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) && is_aligned(p.residual) &&
+         is_aligned(p.y) &&
+         runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
+}
+
+std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return lay_out_rounded(p).size; }
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& p, bool deterministic) {
+  return make("quantised_linear, rounded rows", p, Gate::kNone, p.y, deterministic);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8_gated(std::span<const BindArgs> calls) {
+  const QuantisedProblem p = make_quantised_problem(calls[0]);
+  std::byte* const y = calls[1].results[0].data.raw();
+  const bool deterministic = calls[0].context.limits.deterministic;
+  if (deterministic || p.m <= kMostUnroundedRows || !quantised_fp8_serves(p) || p.residual != nullptr ||
+      p.n % 16 != 0 || !is_aligned(y))
+    return std::unique_ptr<BoundOp>();
+  return make("quantised_linear and gate, rounded rows", p, gate_of(calls[1].node), y, deterministic);
+}
+
+}  // namespace tessera
