@@ -24,6 +24,14 @@ Result<PFN_cuTensorMapEncodeTiled_v12000> find_encode() {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
 
+CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
+  switch (swizzle) {
+    case Swizzle::kNone: return CU_TENSOR_MAP_SWIZZLE_NONE;
+    case Swizzle::k64Bytes: return CU_TENSOR_MAP_SWIZZLE_64B;
+    default: return CU_TENSOR_MAP_SWIZZLE_128B;
+  }
+}
+
 }  // namespace
 
 Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions,
@@ -47,8 +55,7 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
   const CUresult result =
       encode(&map, dtype == ir::DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
              static_cast<cuuint32_t>(dimensions.size()), const_cast<void*>(data), sizes.data(), strides.data(),
-             box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-             swizzle == Swizzle::kNone ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+             box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, driver_swizzle(swizzle),
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return internal_error(fmt::format("cuTensorMapEncodeTiled refuses a tensor of {} dimensions, {} by {} …: error {}",
@@ -57,14 +64,15 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
 }
 
 Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
-                                      int box_columns) {
+                                      int box_columns, Swizzle swizzle) {
   const std::int64_t row = weights.columns;
   return encode_tensor_map(
       dtype, data,
       std::array{TensorBox{.size = row, .stride = 1, .box = box_columns}, TensorBox{.size = 8, .stride = row, .box = 8},
                  TensorBox{.size = 2, .stride = weights.second * row, .box = 2},
                  TensorBox{.size = weights.rows / 16, .stride = weights.first * row, .box = box_rows / 16},
-                 TensorBox{.size = weights.matrices, .stride = weights.rows * row, .box = 1}});
+                 TensorBox{.size = weights.matrices, .stride = weights.rows * row, .box = 1}},
+      swizzle);
 }
 
 }  // namespace tessera

@@ -18,11 +18,11 @@ struct TensorBox {
   int box;              // elements in the box
 };
 
-// How the 16-byte chunks of a box's row of 128 bytes are permuted in shared memory.
-enum class Swizzle : bool { kNone, k128Bytes };
+// How the 16-byte chunks of a box's row of at most 64 or 128 bytes are permuted in shared memory.
+enum class Swizzle : std::uint8_t { kNone, k64Bytes, k128Bytes };
 
-// Describes a tensor of 16-bit elements at `data`, which is aligned to 16 bytes. The fastest dimension comes first. A
-// swizzled box's rows have at most 128 bytes. The map holds the address, so it is valid as long as the memory is.
+// Describes a tensor of 16-bit elements at `data`, which is aligned to 16 bytes. The fastest dimension comes first. The
+// map holds the address, so it is valid as long as the memory is.
 Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions,
                                       Swizzle swizzle = Swizzle::k128Bytes);
 
@@ -40,6 +40,6 @@ struct RowGroups {
 // Describes boxes of a number of rows, a multiple of 16, and a number of columns of one matrix, as encode_tensor_map()
 // does. Coordinates: column, 0, 0, group, matrix.
 Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
-                                      int box_columns);
+                                      int box_columns, Swizzle swizzle = Swizzle::k128Bytes);
 
 }  // namespace tessera

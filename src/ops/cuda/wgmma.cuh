@@ -137,16 +137,13 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
                : "l"(a), "l"(b), "r"(keep))
 template <int kN>
 __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std::uint64_t b, int keep) {
-  static_assert(kN == 32 || kN == 64 || kN == 128 || kN == 160, "these products are written down");
+  static_assert(kN == 32 || kN == 64 || kN == 128, "these products are written down");
   if constexpr (kN == 32) TESSERA_E4M3_PRODUCT("32", TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));
   if constexpr (kN == 64)
     TESSERA_E4M3_PRODUCT("64", TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));
   if constexpr (kN == 128)
     TESSERA_E4M3_PRODUCT("128", TESSERA_NAMES_4, "%64", "%65", "%66", TESSERA_SUMS(0), TESSERA_SUMS(16),
                          TESSERA_SUMS(32), TESSERA_SUMS(48));
-  if constexpr (kN == 160)
-    TESSERA_E4M3_PRODUCT("160", TESSERA_NAMES_5, "%80", "%81", "%82", TESSERA_SUMS(0), TESSERA_SUMS(16),
-                         TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));
 }
 #undef TESSERA_E4M3_PRODUCT
 

@@ -59,6 +59,7 @@ class Chain {
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = format.attributes();
         attributes.emplace_back("bias", bias);
+        if (format.values == QuantisedFormat::Values::kE4M3) attributes.emplace_back("inputs", std::string("group"));
       } else if (decl.name == "gelu_mul" || decl.name == "gelu") {
         attributes = {{"tanh", bias}};
       }

@@ -31,14 +31,17 @@ inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::i
 
 inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
-  const int box = kStageColumns / static_cast<int>(p.w.format.values_of_byte()) / 2;
+  const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
+  const int box = kStageColumns / per_byte / 2;
+  const Swizzle swizzle = per_byte == 1 ? Swizzle::k128Bytes : Swizzle::k64Bytes;
   if (gate == Gate::kNone)
     return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
                              std::array{TensorBox{.size = elements, .stride = 1, .box = box},
-                                        TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}});
+                                        TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}},
+                             swizzle);
   return encode_row_groups(ir::DType::kBFloat16, p.w.values,
                            {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2},
-                           kTileWeights, box);
+                           kTileWeights, box, swizzle);
 }
 
 // Rows of x as the kernel reads them.
@@ -89,7 +92,7 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedPro
   const std::int64_t clusters = row_tiles * (a.shared ? ceil_div(weight_tiles, std::int64_t{2}) : weight_tiles);
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads<kN>), .cluster = cluster};
+      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads), .cluster = cluster};
   return make_cuda_op(name, [=](cudaStream_t stream) {
     before(stream);
     launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);

@@ -23,20 +23,14 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-inline constexpr int kMostSplit = 4;
+inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
+inline constexpr int kMostSplit = 8;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
 // Blocks of a multiprocessor: two where rows are few, so that one loads while the other converts or adds.
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
-
-// Whether the copying warps give their registers to the others: the sums of many rows need more than an equal share.
-template <int kN>
-inline constexpr bool kMovesRegisters = kN > 128;
-// Two warpgroups, and a warp whose first thread starts the copies, or a warpgroup, where registers move.
-template <int kN>
-inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegisters<kN> ? kWarpgroup : kWarp);
 
 template <class T>
 struct TiledQuantised {
@@ -204,7 +198,7 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 // which a warpgroup's thread calls: it computes its sums of the block's stages, and the factors of its two rows of w,
 // `w_rows`; `weight` is the first of them within the tile.
 template <class Product>
-__global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<Product::Ring::kN>)
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Ring = typename Product::Ring;
@@ -236,7 +230,6 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
   wait_for_previous();
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
-    if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
     const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
     // The rows of w itself: 8 gates and their ups alternate where there is a gate. Rows past the last are not stored.
     const auto last = static_cast<int>(p.w.rows) - 1;
@@ -250,17 +243,14 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     // The sums overwrite memory that all warps must have read before.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
-  } else {
-    if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
-    if (is_copying) {
-      let_copies_see_stores();
-      for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
-      for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
-        empty[slot].wait(turn & 1);
-        copies.weights(slot, at.first + s);
-        copies.rows(slot, at.first + s);
-        if (++slot == p.stages) slot = 0, ++turn;
-      }
+  } else if (is_copying) {
+    let_copies_see_stores();
+    for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
+    for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
+      empty[slot].wait(turn & 1);
+      copies.weights(slot, at.first + s);
+      copies.rows(slot, at.first + s);
+      if (++slot == p.stages) slot = 0, ++turn;
     }
   }
   __syncwarp();
@@ -274,6 +264,8 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
       store_tile_share<typename Product::Element, kN, 1>(p, ring.base, at.first_row, at.first_weight, 0);
     } else if (p.split == 2) {
       store_tile_share<typename Product::Element, kN, 2>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    } else if (p.split == 4) {
+      store_tile_share<typename Product::Element, kN, 4>(p, ring.base, at.first_row, at.first_weight, at.rank);
     } else {
       store_tile_share<typename Product::Element, kN, kMostSplit>(p, ring.base, at.first_row, at.first_weight, at.rank);
     }

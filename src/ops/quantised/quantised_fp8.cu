@@ -7,6 +7,7 @@
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/quantised_bind.cuh"
 #include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/rounded_many.cuh"
 
 namespace tessera {
 namespace {
@@ -16,7 +17,8 @@ using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
 
 // Rows of x in a tile. Two tiles of 64 read w twice, so one of 128 takes 65 rows.
-std::int64_t rows_of_tile(std::int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : m <= 128 ? 128 : 160; }
+std::int64_t rows_of_tile(std::int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : 128; }
+static_assert(kManyRows == 128);
 
 struct RoundedLayout {
   std::int64_t scale_stride;
@@ -33,6 +35,50 @@ RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
   return l;
 }
 
+// Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
+bool many_serves(const QuantisedProblem& p, Gate gate) {
+  const std::int64_t part = gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
+  const bool whole =
+      p.w.num_groups == 1 || (p.w.format.group_rows % part == 0 && (gate == Gate::kNone || p.n / 2 % part == 0));
+  return p.m > kManyRows && p.n % 16 == 0 && whole;
+}
+
+template <class T, class Round>
+Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, const TileRows& rows, Gate gate,
+                                           std::byte* y, Round round) {
+  const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
+  const std::int64_t pairs = ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
+  const ManyRounded<T> bound{
+      .x = TRY(encode_tensor_map(
+          ir::DType::kBFloat16, rows.data,
+          std::array{TensorBox{.size = rows.row_elements, .stride = 1, .box = kRoundedGroup / 2},
+                     TensorBox{.size = p.m, .stride = rows.row_elements, .box = kManyRows / kManyCluster}})),
+      .values = TRY(map_of_values(p, gate)),
+      .x_scales = rows.scales,
+      .w_scales = reinterpret_cast<const float*>(p.w.scales),
+      .bias = reinterpret_cast<const T*>(p.bias),
+      .residual = reinterpret_cast<const T*>(p.residual),
+      .y = reinterpret_cast<T*>(y),
+      .scale_stride = static_cast<int>(rows.scale_stride),
+      .w_groups = static_cast<int>(p.w.num_groups),
+      .group_rows = static_cast<int>(p.w.format.group_rows),
+      .m = static_cast<int>(p.m),
+      .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+      .k = static_cast<int>(p.k),
+      .row_tiles = static_cast<int>(row_tiles),
+      .items = static_cast<int>(row_tiles * pairs),
+      .gate = gate};
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(rounded_many<T>), kManyBytes, name));
+  const std::int64_t clusters = std::min(row_tiles * pairs, std::max<std::int64_t>(1, p.workers / kManyCluster));
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
+                          .block = dim3(kManyThreads),
+                          .cluster = kManyCluster};
+  return make_cuda_op(name, [=](cudaStream_t stream) {
+    round(stream);
+    launch_with(rounded_many<T>, shape, kManyBytes, /*early=*/true, stream, bound);
+  });
+}
+
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
                                       bool deterministic) {
@@ -42,22 +88,21 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& 
                        .scale_stride = l.scale_stride};
   const auto round = [to, x = reinterpret_cast<const T*>(p.x), m = p.m, k = static_cast<int>(p.k),
                       by_token = p.w.num_groups == 1](cudaStream_t stream) {
-    const LaunchShape shape{
-        .grid = dim3(static_cast<unsigned>(
-            by_token ? m : ceil_div(m * ceil_div(k, kRoundedGroup) * kGroupThreads, std::int64_t{kRoundingThreads}))),
-        .block = dim3(kRoundingThreads)};
+    const std::int64_t blocks = ceil_div(ceil_div(k, kRoundedGroup) * kGroupThreads, kRoundingThreads);
+    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(m), by_token ? 1 : static_cast<unsigned>(blocks)),
+                            .block = dim3(kRoundingThreads)};
     if (by_token) {
       launch_early(round_tokens<T>, shape, stream, x, to, k);
     } else {
-      launch_early(round_groups<T>, shape, stream, x, to, m, k);
+      launch_early(round_groups<T>, shape, stream, x, to, k);
     }
   };
   const TileRows rows{.data = to.values, .row_elements = p.k / 2, .scales = to.scales, .scale_stride = to.scale_stride};
+  if (many_serves(p, gate)) return make_many<T>(name, p, rows, gate, y, round);
   switch (rows_of_tile(p.m)) {
     case 32: return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
     case 64: return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);
-    case 128: return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
-    default: return make_block<RoundedProduct<T, 160>>(name, p, rows, gate, y, deterministic, round);
+    default: return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
   }
 }
 

@@ -1,12 +1,12 @@
-// quantised_linear of rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper: the tensor cores multiply both
-// as they are, twice as fast as 16-bit numbers (quantised_block.cuh has the rest).
+// quantised_linear of up to 128 rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper: the tensor cores
+// multiply both as they are, twice as fast as 16-bit numbers (quantised_block.cuh has the rest, and rounded_many.cuh
+// more rows).
 //
 // The tensor cores add with about 14 bits, so each stage's sums are added in float32. Where x has a scale for each 128
 // columns, which are a stage, and w one for each block, a stage's sums are multiplied with both on the way; where rows
 // have one scale, the last sums are.
 //
-// Bounds: few rows read w once. With many rows the products of a stage last 640 cycles, of which adding its sums takes
-// half in one warpgroup while the other multiplies.
+// The bound is reading w once.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"

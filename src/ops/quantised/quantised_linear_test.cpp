@@ -118,6 +118,82 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantisedLinear,
                                   std::string(ir::dtype_name(std::get<1>(c.param)));
                          });
 
+// Returns the number of E4M3 that is nearest to x; of two the one with an even code. x is at most 448.
+double nearest_e4m3(double x) {
+  double best = 0;
+  for (int code = 0; code < 0x7f; ++code) {
+    const double value = value_of(Values::kE4M3, static_cast<std::uint8_t>(code));
+    const double distance = std::abs(std::abs(x) - value);
+    const double so_far = std::abs(std::abs(x) - best);
+    if (distance < so_far || (distance == so_far && code % 2 == 0)) best = value;
+  }
+  return std::copysign(best, x);
+}
+
+// Rounds each group of columns of each row to E4M3 with a scale of its own.
+std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, std::int64_t group) {
+  std::vector<double> rounded = x.values();
+  for (std::size_t row = 0; row < rounded.size(); row += static_cast<std::size_t>(columns))
+    for (std::int64_t first = 0; first < columns; first += group) {
+      const auto begin = rounded.begin() + static_cast<std::ptrdiff_t>(row) + first;
+      const auto end = begin + std::min(group, columns - first);
+      float largest = 0;
+      for (auto v = begin; v != end; ++v) largest = std::max(largest, static_cast<float>(std::abs(*v)));
+      const float scale = largest > 0 ? largest / 448.0F : 1.0F;
+      for (auto v = begin; v != end; ++v) *v = nearest_e4m3(static_cast<float>(*v) * (1.0F / scale)) * scale;
+    }
+  return rounded;
+}
+
+class RoundedInputs : public ::testing::TestWithParam<DType> {};
+
+TEST_P(RoundedInputs, MultiplyAsTheCheckpointWasMadeFor) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU's kernel keeps inputs as they are";
+  const std::pair<const char*, QuantisedFormat> cases[] = {
+      {"group", {.values = Values::kE4M3, .group_rows = 128, .group_cols = 128}},
+      {"token", {.values = Values::kE4M3, .group_rows = 1, .group_cols = 1 << 20}}};
+  for (const auto& [inputs, format] : cases)
+    for (const auto& [m, n, k] :
+         {Sizes{17, 264, 1152}, Sizes{40, 128, 2048}, Sizes{70, 384, 400}, Sizes{128, 256, 4096}, Sizes{150, 272, 640},
+          Sizes{300, 2064, 128}, Sizes{1000, 400, 528}})
+      for (const bool deterministic : {false, true}) {
+        const QuantisedCase w = random_quantised(format, n, k, 3);
+        HostTensor x = random_tensor(GetParam(), {m, k}, 1);
+        for (std::int64_t i = 0; i < k; ++i) x.set(i, 0);  // a row of zeros
+        std::vector<HostTensor> operands{x};
+        operands.insert(operands.end(), w.operands.begin(), w.operands.end());
+        operands.push_back(random_tensor(GetParam(), {n}, 4));
+        operands.push_back(random_tensor(GetParam(), {m, n}, 5));
+        const std::vector<double> rounded = rounded_inputs(x, k, std::string_view(inputs) == "group" ? 128 : k);
+        std::vector<double> expected;
+        double largest = 0;  // sum of magnitudes
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t j = 0; j < n; ++j) {
+            double sum = operands[operands.size() - 2].at(j) + operands.back().at(i * n + j);
+            double magnitudes = 0;
+            for (std::int64_t p = 0; p < k; ++p) {
+              const double product =
+                  rounded[static_cast<std::size_t>(i * k + p)] * w.values[static_cast<std::size_t>(j * k + p)];
+              sum += product;
+              magnitudes += std::abs(product);
+            }
+            largest = std::max(largest, magnitudes);
+            expected.push_back(sum);
+          }
+        Tolerance allowed = tolerance(GetParam());
+        allowed.absolute += largest * 0x1p-13;  // of the tensor cores' sums
+        ir::Attributes attributes = attributes_of(format, true, true);
+        attributes.emplace_back("inputs", std::string(inputs));
+        ForwardContext context;
+        context.limits.deterministic = deterministic;
+        const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes, context);
+        expect_close(out.results[0], expected, allowed, inputs);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RoundedInputs, ::testing::Values(DType::kBFloat16, DType::kFloat16),
+                         [](const auto& c) { return std::string(ir::dtype_name(c.param)); });
+
 // Returns the message of the shape rule for x f32[T, 64] and w u8[8, bytes] with f32 scales [rows, groups].
 std::string error_of(QuantisedFormat format, std::int64_t bytes, std::int64_t scale_rows, std::int64_t groups,
                      std::vector<ir::Type> more = {}) {

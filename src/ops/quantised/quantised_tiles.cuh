@@ -17,9 +17,12 @@ inline constexpr int kStageSteps = kStageColumns / 16;
 
 inline constexpr int stage_row_bytes(Values values) { return is_packed(values) ? kStageColumns / 2 : kStageColumns; }
 
-// The place of a byte of a stage's weights in shared memory: the copy engine permutes 16-byte chunks within lines of
-// 128 bytes by the line's number.
-__device__ inline std::uint32_t swizzled(int byte) { return static_cast<std::uint32_t>(byte ^ (byte >> 7 & 7) << 4); }
+// The place of a byte of a stage's weights in shared memory: the copy engine permutes the 16-byte chunks of a row of
+// kRowBytes by the number of the line of 128 bytes.
+template <int kRowBytes>
+__device__ inline std::uint32_t swizzled(int byte) {
+  return static_cast<std::uint32_t>(byte ^ (byte >> 7 & (kRowBytes / 16 - 1)) << 4);
+}
 __device__ inline std::uint32_t load_shared_u16(std::uint32_t address) {
   std::uint16_t v;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address));
@@ -79,11 +82,11 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
       std::uint32_t pairs[2];
       const int first = (row + half * 8) * kRowBytes + step * (kRowBytes / kStageSteps);
       if constexpr (is_packed(kValues)) {
-        const std::uint32_t at = weights + swizzled(first) + static_cast<std::uint32_t>(quad);
+        const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad);
         pairs[0] = convert_byte<T, kValues>(load_shared_u8(at));
         pairs[1] = convert_byte<T, kValues>(load_shared_u8(at + 4));
       } else {
-        const std::uint32_t at = weights + swizzled(first) + static_cast<std::uint32_t>(quad) * 2;
+        const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad) * 2;
         convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
       }
       constexpr int kOffsets = kValues == Values::kInt4 ? StageScales<T, kValues, kGroups>::kCount : 1;
@@ -98,6 +101,14 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
         to[step][2 * i + half] = pairs[i];
       }
     }
+}
+
+// The turns of two warpgroups, 0 and 1: a warpgroup waits until the other has given it the turn.
+__device__ inline void wait_for_turn(int warpgroup) {
+  asm volatile("bar.sync %0, %1;" ::"r"(warpgroup + 2), "n"(kTileWarpgroups * kWarpgroup) : "memory");
+}
+__device__ inline void give_turn(int warpgroup) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(warpgroup + 2), "n"(kTileWarpgroups * kWarpgroup) : "memory");
 }
 
 // A Product of quantised_block(). kGroups is the number of scales of a row in a stage.
@@ -121,11 +132,17 @@ struct ConvertedProduct {
         next[half].load(p.w, scale_rows[half], w_rows[half] * groups, stage, p.group_shift);
     };
     load_scales(at.first);
+    // The compiler lets no product run while the registers of another are written (ptxas C7513). So with many rows the
+    // warpgroups take turns: one converts while the products of the other run.
+    constexpr bool kTakesTurns = kN >= 128;
+    const int warpgroup = weight / 64;
+    if (kTakesTurns && warpgroup == 1) give_turn(0);
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
       ring.full[slot].wait(turn & 1);
       HeldStage held;
       convert_stage<T, kValues, kGroups>(ring.weights(slot), weight, next, held);
       if (s + 1 < at.count) load_scales(at.first + s + 1);
+      if constexpr (kTakesTurns) wait_for_turn(warpgroup);
       begin_products();
 #pragma unroll
       for (int d = 0; d < kStageSteps; ++d) {
@@ -134,12 +151,12 @@ struct ConvertedProduct {
         multiply_held<T, kN>(sum, held[d], b, s + d);
       }
       end_products();
-      // The compiler lets no product run while the registers of another are written (ptxas C7513), so only the other
-      // warpgroup fills the tensor cores while this one converts.
+      if constexpr (kTakesTurns) give_turn(1 - warpgroup);
       wait_for_products<0>();
       ring.release(slot, p.shared);
       if (++slot == p.stages) slot = 0, ++turn;
     }
+    if (kTakesTurns && warpgroup == 0) wait_for_turn(0);  // every turn that was given has then been taken
     hold(sum);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

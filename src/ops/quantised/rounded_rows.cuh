@@ -46,17 +46,16 @@ __device__ inline uint2 round_eight(const Pack<float, 4> (&from)[2], float inver
   return make_uint2(words[0], words[1]);
 }
 
-// Sixteen threads have a group of columns of a row. Grid: groups of all rows, in blocks of kRoundingThreads.
+// Sixteen threads have a group of columns of a row. Grid: m, by the blocks that kRoundingThreads make of a row's
+// groups.
 template <class T>
-__global__ void __launch_bounds__(kRoundingThreads) round_groups(const T* x, RoundedRows to, std::int64_t m, int k) {
+__global__ void __launch_bounds__(kRoundingThreads) round_groups(const T* x, RoundedRows to, int k) {
   let_next_begin();
   wait_for_previous();
-  const int groups = (k + kRoundedGroup - 1) / kRoundedGroup;
-  const std::int64_t item = flat_item() / kGroupThreads;
-  const std::int64_t row = item / groups;
-  const int group = static_cast<int>(item % groups);
+  const std::int64_t row = blockIdx.x;
+  const auto group = static_cast<int>(blockIdx.y * (kRoundingThreads / kGroupThreads) + threadIdx.x / kGroupThreads);
   const int column = group * kRoundedGroup + static_cast<int>(threadIdx.x) % kGroupThreads * 8;
-  const bool is_real = row < m && column < k;
+  const bool is_real = column < k;
   Pack<float, 4> values[2] = {};
   if (is_real) load_eight(x + row * k + column, values);
   float largest = largest_of(values);

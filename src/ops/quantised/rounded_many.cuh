@@ -1,0 +1,319 @@
+// quantised_linear of many rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper, alone and with the gate
+// behind it: the products of eight bits are the bound, 1979 TFLOP/s on an H100 by its data sheet.
+//
+// Rows of x are the first matrix of a product: so a thread has two rows, and all sums of a stage of 128 columns share
+// two scales of x and, in a block of 128 rows of w, one of w. The tensor cores add with about 14 bits, so a stage's
+// sums are added in float32, times the scales. A warpgroup keeps two stages' sums in registers, and adds one while the
+// tensor cores compute the other.
+//
+// Blocks stay for all tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the same rows of x,
+// and share the copies of x. One thread copies; its warpgroup gives its registers to the two that multiply 64 rows of x
+// each. These meet only at the ring, so that one stores results while the other multiplies.
+#pragma once
+
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/wgmma.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+#include "tessera/ops/quantised/rounded_rows.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kManyRows = 128;     // of x in a tile
+inline constexpr int kManyWeights = 128;  // rows of w in a tile
+inline constexpr int kManyCluster = 2;
+inline constexpr int kManyStages = 5;
+inline constexpr int kManyWarps = 2 * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kManyThreads = 3 * kWarpgroup;
+inline constexpr int kManyMatrix = kManyRows * kRoundedGroup;  // bytes of a stage's part of either matrix
+inline constexpr int kManyStage = 2 * kManyMatrix;
+inline constexpr int kManySums = kManyWeights / 2;        // of a thread
+inline constexpr int kResultRow = kManyWeights * 2 + 16;  // bytes; padded so that eight rows use all banks
+inline constexpr int kResultBytes = 16 * kResultRow;      // of a warp
+inline constexpr int kManyScales = kManyRows * 4;         // bytes of a stage's scales of x
+inline constexpr int kManyBytes =
+    1024 + kManyStages * (kManyStage + kManyScales) + kManyWarps * kResultBytes;  // of shared memory
+
+template <class T>
+struct ManyRounded {
+  CUtensorMap x;          // [m, k] bytes, in 16-bit elements; boxes of half a tile's rows
+  CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: groups of 8 gates and their ups
+  const float* x_scales;  // [k / 128, scale_stride], or [scale_stride]: by rows
+  const float* w_scales;  // [⌈rows of w / group_rows⌉, w_groups]
+  const T* bias;          // [n or 2n]; null: no bias
+  const T* residual;      // [m, n]; null: no residual
+  T* y;                   // [m, n]
+  int scale_stride;
+  int w_groups;  // 1: one scale a row of w and of x
+  int group_rows;
+  int m;
+  int n;  // columns of y
+  int k;
+  int row_tiles;
+  int items;  // clusters' tiles: of pairs of tiles of w, and rows
+  Gate gate;
+};
+
+// Stores four 8 x 8 matrices to rows of shared memory. Lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_matrices(std::uint32_t address, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+template <class T>
+class ManyTile {
+ public:
+  __device__ ManyTile(const ManyRounded<T>& p, int item)
+      : p_(p),
+        row_(item % p.row_tiles * kManyRows),
+        weight_((item / p.row_tiles * kManyCluster + static_cast<int>(block_in_cluster())) * kManyWeights) {}
+  __device__ int row() const { return row_; }
+  __device__ int weight() const { return weight_; }
+
+  // The scales of w of one stage: those of even and of odd groups of eight rows, which are gates and ups where there is
+  // a gate.
+  __device__ const float* scales_of(int odd) const {
+    const bool is_gated = p_.gate != Gate::kNone;
+    const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;
+    const int rows = is_gated ? 2 * p_.n : p_.n;
+    return p_.w_scales + static_cast<std::int64_t>(min(row, rows - 1) / p_.group_rows) * p_.w_groups;
+  }
+
+  // Multiplies the sums with their scales where these are of whole rows.
+  __device__ void scale_rows(float (&sum)[kManySums], const int (&rows)[2]) const {
+    const bool is_gated = p_.gate != Gate::kNone;
+    const float of_x[2] = {p_.x_scales[rows[0]], p_.x_scales[rows[1]]};
+#pragma unroll
+    for (int j = 0; j < kManySums / 4; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = static_cast<int>(threadIdx.x) % 4 * 2 + i;
+        const int w_row = is_gated ? weight_ / 2 + j / 2 * 8 + at + j % 2 * p_.n : weight_ + j * 8 + at;
+        const float of_w = p_.w_scales[min(w_row, (is_gated ? 2 * p_.n : p_.n) - 1) / p_.group_rows];
+        sum[4 * j + i] *= of_w * of_x[0];
+        sum[4 * j + 2 + i] *= of_w * of_x[1];
+      }
+  }
+
+  // Turns two sums of neighbouring columns into elements of y.
+  __device__ std::uint32_t finish(float first, float second, int row, int column) const {
+    if (p_.residual != nullptr && row < p_.m && column < p_.n) {
+      const Pack<T, 2> old = load_pack<T, 2>(p_.residual + static_cast<std::int64_t>(row) * p_.n + column);
+      first += to_float(old.at[0]);
+      second += to_float(old.at[1]);
+    }
+    return pack_two<T>(first, second);
+  }
+  __device__ float2 bias_of(int row) const {
+    if (p_.bias == nullptr || row >= (p_.gate == Gate::kNone ? p_.n : 2 * p_.n)) return make_float2(0, 0);
+    const Pack<T, 2> two = load_pack<T, 2>(p_.bias + row);
+    return make_float2(to_float(two.at[0]), to_float(two.at[1]));
+  }
+
+  // Stores a warp's sums to y by way of its part of shared memory. `first_row` is the warp's first row of x.
+  __device__ void store(const float (&sum)[kManySums], unsigned char* results, int first_row) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const bool is_gated = p_.gate != Gate::kNone;
+    const int columns = is_gated ? kManyWeights / 2 : kManyWeights;
+    const int column = is_gated ? weight_ / 2 : weight_;
+    const int row = first_row + lane / 4;
+    const std::uint32_t to = shared_address(results) + static_cast<std::uint32_t>(lane % 16 * kResultRow);
+    __syncwarp();
+    if (is_gated) {
+#pragma unroll
+      for (int j = 0; j < kManySums / 4; j += 4) {
+        std::uint32_t four[4];
+#pragma unroll
+        for (int g = 0; g < 2; ++g) {
+          const float* const gates = sum + 4 * (j + 2 * g);
+          const int at = column + (j / 2 + g) * 8 + lane % 4 * 2;
+          const float2 gate_bias = bias_of(at);
+          const float2 up_bias = bias_of(p_.n + at);
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            four[2 * g + half] =
+                finish(gated<T>(p_.gate, gates[2 * half] + gate_bias.x, gates[4 + 2 * half] + up_bias.x),
+                       gated<T>(p_.gate, gates[2 * half + 1] + gate_bias.y, gates[4 + 2 * half + 1] + up_bias.y),
+                       row + 8 * half, at);
+        }
+        store_matrices(to + static_cast<std::uint32_t>((j / 2 + lane / 16) * 16), four);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kManySums / 4; j += 2) {
+        std::uint32_t four[4];
+#pragma unroll
+        for (int g = 0; g < 2; ++g) {
+          const int at = column + (j + g) * 8 + lane % 4 * 2;
+          const float2 bias = bias_of(at);
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            four[2 * g + half] = finish(sum[4 * (j + g) + 2 * half] + bias.x, sum[4 * (j + g) + 2 * half + 1] + bias.y,
+                                        row + 8 * half, at);
+        }
+        store_matrices(to + static_cast<std::uint32_t>((j + lane / 16) * 16), four);
+      }
+    }
+    __syncwarp();
+    const int packs = columns / 8;
+    for (int i = lane; i < 16 * packs; i += kWarp) {
+      const int r = i / packs;
+      const int c = i % packs * 8;
+      if (first_row + r < p_.m && column + c < p_.n)
+        *reinterpret_cast<uint4*>(p_.y + static_cast<std::int64_t>(first_row + r) * p_.n + column + c) =
+            *reinterpret_cast<const uint4*>(results + r * kResultRow + c * 2);
+    }
+  }
+
+ private:
+  const ManyRounded<T>& p_;
+  int row_;
+  int weight_;
+};
+
+// Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16; where w has a scale for each block, its
+// blocks have whole tiles of rows (a gate: half tiles) and 128 columns.
+template <class T>
+__global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier full[kManyStages], empty[kManyStages];
+  unsigned char* const ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  unsigned char* const scales = ring + kManyStages * kManyStage;
+  unsigned char* const results = scales + kManyStages * kManyScales;
+  const bool by_stage = p.w_groups > 1;
+  const int stages = (p.k + kRoundedGroup - 1) / kRoundedGroup;
+  const int clusters = static_cast<int>(gridDim.x) / kManyCluster;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kManyStages; ++s) {
+      full[s].init(1);
+      empty[s].init(kManyCluster * kManyWarps);
+    }
+    SharedBarrier::make_visible();
+    prefetch_map(p.x);
+    prefetch_map(p.values);
+  }
+  let_next_begin();
+  sync_cluster();
+  wait_for_previous();
+
+  int slot = 0;
+  std::uint32_t turn = 0;
+  const auto advance = [&] {
+    if (++slot == kManyStages) slot = 0, ++turn;
+  };
+  const auto warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  if (warpgroup == 2) {
+    keep_registers<40, false>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      let_copies_see_stores();
+      const int share = static_cast<int>(block_in_cluster()) * (kManyRows / kManyCluster);
+      for (int item = static_cast<int>(blockIdx.x) / kManyCluster; item < p.items; item += clusters) {
+        const ManyTile<T> tile(p, item);
+        for (int s = 0; s < stages; ++s, advance()) {
+          if (turn > 0) empty[slot].wait((turn - 1) & 1);
+          full[slot].arrive_and_expect(kManyStage + (by_stage ? kManyScales : 0));
+          const std::uint32_t weights = shared_address(ring) + static_cast<std::uint32_t>(slot) * kManyStage;
+          const int column = s * (kRoundedGroup / 2);
+          if (p.gate == Gate::kNone) {
+            copy_box(weights, p.values, full[slot], column, tile.weight());
+          } else {
+            copy_box(weights, p.values, full[slot], column, 0, 0, tile.weight() / 16, 0);
+          }
+          copy_box_to_all(weights + kManyMatrix + static_cast<std::uint32_t>(share * kRoundedGroup), p.x, full[slot], 3,
+                          column, tile.row() + share);
+          if (by_stage)
+            bulk_copy(scales + slot * kManyScales,
+                      p.x_scales + static_cast<std::int64_t>(s) * p.scale_stride + tile.row(), kManyScales, full[slot]);
+        }
+      }
+    }
+    __syncwarp();
+  } else {
+    keep_registers<232, true>();
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int in_tile = warp * 16 + lane / 4;  // the thread's first row of x in the tile
+    for (int item = static_cast<int>(blockIdx.x) / kManyCluster; item < p.items; item += clusters) {
+      const ManyTile<T> tile(p, item);
+      const float* const of_w[2] = {tile.scales_of(0), tile.scales_of(1)};
+      float sum[kManySums] = {};
+      float parts[2][kManySums];
+      const auto start = [&](float(&part)[kManySums]) {
+        full[slot].wait(turn & 1);
+        const std::uint32_t weights = shared_address(ring) + static_cast<std::uint32_t>(slot) * kManyStage;
+        const std::uint64_t a =
+            matrix_at(weights + kManyMatrix + static_cast<std::uint32_t>(warpgroup * 64 * kRoundedGroup));
+        const std::uint64_t b = matrix_at(weights);
+        begin_products();
+#pragma unroll
+        for (int d = 0; d < kRoundedGroup / 32; ++d)
+          multiply_e4m3<kManyWeights>(part, a + d * kMatrixStep, b + d * kMatrixStep, d);
+        end_products();
+      };
+      const auto release = [&](int of) {
+        if (lane < kManyCluster) arrive_at_block(empty[of], static_cast<unsigned>(lane));
+      };
+      const auto add = [&](const float(&part)[kManySums], int of, const float2& w_scale) {
+        if (!by_stage) {
+          release(of);
+#pragma unroll
+          for (int i = 0; i < kManySums; ++i) sum[i] += part[i];
+          return;
+        }
+        const auto* const of_x = reinterpret_cast<const float*>(scales + of * kManyScales);
+        const float first = of_x[in_tile];
+        const float second = of_x[in_tile + 8];
+        __syncwarp();
+        release(of);
+        const float by[2][2] = {{first * w_scale.x, second * w_scale.x}, {first * w_scale.y, second * w_scale.y}};
+#pragma unroll
+        for (int j = 0; j < kManySums / 4; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sum[4 * j + i] += part[4 * j + i] * by[j % 2][i / 2];
+      };
+      const auto scales_at = [&](int s) {
+        return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(0, 0);
+      };
+      // The sums of a pair's first stage are added while the tensor cores compute those of its second. The compiler
+      // lets no product run across the end of a loop's body while sums are read (ptxas C7514).
+      float2 w_scales[2] = {scales_at(0), scales_at(1)};
+      for (int s = 0; s < stages; s += 2) {
+        const float2 now[2] = {w_scales[0], w_scales[1]};
+        const int first = slot;
+        start(parts[0]);
+        advance();
+        if (s + 1 == stages) {
+          wait_for_products<0>();
+          hold(parts[0]);
+          add(parts[0], first, now[0]);
+          break;
+        }
+        const int second = slot;
+        start(parts[1]);
+        advance();
+        w_scales[0] = scales_at(s + 2);
+        w_scales[1] = scales_at(s + 3);
+        wait_for_products<1>();
+        hold(parts[0]);
+        add(parts[0], first, now[0]);
+        wait_for_products<0>();
+        hold(parts[1]);
+        add(parts[1], second, now[1]);
+      }
+      if (!by_stage) {
+        const int rows[2] = {min(tile.row() + in_tile, p.m - 1), min(tile.row() + in_tile + 8, p.m - 1)};
+        tile.scale_rows(sum, rows);
+      }
+      tile.store(sum, results + warp * kResultBytes, tile.row() + warp * 16);
+    }
+  }
+  // A block must not end earlier: the other block may still write its shared memory and signal its barriers.
+  sync_cluster();
+#endif
+}
+
+}  // namespace tessera::cuda::quantised
