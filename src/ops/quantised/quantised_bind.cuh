@@ -44,38 +44,27 @@ inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
                            kTileWeights, box, swizzle);
 }
 
-// Rows of x as the kernel reads them.
-struct TileRows {
-  const void* data;
-  std::int64_t row_elements;  // 16-bit elements
-  const float* scales = nullptr;
-  std::int64_t scale_stride = 0;
-};
-
-// `y` is the gate's result where there is a gate. `before` enqueues what computes the rows.
-template <class Product, class Before>
-Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows,
-                                            Gate gate, std::byte* y, bool deterministic, Before before) {
+// `y` is the gate's result where there is a gate.
+template <class Product>
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
+                                            bool deterministic) {
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;
   constexpr int kN = Ring::kN;
   constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
-  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / (Ring::kStageBytes + kN * 4));
-  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * (Ring::kStageBytes + kN * 4);
+  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024 - Product::kExtraBytes) / Ring::kStageBytes);
+  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * Ring::kStageBytes + Product::kExtraBytes;
   static_assert(kN * kTileSumRow * 4 <= kStages * Ring::kStageBytes);
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
   const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
   const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers, deterministic);
   const TiledQuantised<T> bound{
-      .x = TRY(encode_tensor_map(
-          ir::DType::kBFloat16, rows.data,
-          std::array{TensorBox{.size = rows.row_elements, .stride = 1, .box = kBoxRowBytes / 2},
-                     TensorBox{.size = p.m, .stride = rows.row_elements, .box = a.shared ? kN / 2 : kN}})),
+      .x = TRY(encode_tensor_map(p.dtype, p.x,
+                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kBoxRowBytes / 2},
+                                            TensorBox{.size = p.m, .stride = p.k, .box = a.shared ? kN / 2 : kN}})),
       .values = TRY(map_of_values(p, gate)),
       .w = p.w,
-      .x_scales = rows.scales,
-      .scale_stride = static_cast<int>(rows.scale_stride),
       .bias = reinterpret_cast<const T*>(p.bias),
       .residual = reinterpret_cast<const T*>(p.residual),
       .y = reinterpret_cast<T*>(y),
@@ -93,10 +82,8 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedPro
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads), .cluster = cluster};
-  return make_cuda_op(name, [=](cudaStream_t stream) {
-    before(stream);
-    launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
-  });
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
 }
 
 }  // namespace tessera::cuda::quantised

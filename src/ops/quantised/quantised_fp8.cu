@@ -16,21 +16,18 @@ using namespace cuda;
 using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
 
-// Rows of x in a tile. Two tiles of 64 read w twice, so one of 128 takes 65 rows.
-std::int64_t rows_of_tile(std::int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : 128; }
-static_assert(kManyRows == 128);
-
+// Rounded rows in the workspace, for many rows.
 struct RoundedLayout {
   std::int64_t scale_stride;
-  std::size_t scales;  // offset in the workspace
+  std::size_t scales;  // offset
   std::size_t size;
 };
 
 RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
-  const std::int64_t tile = rows_of_tile(p.m);
-  RoundedLayout l{
-      .scale_stride = ceil_div(p.m, tile) * tile, .scales = align_up(static_cast<std::size_t>(p.m * p.k)), .size = 0};
-  const std::int64_t groups = p.w.num_groups == 1 ? 1 : ceil_div(p.k, std::int64_t{kRoundedGroup});
+  RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows}) * kManyRows,
+                  .scales = align_up(static_cast<std::size_t>(p.m * p.k)),
+                  .size = 0};
+  const std::int64_t groups = ceil_div(p.k, std::int64_t{kRoundedGroup});
   l.size = l.scales + align_up(static_cast<std::size_t>(groups * l.scale_stride) * sizeof(float));
   return l;
 }
@@ -43,16 +40,20 @@ bool many_serves(const QuantisedProblem& p, Gate gate) {
   return p.m > kManyRows && p.n % 16 == 0 && whole;
 }
 
-template <class T, class Round>
-Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, const TileRows& rows, Gate gate,
-                                           std::byte* y, Round round) {
+template <class T>
+Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
+  const RoundedLayout l = lay_out_rounded(p);
+  const RoundedRows rows{.values = reinterpret_cast<std::uint8_t*>(p.workspace),
+                         .scales = reinterpret_cast<float*>(p.workspace + l.scales),
+                         .scale_stride = l.scale_stride};
+  const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
   const std::int64_t pairs = ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
   const ManyRounded<T> bound{
       .x = TRY(encode_tensor_map(
-          ir::DType::kBFloat16, rows.data,
-          std::array{TensorBox{.size = rows.row_elements, .stride = 1, .box = kRoundedGroup / 2},
-                     TensorBox{.size = p.m, .stride = rows.row_elements, .box = kManyRows / kManyCluster}})),
+          ir::DType::kBFloat16, rows.values,
+          std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
+                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}})),
       .values = TRY(map_of_values(p, gate)),
       .x_scales = rows.scales,
       .w_scales = reinterpret_cast<const float*>(p.w.scales),
@@ -73,8 +74,12 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
                           .block = dim3(kManyThreads),
                           .cluster = kManyCluster};
-  return make_cuda_op(name, [=](cudaStream_t stream) {
-    round(stream);
+  const std::int64_t rounding =
+      ceil_div(ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads, std::int64_t{kRoundingThreads});
+  const LaunchShape round{.grid = dim3(static_cast<unsigned>(p.m), static_cast<unsigned>(rounding)),
+                          .block = dim3(kRoundingThreads)};
+  return make_cuda_op(name, [=, x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](cudaStream_t stream) {
+    launch_early(round_groups<T>, round, stream, x, rows, k);
     launch_with(rounded_many<T>, shape, kManyBytes, /*early=*/true, stream, bound);
   });
 }
@@ -82,28 +87,10 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
                                       bool deterministic) {
-  const RoundedLayout l = lay_out_rounded(p);
-  const RoundedRows to{.values = reinterpret_cast<std::uint8_t*>(p.workspace),
-                       .scales = reinterpret_cast<float*>(p.workspace + l.scales),
-                       .scale_stride = l.scale_stride};
-  const auto round = [to, x = reinterpret_cast<const T*>(p.x), m = p.m, k = static_cast<int>(p.k),
-                      by_token = p.w.num_groups == 1](cudaStream_t stream) {
-    const std::int64_t blocks = ceil_div(ceil_div(k, kRoundedGroup) * kGroupThreads, kRoundingThreads);
-    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(m), by_token ? 1 : static_cast<unsigned>(blocks)),
-                            .block = dim3(kRoundingThreads)};
-    if (by_token) {
-      launch_early(round_tokens<T>, shape, stream, x, to, k);
-    } else {
-      launch_early(round_groups<T>, shape, stream, x, to, k);
-    }
-  };
-  const TileRows rows{.data = to.values, .row_elements = p.k / 2, .scales = to.scales, .scale_stride = to.scale_stride};
-  if (many_serves(p, gate)) return make_many<T>(name, p, rows, gate, y, round);
-  switch (rows_of_tile(p.m)) {
-    case 32: return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
-    case 64: return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);
-    default: return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
-  }
+  if (many_serves(p, gate)) return make_many<T>(name, p, gate, y);
+  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, gate, y, deterministic);
+  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, gate, y, deterministic);
+  return make_block<RoundedProduct<T, 128>>(name, p, gate, y, deterministic);
 }
 
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
@@ -125,7 +112,7 @@ bool quantised_fp8_serves(const QuantisedProblem& p) {
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
 
-std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return lay_out_rounded(p).size; }
+std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return p.m > kManyRows ? lay_out_rounded(p).size : 0; }
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& p, bool deterministic) {
   return make("quantised_linear, rounded rows", p, Gate::kNone, p.y, deterministic);

@@ -10,10 +10,13 @@
 // may take any columns of k, as long as both matrices take the same, so x's columns are paired as the conversion pairs
 // w's.
 //
-// Scales are applied in one of two places:
+// Scales are applied in one of three places:
+//   - to the sums of a row of w, at the end, where the row has one scale;
 //   - to sums, where all columns of a quad share a scale: products of the exact values are summed in float32 and
 //     multiplied with the scale of their row;
 //   - to values, where groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+// In the last two cases the copy engine also brings a tile's scales and zeros, which lie together, ahead of the tile. A
+// load would take longer than a stage.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +38,24 @@ inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kMostRingSlots = 12;
 inline constexpr int kRowPadding = 64;  // past a multiple of 128 bytes: eight threads then read from all banks
 // The most bytes of a ring with which two blocks fit on a multiprocessor.
-inline constexpr int kMostRingBytes = 100 << 10;
+template <int kEights>
+inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
 // Columns of k that a quad reads in a round.
 inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
 // The most rounds of a stage: a thread holds eight rows of x for one in 16 registers.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
-enum class ScaleOf { kSums, kValues };
+enum class ScaleOf { kRows, kSums, kValues };
+
+// The scales and zeros of a tile in shared memory.
+struct TileScales {
+  int scale_bytes;  // of a tile; with a gate half of them are of gates, and half of ups
+  int zero_bytes;   // of a tile
+  int scale_row;    // bytes between the scales of two rows; 0: rows share them
+  int zero_row;     // bytes between the zeros of two rows
+  int slot;         // bytes of a tile's part; there are two
+};
 
 // The arguments. With a gate, w has n rows of gates, then n rows of ups.
 template <class T>
@@ -59,6 +72,7 @@ struct StreamedQuantised {
   int slot_row;     // distance between rows of a stage in shared memory
   int slots;        // slots in the ring
   int group_shift;  // column k has the scale k >> group_shift of its row
+  TileScales scales;
   Gate gate;
 };
 
@@ -89,31 +103,6 @@ struct PairedColumns {
   }
 };
 
-// Where the scales of one row of w begin, and its zeros.
-struct ScaleRow {
-  int scales;
-  int zeros;
-  __device__ ScaleRow(const QuantisedMatrix& w, int row)
-      : scales(row / static_cast<int>(w.format.group_rows) * static_cast<int>(w.num_groups)),
-        zeros(row * static_cast<int>(w.num_groups)) {}
-};
-
-// The scale of 16 bytes of one row of w, as it lies in memory: loaded long before it is used.
-struct LoadedScale {
-  std::uint32_t scale;  // a float32, or two e4m3 numbers
-  std::uint32_t zero;   // of int4
-
-  template <Values kValues>
-  __device__ void load(const QuantisedMatrix& w, const ScaleRow& row, int group) {
-    if constexpr (kValues == Values::kE2M1) {
-      scale = *reinterpret_cast<const std::uint16_t*>(w.scales + row.scales + group);
-    } else {
-      scale = reinterpret_cast<const std::uint32_t*>(w.scales)[row.scales + group];
-    }
-    if constexpr (kValues == Values::kInt4) zero = w.zeros == nullptr ? 8 : w.zeros[row.zeros + group];
-  }
-};
-
 // What a thread needs to convert 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
@@ -121,16 +110,17 @@ struct RowScales {
   std::uint32_t scales[2] = {};  // of values, in both halves; the second serves the second half of the bytes
   std::uint32_t offset;          // of integers
 
-  __device__ explicit RowScales(const LoadedScale& loaded)
-      : offset(offset_of<T, kValues>(kValues == Values::kInt4 ? static_cast<int>(loaded.zero) : 0)) {
+  // `scale` and `zero` are in shared memory; `zero` is null where all zeros are 8.
+  __device__ RowScales(const unsigned char* scale, const unsigned char* zero)
+      : offset(offset_of<T, kValues>(zero == nullptr ? 8 : *zero)) {
     constexpr float kGrow = kScaleGrow<T, kValues>;
     if constexpr (kScaleOf == ScaleOf::kSums) {
-      sum_scale = __uint_as_float(loaded.scale);
-    } else if constexpr (kValues == Values::kE2M1) {
-      scales[0] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(loaded.scale & 255u)) * kGrow);
-      scales[1] = both_halves<T>(number_of_e4m3(static_cast<std::uint8_t>(loaded.scale >> 8)) * kGrow);
-    } else {
-      scales[0] = scales[1] = both_halves<T>(__uint_as_float(loaded.scale) * kGrow);
+      sum_scale = *reinterpret_cast<const float*>(scale);
+    } else if constexpr (kScaleOf == ScaleOf::kValues && kValues == Values::kE2M1) {
+      scales[0] = both_halves<T>(number_of_e4m3(scale[0]) * kGrow);
+      scales[1] = both_halves<T>(number_of_e4m3(scale[1]) * kGrow);
+    } else if constexpr (kScaleOf == ScaleOf::kValues) {
+      scales[0] = scales[1] = both_halves<T>(*reinterpret_cast<const float*>(scale) * kGrow);
     }
   }
 };
@@ -149,7 +139,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
   constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // of a word
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots];
+  __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
   __shared__ float sums[2][kStreamWarps][kTileRows][kRows + 2];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -169,11 +159,22 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
       full[s].init(1);
       empty[s].init(kStreamWarps);
     }
+    for (int s = 0; s < 2; ++s) {
+      scales_full[s].init(1);
+      scales_empty[s].init(kStreamWarps);
+    }
     SharedBarrier::make_visible();
   }
   let_next_begin();
   __syncthreads();
 
+  unsigned char* const tile_scales = shared + p.slots * slot_bytes;
+  int buffer = 0;  // of the tile's scales and sums
+  std::uint32_t pass = 0;
+  const auto next_tile = [&] {
+    buffer ^= 1;
+    if (buffer == 0) ++pass;
+  };
   int slot = 0;
   std::uint32_t turn = 0;
   const auto advance = [&] {
@@ -183,7 +184,28 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
     }
   };
   if (warp == kStreamWarps) {
-    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+    // Copies the scales of a tile, and its zeros: two parts, of gates and ups, where there is a gate.
+    const auto copy_scales = [&](int tile) {
+      if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
+      if (lane == 0)
+        scales_full[buffer].arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
+      __syncwarp();
+      const int parts = is_gated ? 2 : 1;
+      if (lane >= parts) return;
+      const int row = weight_row(tile, lane * tile_columns);
+      unsigned char* const to = tile_scales + buffer * p.scales.slot;
+      const std::int64_t scale_size = is_float(kValues) && is_packed(kValues) ? 1 : 4;
+      const int bytes = p.scales.scale_bytes / parts;
+      bulk_copy(to + lane * bytes,
+                p.w.scales + row / static_cast<int>(p.w.format.group_rows) * p.w.num_groups * scale_size,
+                static_cast<std::uint32_t>(bytes), scales_full[buffer]);
+      const int zeros = p.scales.zero_bytes / parts;
+      if (zeros > 0)
+        bulk_copy(to + p.scales.scale_bytes + lane * zeros, p.w.zeros + row * p.w.num_groups,
+                  static_cast<std::uint32_t>(zeros), scales_full[buffer]);
+    };
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
+      if constexpr (kScaleOf != ScaleOf::kRows) copy_scales(tile);
       const std::uint8_t* from =
           p.w.values + static_cast<std::int64_t>(weight_row(tile, lane % kTileRows)) * p.row_bytes;
       for (int i = 0; i < stages; ++i, advance()) {
@@ -220,11 +242,26 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
         if (d < rounds) x[d][e].load(mine[e] + (stage * p.stage_bytes + d * kRoundBytes) * kPerByte);
   };
   float sum[kEights][4];
-  // Adds the products of a round.
-  const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from,
-                                const LoadedScale(&loaded)[2]) {
-    const RowScales<T, kValues, kScaleOf> scales[2] = {RowScales<T, kValues, kScaleOf>(loaded[0]),
-                                                       RowScales<T, kValues, kScaleOf>(loaded[1])};
+  // Where the thread's two rows have their scales and zeros in the tile's part.
+  int scale_at[2];
+  int zero_at[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int in_tile = half * 8 + row;
+    const int part = is_gated && half == 1 ? p.scales.scale_bytes / 2 : 0;
+    scale_at[half] = p.scales.scale_row > 0 ? in_tile * p.scales.scale_row : part;
+    zero_at[half] = p.scales.scale_bytes + in_tile * p.scales.zero_row;
+  }
+  constexpr int kScaleSize = kValues == Values::kE2M1 ? 1 : 4;
+  // Adds the products of a round, whose columns of this thread begin at `column`.
+  const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from, int column) {
+    const unsigned char* const of_tile = tile_scales + buffer * p.scales.slot;
+    const int group = column >> p.group_shift;
+    const auto scales_of = [&](int half) {
+      return RowScales<T, kValues, kScaleOf>(of_tile + scale_at[half] + group * kScaleSize,
+                                             p.scales.zero_row == 0 ? nullptr : of_tile + zero_at[half] + group);
+    };
+    const RowScales<T, kValues, kScaleOf> scales[2] = {scales_of(0), scales_of(1)};
     uint4 w[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.slot_row);
@@ -242,7 +279,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
         }
 #pragma unroll
         for (std::uint32_t& pair : a[half]) {
-          if constexpr (kScaleOf == ScaleOf::kSums) {
+          if constexpr (kScaleOf != ScaleOf::kValues) {
             pair = exact<T, kValues>(pair, scales[half].offset);
           } else {
             pair = scaled<T, kValues>(pair, scales[half].offset, scales[half].scales[word / 2]);
@@ -266,49 +303,26 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
         for (int i = 0; i < 4; ++i) sum[e][i] += partial[e][i] * scales[i / 2].sum_scale;
     }
   };
-  LoadedScale scales[kRounds][2];
-  ScaleRow scale_rows[2] = {ScaleRow(p.w, weight_row(static_cast<int>(blockIdx.x), row)),
-                            ScaleRow(p.w, weight_row(static_cast<int>(blockIdx.x), 8 + row))};
-  const auto load_scales = [&](int stage) {
+  const auto multiply = [&](const Held& x, int stage) {
     const int rounds = rounds_of(stage);
-#pragma unroll
-    for (int d = 0; d < kRounds; ++d)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        if (d < rounds)
-          scales[d][half].template load<kValues>(
-              p.w, scale_rows[half], (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte >> p.group_shift);
-  };
-  const auto multiply = [&](const Held& x, int tile, int stage) {
-    const int rounds = rounds_of(stage);
-    LoadedScale now[kRounds][2];
-#pragma unroll
-    for (int d = 0; d < kRounds; ++d) now[d][0] = scales[d][0], now[d][1] = scales[d][1];
-    if (stage + 1 < stages) {
-      load_scales(stage + 1);
-    } else if (tile + step < tiles) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) scale_rows[half] = ScaleRow(p.w, weight_row(tile + step, half * 8 + row));
-      load_scales(0);
-    }
     full[slot].wait(turn & 1);
     const unsigned char* const from = shared + slot * slot_bytes + row * p.slot_row + byte;
 #pragma unroll
     for (int d = 0; d < kRounds; ++d)
-      if (d < rounds) add_products(x[d], from + d * kRoundBytes, now[d]);
+      if (d < rounds)
+        add_products(x[d], from + d * kRoundBytes, (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte);
     __syncwarp();
     if (lane == 0) empty[slot].arrive();
     advance();
   };
 
-  load_scales(0);
   const bool stay = stages <= kHeld;
   Held x[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i)
     if (i < stages) load(x[i], i);
-  int buffer = 0;
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
+    if constexpr (kScaleOf != ScaleOf::kRows) scales_full[buffer].wait(pass & 1);
 #pragma unroll
     for (auto& of_rows : sum)
 #pragma unroll
@@ -317,7 +331,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (first + i >= stages) break;
-        multiply(x[i], tile, first + i);
+        multiply(x[i], first + i);
         if (stay) continue;
         if (first + i + kHeld < stages) {
           load(x[i], first + i + kHeld);
@@ -332,13 +346,17 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
       for (int half = 0; half < 2; ++half)
         *reinterpret_cast<float2*>(&sums[buffer][warp][half * 8 + row][e * 8 + lane % 4 * 2]) =
             make_float2(sum[e][half * 2], sum[e][half * 2 + 1]);
+    if (kScaleOf != ScaleOf::kRows && lane == 0) scales_empty[buffer].arrive();
     sync_streaming_warps();  // all reads of the previous tile's sums precede this barrier
     const auto total = [&](int x_row, int w_row) {
       float t = 0;
 #pragma unroll
       for (int w = 0; w < kStreamWarps; ++w) t += sums[buffer][w][w_row][x_row];
-      const float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[weight_row(tile, w_row)];
-      return t * (kScaleOf == ScaleOf::kValues ? kSumGrow<T, kValues> * factor : factor);
+      const int n = weight_row(tile, w_row);
+      float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[n];
+      if constexpr (kScaleOf == ScaleOf::kRows) factor *= scale_of(p.w, n / static_cast<int>(p.w.format.group_rows));
+      if constexpr (kScaleOf == ScaleOf::kValues) factor *= kSumGrow<T, kValues>;
+      return t * factor;
     };
     for (int i = static_cast<int>(threadIdx.x); i < p.m * tile_columns; i += kStreamWarps * kWarp) {
       const int x_row = i / tile_columns;
@@ -355,7 +373,6 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
       if (p.residual != nullptr) y += to_float(p.residual[out]);
       p.y[out] = from_float<T>(y);
     }
-    buffer ^= 1;
   }
 #endif
 }

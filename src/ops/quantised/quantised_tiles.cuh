@@ -34,32 +34,51 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
-// The scales of one row of w in a stage, in both halves of registers. kGroups is their number; 0: scales are of sums.
-template <class T, Values kValues, int kGroups>
-struct StageScales {
+// The scales and zeros of one row of w in a stage as they lie in memory: loaded a stage ahead. kGroups is their number;
+// 0: scales are of sums.
+template <Values kValues, int kGroups>
+struct LoadedScales {
   static constexpr int kCount = kGroups == 0 ? 1 : kGroups;
-  std::uint32_t scales[kCount];
-  std::uint32_t offsets[kValues == Values::kInt4 ? kCount : 1];
+  static constexpr int kWords = kValues == Values::kE2M1 ? kCount / 4 : kCount;
+  std::uint32_t scales[kWords];
+  std::uint32_t zeros[kValues == Values::kInt4 ? kCount : 1];
 
   // `scale_row` and `zero_row` are where the row's scales and zeros begin.
   __device__ void load(const QuantisedMatrix& w, int scale_row, int zero_row, int stage, int group_shift) {
-    constexpr float kGrow = kScaleGrow<T, kValues>;
-    if constexpr (kValues != Values::kInt4) offsets[0] = offset_of<T, kValues>(0);
     if constexpr (kValues == Values::kE2M1) {
       static_assert(kGroups == 8);
       const uint2 codes = *reinterpret_cast<const uint2*>(w.scales + scale_row + stage * kGroups);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        scales[i] = both_halves<T>(
-            number_of_e4m3(static_cast<std::uint8_t>((i < 4 ? codes.x : codes.y) >> (i % 4 * 8) & 255u)) * kGrow);
+      scales[0] = codes.x, scales[1] = codes.y;
     } else if constexpr (kGroups > 0) {
       const int last = static_cast<int>(w.num_groups) - 1;
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
         const int group = min(last, stage * kStageColumns + i * (kStageColumns / kCount) >> group_shift);
-        scales[i] = both_halves<T>(reinterpret_cast<const float*>(w.scales)[scale_row + group] * kGrow);
-        if constexpr (kValues == Values::kInt4)
-          offsets[i] = offset_of<T, kValues>(w.zeros == nullptr ? 8 : w.zeros[zero_row + group]);
+        scales[i] = reinterpret_cast<const std::uint32_t*>(w.scales)[scale_row + group];
+        if constexpr (kValues == Values::kInt4) zeros[i] = w.zeros == nullptr ? 8 : w.zeros[zero_row + group];
+      }
+    }
+  }
+};
+
+// The same for the conversion of values, in both halves of registers.
+template <class T, Values kValues, int kGroups>
+struct StageScales {
+  using Loaded = LoadedScales<kValues, kGroups>;
+  std::uint32_t scales[Loaded::kCount];
+  std::uint32_t offsets[kValues == Values::kInt4 ? Loaded::kCount : 1];
+
+  __device__ explicit StageScales(const Loaded& loaded) {
+    constexpr float kGrow = kScaleGrow<T, kValues>;
+    if constexpr (kValues != Values::kInt4) offsets[0] = offset_of<T, kValues>(0);
+#pragma unroll
+    for (int i = 0; i < Loaded::kCount; ++i) {
+      if constexpr (kValues == Values::kInt4) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros[i]));
+      if constexpr (kValues == Values::kE2M1) {
+        scales[i] = both_halves<T>(
+            number_of_e4m3(static_cast<std::uint8_t>(loaded.scales[i / 4] >> (i % 4 * 8) & 255u)) * kGrow);
+      } else if constexpr (kGroups > 0) {
+        scales[i] = both_halves<T>(__uint_as_float(loaded.scales[i]) * kGrow);
       }
     }
   }
@@ -89,7 +108,7 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
         const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad) * 2;
         convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
       }
-      constexpr int kOffsets = kValues == Values::kInt4 ? StageScales<T, kValues, kGroups>::kCount : 1;
+      constexpr int kOffsets = kValues == Values::kInt4 ? LoadedScales<kValues, kGroups>::kCount : 1;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const std::uint32_t offset = scales[half].offsets[step * kOffsets / kStageSteps];
@@ -103,21 +122,13 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
     }
 }
 
-// The turns of two warpgroups, 0 and 1: a warpgroup waits until the other has given it the turn.
-__device__ inline void wait_for_turn(int warpgroup) {
-  asm volatile("bar.sync %0, %1;" ::"r"(warpgroup + 2), "n"(kTileWarpgroups * kWarpgroup) : "memory");
-}
-__device__ inline void give_turn(int warpgroup) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(warpgroup + 2), "n"(kTileWarpgroups * kWarpgroup) : "memory");
-}
-
 // A Product of quantised_block(). kGroups is the number of scales of a row in a stage.
 template <class T, Values kValues, int kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;
   static constexpr int kWeightRowBytes = stage_row_bytes(kValues);
-  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 2>;
-  __device__ static bool scales(const TiledQuantised<T>&) { return false; }
+  static constexpr int kExtraBytes = 0;
+  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
@@ -125,24 +136,22 @@ struct ConvertedProduct {
     const auto groups = static_cast<int>(p.w.num_groups);
     const int scale_rows[2] = {w_rows[0] / static_cast<int>(p.w.format.group_rows) * groups,
                                w_rows[1] / static_cast<int>(p.w.format.group_rows) * groups};
-    StageScales<T, kValues, kGroups> next[2];
+    LoadedScales<kValues, kGroups> next[2];
     const auto load_scales = [&](int stage) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         next[half].load(p.w, scale_rows[half], w_rows[half] * groups, stage, p.group_shift);
     };
     load_scales(at.first);
-    // The compiler lets no product run while the registers of another are written (ptxas C7513). So with many rows the
-    // warpgroups take turns: one converts while the products of the other run.
-    constexpr bool kTakesTurns = kN >= 128;
-    const int warpgroup = weight / 64;
-    if (kTakesTurns && warpgroup == 1) give_turn(0);
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
       ring.full[slot].wait(turn & 1);
       HeldStage held;
-      convert_stage<T, kValues, kGroups>(ring.weights(slot), weight, next, held);
-      if (s + 1 < at.count) load_scales(at.first + s + 1);
-      if constexpr (kTakesTurns) wait_for_turn(warpgroup);
+      {
+        const StageScales<T, kValues, kGroups> now[2] = {StageScales<T, kValues, kGroups>(next[0]),
+                                                         StageScales<T, kValues, kGroups>(next[1])};
+        if (s + 1 < at.count) load_scales(at.first + s + 1);
+        convert_stage<T, kValues, kGroups>(ring.weights(slot), weight, now, held);
+      }
       begin_products();
 #pragma unroll
       for (int d = 0; d < kStageSteps; ++d) {
@@ -151,12 +160,12 @@ struct ConvertedProduct {
         multiply_held<T, kN>(sum, held[d], b, s + d);
       }
       end_products();
-      if constexpr (kTakesTurns) give_turn(1 - warpgroup);
+      // The compiler lets no product run while the registers of another are written (ptxas C7513), so only the other
+      // warpgroup fills the tensor cores while this one converts.
       wait_for_products<0>();
       ring.release(slot, p.shared);
       if (++slot == p.stages) slot = 0, ++turn;
     }
-    if (kTakesTurns && warpgroup == 0) wait_for_turn(0);  // every turn that was given has then been taken
     hold(sum);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

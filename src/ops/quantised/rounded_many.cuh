@@ -40,13 +40,13 @@ template <class T>
 struct ManyRounded {
   CUtensorMap x;          // [m, k] bytes, in 16-bit elements; boxes of half a tile's rows
   CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: groups of 8 gates and their ups
-  const float* x_scales;  // [k / 128, scale_stride], or [scale_stride]: by rows
+  const float* x_scales;  // [⌈k / 128⌉, scale_stride]
   const float* w_scales;  // [⌈rows of w / group_rows⌉, w_groups]
   const T* bias;          // [n or 2n]; null: no bias
   const T* residual;      // [m, n]; null: no residual
   T* y;                   // [m, n]
   int scale_stride;
-  int w_groups;  // 1: one scale a row of w and of x
+  int w_groups;  // 1: a row of w has one scale
   int group_rows;
   int m;
   int n;  // columns of y
@@ -82,10 +82,9 @@ class ManyTile {
     return p_.w_scales + static_cast<std::int64_t>(min(row, rows - 1) / p_.group_rows) * p_.w_groups;
   }
 
-  // Multiplies the sums with their scales where these are of whole rows.
-  __device__ void scale_rows(float (&sum)[kManySums], const int (&rows)[2]) const {
+  // Multiplies the sums with the scales of rows of w.
+  __device__ void scale_rows(float (&sum)[kManySums]) const {
     const bool is_gated = p_.gate != Gate::kNone;
-    const float of_x[2] = {p_.x_scales[rows[0]], p_.x_scales[rows[1]]};
 #pragma unroll
     for (int j = 0; j < kManySums / 4; ++j)
 #pragma unroll
@@ -93,8 +92,8 @@ class ManyTile {
         const int at = static_cast<int>(threadIdx.x) % 4 * 2 + i;
         const int w_row = is_gated ? weight_ / 2 + j / 2 * 8 + at + j % 2 * p_.n : weight_ + j * 8 + at;
         const float of_w = p_.w_scales[min(w_row, (is_gated ? 2 * p_.n : p_.n) - 1) / p_.group_rows];
-        sum[4 * j + i] *= of_w * of_x[0];
-        sum[4 * j + 2 + i] *= of_w * of_x[1];
+        sum[4 * j + i] *= of_w;
+        sum[4 * j + 2 + i] *= of_w;
       }
   }
 
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
         const ManyTile<T> tile(p, item);
         for (int s = 0; s < stages; ++s, advance()) {
           if (turn > 0) empty[slot].wait((turn - 1) & 1);
-          full[slot].arrive_and_expect(kManyStage + (by_stage ? kManyScales : 0));
+          full[slot].arrive_and_expect(kManyStage + kManyScales);
           const std::uint32_t weights = shared_address(ring) + static_cast<std::uint32_t>(slot) * kManyStage;
           const int column = s * (kRoundedGroup / 2);
           if (p.gate == Gate::kNone) {
@@ -225,9 +224,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
           }
           copy_box_to_all(weights + kManyMatrix + static_cast<std::uint32_t>(share * kRoundedGroup), p.x, full[slot], 3,
                           column, tile.row() + share);
-          if (by_stage)
-            bulk_copy(scales + slot * kManyScales,
-                      p.x_scales + static_cast<std::int64_t>(s) * p.scale_stride + tile.row(), kManyScales, full[slot]);
+          bulk_copy(scales + slot * kManyScales,
+                    p.x_scales + static_cast<std::int64_t>(s) * p.scale_stride + tile.row(), kManyScales, full[slot]);
         }
       }
     }
@@ -258,12 +256,6 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
         if (lane < kManyCluster) arrive_at_block(empty[of], static_cast<unsigned>(lane));
       };
       const auto add = [&](const float(&part)[kManySums], int of, const float2& w_scale) {
-        if (!by_stage) {
-          release(of);
-#pragma unroll
-          for (int i = 0; i < kManySums; ++i) sum[i] += part[i];
-          return;
-        }
         const auto* const of_x = reinterpret_cast<const float*>(scales + of * kManyScales);
         const float first = of_x[in_tile];
         const float second = of_x[in_tile + 8];
@@ -276,7 +268,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
           for (int i = 0; i < 4; ++i) sum[4 * j + i] += part[4 * j + i] * by[j % 2][i / 2];
       };
       const auto scales_at = [&](int s) {
-        return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(0, 0);
+        return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
       // The sums of a pair's first stage are added while the tensor cores compute those of its second. The compiler
       // lets no product run across the end of a loop's body while sums are read (ptxas C7514).
@@ -304,10 +296,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
         hold(parts[1]);
         add(parts[1], second, now[1]);
       }
-      if (!by_stage) {
-        const int rows[2] = {min(tile.row() + in_tile, p.m - 1), min(tile.row() + in_tile + 8, p.m - 1)};
-        tile.scale_rows(sum, rows);
-      }
+      if (!by_stage) tile.scale_rows(sum);
       tile.store(sum, results + warp * kResultBytes, tile.row() + warp * 16);
     }
   }

@@ -1,6 +1,6 @@
-// Rounds rows of x to E4M3 with a scale for each 128 columns of a row, or for each row: the first operand of
-// quantised_fp8.cuh. A scale is the largest magnitude divided by 448, so that no scale spans rows. A group of zeros has
-// the scale 1. NaN and infinities become NaN.
+// Rounds rows of x to E4M3 with a scale for each 128 columns of a row, for products with matrices of E4M3. A scale is
+// the largest magnitude divided by 448, so that no scale spans rows. A group of zeros has the scale 1. A checkpoint
+// that was made for one scale a row loses nothing by finer ones.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -19,11 +19,15 @@ struct RoundedRows {
   std::int64_t scale_stride;
 };
 
-__device__ inline float largest_of(const Pack<float, 4>* values) {
+// The scale of a group, of which each of kGroupThreads neighbouring threads has eight columns.
+__device__ inline float scale_of_group(const Pack<float, 4> (&values)[2]) {
   float largest = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(values[i / 4].at[i % 4]));
-  return largest;
+#pragma unroll
+  for (int step = kGroupThreads / 2; step > 0; step /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+  return largest > 0 ? largest / 448.0F : 1.0F;
 }
 
 template <class T>
@@ -58,41 +62,10 @@ __global__ void __launch_bounds__(kRoundingThreads) round_groups(const T* x, Rou
   const bool is_real = column < k;
   Pack<float, 4> values[2] = {};
   if (is_real) load_eight(x + row * k + column, values);
-  float largest = largest_of(values);
-#pragma unroll
-  for (int step = kGroupThreads / 2; step > 0; step /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-  const float scale = largest > 0 ? largest / 448.0F : 1.0F;
+  const float scale = scale_of_group(values);
   if (!is_real) return;
   *reinterpret_cast<uint2*>(to.values + row * k + column) = round_eight(values, 1.0F / scale);
   if (threadIdx.x % kGroupThreads == 0) to.scales[group * to.scale_stride + row] = scale;
-}
-
-// A block has a row. Grid: m.
-template <class T>
-__global__ void __launch_bounds__(kRoundingThreads) round_tokens(const T* x, RoundedRows to, int k) {
-  __shared__ float largest_of_warp[kRoundingThreads / kWarp];
-  let_next_begin();
-  wait_for_previous();
-  const std::int64_t row = blockIdx.x;
-  Pack<float, 4> values[2];
-  float largest = 0;
-  for (int column = static_cast<int>(threadIdx.x) * 8; column < k; column += kRoundingThreads * 8) {
-    load_eight(x + row * k + column, values);
-    largest = fmaxf(largest, largest_of(values));
-  }
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-  if (threadIdx.x % kWarp == 0) largest_of_warp[threadIdx.x / kWarp] = largest;
-  __syncthreads();
-#pragma unroll
-  for (const float of_warp : largest_of_warp) largest = fmaxf(largest, of_warp);
-  const float scale = largest > 0 ? largest / 448.0F : 1.0F;
-  for (int column = static_cast<int>(threadIdx.x) * 8; column < k; column += kRoundingThreads * 8) {
-    load_eight(x + row * k + column, values);
-    *reinterpret_cast<uint2*>(to.values + row * k + column) = round_eight(values, 1.0F / scale);
-  }
-  if (threadIdx.x == 0) to.scales[row] = scale;
 }
 
 }  // namespace tessera::cuda::quantised
