@@ -29,7 +29,8 @@ inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::i
   return {.split = split};
 }
 
-inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
+// Maps the values in boxes of `rows` rows of w and a stage's columns.
+inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate, int rows = kTileWeights) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
   const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
   const int box = kStageColumns / per_byte / 2;
@@ -37,34 +38,46 @@ inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
   if (gate == Gate::kNone)
     return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
                              std::array{TensorBox{.size = elements, .stride = 1, .box = box},
-                                        TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}},
+                                        TensorBox{.size = p.n, .stride = elements, .box = rows}},
                              swizzle);
   return encode_row_groups(ir::DType::kBFloat16, p.w.values,
                            {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2},
-                           kTileWeights, box, swizzle);
+                           rows, box, swizzle);
 }
 
-// `y` is the gate's result where there is a gate.
-template <class Product>
-Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                            bool deterministic) {
+// Rows of x as the kernel reads them.
+struct TileRows {
+  const void* data;
+  std::int64_t elements;          // of a row, 16-bit
+  const float* scales = nullptr;  // of rounded rows
+  std::int64_t scale_stride = 0;
+};
+
+// `y` is the gate's result where there is a gate. `before` enqueues what computes the rows.
+template <class Product, class Before>
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows, Gate gate,
+                                            std::byte* y, bool deterministic, Before before) {
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;
   constexpr int kN = Ring::kN;
   constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
-  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024 - Product::kExtraBytes) / Ring::kStageBytes);
-  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * Ring::kStageBytes + Product::kExtraBytes;
+  constexpr int kSlotBytes = Ring::kStageBytes + (Product::kScaled ? kN * 4 : 0);
+  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / kSlotBytes);
+  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * kSlotBytes;
   static_assert(kN * kTileSumRow * 4 <= kStages * Ring::kStageBytes);
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
   const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
   const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers, deterministic);
   const TiledQuantised<T> bound{
-      .x = TRY(encode_tensor_map(p.dtype, p.x,
-                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kBoxRowBytes / 2},
-                                            TensorBox{.size = p.m, .stride = p.k, .box = a.shared ? kN / 2 : kN}})),
+      .x = TRY(encode_tensor_map(
+          ir::DType::kBFloat16, rows.data,
+          std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
+                     TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}})),
       .values = TRY(map_of_values(p, gate)),
       .w = p.w,
+      .x_scales = rows.scales,
+      .scale_stride = static_cast<int>(rows.scale_stride),
       .bias = reinterpret_cast<const T*>(p.bias),
       .residual = reinterpret_cast<const T*>(p.residual),
       .y = reinterpret_cast<T*>(y),
@@ -82,8 +95,10 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedPro
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads), .cluster = cluster};
-  return make_cuda_op(name,
-                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
+  return make_cuda_op(name, [=](cudaStream_t stream) {
+    before(stream);
+    launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
+  });
 }
 
 }  // namespace tessera::cuda::quantised

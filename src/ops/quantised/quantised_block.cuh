@@ -34,9 +34,11 @@ inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
 template <class T>
 struct TiledQuantised {
-  CUtensorMap x;       // [m, k]; boxes of kN rows, or half of them where blocks share x
+  CUtensorMap x;       // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
   CUtensorMap values;  // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
   QuantisedMatrix w;   // [n or 2n, k]
+  const float* x_scales;  // of rounded rows (rounded_rows.cuh); null: x is as it was
+  int scale_stride;    // of x_scales
   const T* bias;       // [n or 2n]; null: no bias
   const T* residual;   // [m, n]; null: no residual
   T* y;                // [m, n]
@@ -75,12 +77,13 @@ struct TilePlace {
   }
 };
 
-// The ring of a block. A stage has kWeightBytes of w and two boxes of 64 columns of x.
-template <int kN_, int kWeightBytes>
+// The ring of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie behind all stages.
+template <int kN_, int kWeightBytes, int kRowBoxes_>
 struct TileRing {
   static constexpr int kN = kN_;
+  static constexpr int kRowBoxes = kRowBoxes_;
   static constexpr int kBoxBytes = kN * kBoxRowBytes;
-  static constexpr int kStageBytes = kWeightBytes + 2 * kBoxBytes;
+  static constexpr int kStageBytes = kWeightBytes + kRowBoxes * kBoxBytes;
 
   std::uint32_t base;
   int stages;
@@ -89,8 +92,9 @@ struct TileRing {
 
   __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
   __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightBytes; }
-  // What follows the stages.
-  __device__ std::uint32_t end() const { return weights(stages); }
+  __device__ std::uint32_t scales(int slot) const {
+    return weights(stages) + static_cast<std::uint32_t>(slot * kN * 4);
+  }
   // A warp calls it when it has read the slot.
   __device__ void release(int slot, bool shared) const {
     if (threadIdx.x % kWarp != 0) return;
@@ -110,9 +114,10 @@ struct TileCopies {
   const TilePlace& at;
   const Ring& ring;
   int weight_bytes;  // of a row of w in a stage
+  bool scaled;       // each stage has scales of x
 
   __device__ void weights(int slot, int stage) const {
-    ring.full[slot].arrive_and_expect(Ring::kStageBytes);  // bytes outside w or x arrive as zeros
+    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // bytes outside are zeros
     const int column = stage * weight_bytes / 2;
     if (p.gate == Gate::kNone) {
       copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
@@ -122,9 +127,9 @@ struct TileCopies {
   }
   __device__ void rows(int slot, int stage) const {
 #pragma unroll
-    for (int box = 0; box < 2; ++box) {
+    for (int box = 0; box < Ring::kRowBoxes; ++box) {
       const std::uint32_t to = ring.rows(slot) + static_cast<std::uint32_t>(box * Ring::kBoxBytes);
-      const int column = (stage * 2 + box) * (kBoxRowBytes / 2);
+      const int column = (stage * Ring::kRowBoxes + box) * (kBoxRowBytes / 2);
       if (p.shared) {
         const int share = at.rank * (Ring::kN / 2);
         copy_box_to_all(to + static_cast<std::uint32_t>(share * kBoxRowBytes), p.x, ring.full[slot], 3, column,
@@ -133,6 +138,9 @@ struct TileCopies {
         copy_box(to, p.x, ring.full[slot], column, at.first_row);
       }
     }
+    if (scaled)
+      bulk_copy(ring.scales(slot), p.x_scales + static_cast<std::int64_t>(stage) * p.scale_stride + at.first_row,
+                Ring::kN * 4, ring.full[slot]);
   }
 };
 
@@ -185,7 +193,7 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 // Grid: clusters of `split` blocks, or of two that share x; a cluster's blocks are neighbours. Rows of x change fastest
 // from cluster to cluster. Preconditions: n is a multiple of 8, k of 32.
 //
-// A Product has Ring, Element, kWeightRowBytes (of a stage), kExtraBytes (of shared memory behind the ring) and
+// A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
 // which a warpgroup's thread calls: it computes its sums of the block's stages, and the factors of its two rows of w,
 // `w_rows`; `weight` is the first of them within the tile.
@@ -199,7 +207,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
   __shared__ SharedBarrier full[kMostTileStages], empty[kMostTileStages];
   const Ring ring{(shared_address(unaligned) + 1023) / 1024 * 1024, p.stages, full, empty};
   const TilePlace at = TilePlace::of<kN>(p);
-  const TileCopies<typename Product::Element, Ring> copies{p, at, ring, Product::kWeightRowBytes};
+  const TileCopies<typename Product::Element, Ring> copies{p, at, ring, Product::kWeightRowBytes, Product::kScaled};
   const bool is_copying = threadIdx.x == kTileWarpgroups * kWarpgroup;
   const int ahead = min(p.stages, at.count);
   if (is_copying) {

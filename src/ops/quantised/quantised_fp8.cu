@@ -16,7 +16,7 @@ using namespace cuda;
 using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
 
-// Rounded rows in the workspace, for many rows.
+// Rounded rows in the workspace.
 struct RoundedLayout {
   std::int64_t scale_stride;
   std::size_t scales;  // offset
@@ -24,12 +24,30 @@ struct RoundedLayout {
 };
 
 RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
-  RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows}) * kManyRows,
+  RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows * kManySide}) * kManyRows * kManySide,
                   .scales = align_up(static_cast<std::size_t>(p.m * p.k)),
                   .size = 0};
   const std::int64_t groups = ceil_div(p.k, std::int64_t{kRoundedGroup});
   l.size = l.scales + align_up(static_cast<std::size_t>(groups * l.scale_stride) * sizeof(float));
   return l;
+}
+
+RoundedRows rounded_rows(const QuantisedProblem& p) {
+  const RoundedLayout l = lay_out_rounded(p);
+  return {.values = reinterpret_cast<std::uint8_t*>(p.workspace),
+          .scales = reinterpret_cast<float*>(p.workspace + l.scales),
+          .scale_stride = l.scale_stride};
+}
+
+// Enqueues the launch that rounds x.
+template <class T>
+auto rounding(const QuantisedProblem& p) {
+  const std::int64_t threads = ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
+                                       static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
+                          .block = dim3(kRoundingThreads)};
+  return [shape, rows = rounded_rows(p), x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](
+             cudaStream_t stream) { launch_early(round_groups<T>, shape, stream, x, rows, k); };
 }
 
 // Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
@@ -42,19 +60,16 @@ bool many_serves(const QuantisedProblem& p, Gate gate) {
 
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
-  const RoundedLayout l = lay_out_rounded(p);
-  const RoundedRows rows{.values = reinterpret_cast<std::uint8_t*>(p.workspace),
-                         .scales = reinterpret_cast<float*>(p.workspace + l.scales),
-                         .scale_stride = l.scale_stride};
+  const RoundedRows rows = rounded_rows(p);
   const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
-  const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
-  const std::int64_t pairs = ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
+  const std::int64_t row_pairs = ceil_div(p.m, std::int64_t{kManyRows * kManySide});
+  const std::int64_t items = row_pairs * ceil_div(p.n, std::int64_t{kManyWeights * kManySide});
   const ManyRounded<T> bound{
       .x = TRY(encode_tensor_map(
           ir::DType::kBFloat16, rows.values,
           std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
-                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}})),
-      .values = TRY(map_of_values(p, gate)),
+                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManySide}})),
+      .values = TRY(map_of_values(p, gate, kManyWeights / kManySide)),
       .x_scales = rows.scales,
       .w_scales = reinterpret_cast<const float*>(p.w.scales),
       .bias = reinterpret_cast<const T*>(p.bias),
@@ -66,20 +81,16 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
       .m = static_cast<int>(p.m),
       .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
       .k = static_cast<int>(p.k),
-      .row_tiles = static_cast<int>(row_tiles),
-      .items = static_cast<int>(row_tiles * pairs),
+      .row_pairs = static_cast<int>(row_pairs),
+      .items = static_cast<int>(items),
       .gate = gate};
   TRY(allow_shared_memory(reinterpret_cast<const void*>(rounded_many<T>), kManyBytes, name));
-  const std::int64_t clusters = std::min(row_tiles * pairs, std::max<std::int64_t>(1, p.workers / kManyCluster));
+  const std::int64_t clusters = std::min(items, std::max<std::int64_t>(1, p.workers / kManyCluster));
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
                           .block = dim3(kManyThreads),
                           .cluster = kManyCluster};
-  const std::int64_t rounding =
-      ceil_div(ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads, std::int64_t{kRoundingThreads});
-  const LaunchShape round{.grid = dim3(static_cast<unsigned>(p.m), static_cast<unsigned>(rounding)),
-                          .block = dim3(kRoundingThreads)};
-  return make_cuda_op(name, [=, x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](cudaStream_t stream) {
-    launch_early(round_groups<T>, round, stream, x, rows, k);
+  return make_cuda_op(name, [=, round = rounding<T>(p)](cudaStream_t stream) {
+    round(stream);
     launch_with(rounded_many<T>, shape, kManyBytes, /*early=*/true, stream, bound);
   });
 }
@@ -88,9 +99,15 @@ template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
                                       bool deterministic) {
   if (many_serves(p, gate)) return make_many<T>(name, p, gate, y);
-  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, gate, y, deterministic);
-  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, gate, y, deterministic);
-  return make_block<RoundedProduct<T, 128>>(name, p, gate, y, deterministic);
+  const RoundedRows rounded = rounded_rows(p);
+  const TileRows rows{.data = rounded.values,
+                      .elements = p.k / 2,
+                      .scales = rounded.scales,
+                      .scale_stride = rounded.scale_stride};
+  const auto round = rounding<T>(p);
+  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
+  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);
+  return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
 }
 
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
@@ -112,7 +129,7 @@ bool quantised_fp8_serves(const QuantisedProblem& p) {
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
 
-std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return p.m > kManyRows ? lay_out_rounded(p).size : 0; }
+std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return lay_out_rounded(p).size; }
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& p, bool deterministic) {
   return make("quantised_linear, rounded rows", p, Gate::kNone, p.y, deterministic);

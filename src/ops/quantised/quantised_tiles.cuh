@@ -127,8 +127,8 @@ template <class T, Values kValues, int kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;
   static constexpr int kWeightRowBytes = stage_row_bytes(kValues);
-  static constexpr int kExtraBytes = 0;
-  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes>;
+  static constexpr bool kScaled = false;
+  using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 2>;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
