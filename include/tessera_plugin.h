@@ -89,7 +89,8 @@ enum {
   TESSERA_PLUGIN_BF16 = 2,
   TESSERA_PLUGIN_I32 = 3,
   TESSERA_PLUGIN_I64 = 4,
-  TESSERA_PLUGIN_U8 = 5
+  TESSERA_PLUGIN_U8 = 5,
+  TESSERA_PLUGIN_F8E4M3 = 6 /* of caches alone, whose operators then take two scales */
 };
 
 /* Sizes that vary: tokens, requests, longest query, wanted rows, patches, pages of the four cache groups. */

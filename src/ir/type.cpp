@@ -15,13 +15,14 @@ struct DTypeInfo {
   bool floating_point;
 };
 
-constexpr std::array<DTypeInfo, 6> kDTypes = {{
+constexpr std::array<DTypeInfo, 7> kDTypes = {{
     {DType::kFloat32, "f32", 4, true},
     {DType::kFloat16, "f16", 2, true},
     {DType::kBFloat16, "bf16", 2, true},
     {DType::kInt32, "i32", 4, false},
     {DType::kInt64, "i64", 8, false},
     {DType::kUInt8, "u8", 1, false},
+    {DType::kFloat8E4M3, "f8e4m3", 1, false},
 }};
 
 const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }

@@ -16,12 +16,13 @@
 
 namespace tessera::ir {
 
-enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8 };
+// kFloat8E4M3 only stores keys and values (ops/cache/cache_type.h); nothing is computed in it.
+enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8, kFloat8E4M3 };
 
 std::size_t dtype_size(DType dtype);       // in bytes
-std::string_view dtype_name(DType dtype);  // "f32" "f16" "bf16" "i32" "i64" "u8", as in the text form
+std::string_view dtype_name(DType dtype);  // "f32" "f16" "bf16" "i32" "i64" "u8" "f8e4m3", as in the text form
 std::optional<DType> parse_dtype(std::string_view name);
-bool is_floating_point(DType dtype);
+bool is_floating_point(DType dtype);  // f32, f16 and bf16: the types in which operators compute
 
 enum class Symbol : std::uint8_t {
   kTokens,       // T: tokens of a forward, all requests together

@@ -12,7 +12,7 @@ namespace {
 static_assert(TESSERA_PLUGIN_NUM_SYMBOLS == ir::kNumSymbols);
 static_assert(TESSERA_PLUGIN_MAX_RANK == kMaxRank);
 static_assert(TESSERA_PLUGIN_ALIGNMENT == kDeviceAlignment);
-static_assert(TESSERA_PLUGIN_U8 == static_cast<int>(ir::DType::kUInt8));
+static_assert(TESSERA_PLUGIN_F8E4M3 == static_cast<int>(ir::DType::kFloat8E4M3));
 static_assert(TESSERA_PLUGIN_P3 == static_cast<int>(ir::Symbol::kPages3));
 static_assert(TESSERA_PLUGIN_INTS == static_cast<int>(ir::AttributeKind::kInts));
 static_assert(TESSERA_PLUGIN_MAX_RESULTS == 8);
@@ -98,8 +98,8 @@ Result<tessera_plugin_type> to_c(const ir::Type& type) {
 }
 
 Result<ir::Type> from_c(const tessera_plugin_type& c) {
-  if (c.dtype < 0 || c.dtype > TESSERA_PLUGIN_U8)
-    return invalid_argument(fmt::format("a type's dtype is {}; 0 to {} are accepted", c.dtype, TESSERA_PLUGIN_U8));
+  if (c.dtype < 0 || c.dtype > TESSERA_PLUGIN_F8E4M3)
+    return invalid_argument(fmt::format("a type's dtype is {}; 0 to {} are accepted", c.dtype, TESSERA_PLUGIN_F8E4M3));
   if (c.rank < 0 || c.rank > TESSERA_PLUGIN_MAX_RANK)
     return invalid_argument(fmt::format("a type's rank is {}; 0 to {} are accepted", c.rank, TESSERA_PLUGIN_MAX_RANK));
   ir::Type type{static_cast<ir::DType>(c.dtype), {}};

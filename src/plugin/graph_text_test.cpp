@@ -52,8 +52,8 @@ TEST(CValues, TypesSurviveARoundTrip) {
   tessera_plugin_type wrong = to_c(ir::Type{ir::DType::kInt32, {ir::Symbol::kRows}}).value();
   wrong.dims[0].divisor = 0;
   EXPECT_THAT(from_c(wrong).status().message(), HasSubstr("divisor is 0"));
-  wrong = {.dtype = 6, .rank = 0, .dims = {}};
-  EXPECT_THAT(from_c(wrong).status().message(), HasSubstr("dtype is 6"));
+  wrong = {.dtype = 7, .rank = 0, .dims = {}};
+  EXPECT_THAT(from_c(wrong).status().message(), HasSubstr("dtype is 7"));
   wrong = {.dtype = 0, .rank = 6, .dims = {}};
   EXPECT_THAT(from_c(wrong).status().message(), HasSubstr("rank is 6"));
 }

@@ -51,7 +51,8 @@ std::size_t element_bytes(std::int32_t dtype) {
     case TESSERA_PLUGIN_F16:
     case TESSERA_PLUGIN_BF16: return 2;
     case TESSERA_PLUGIN_I64: return 8;
-    case TESSERA_PLUGIN_U8: return 1;
+    case TESSERA_PLUGIN_U8:
+    case TESSERA_PLUGIN_F8E4M3: return 1;
     default: return 4;
   }
 }

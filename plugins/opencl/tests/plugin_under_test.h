@@ -146,6 +146,7 @@ inline std::int32_t c_dtype(ir::DType dtype) {
     case ir::DType::kInt32: return TESSERA_PLUGIN_I32;
     case ir::DType::kInt64: return TESSERA_PLUGIN_I64;
     case ir::DType::kUInt8: return TESSERA_PLUGIN_U8;
+    case ir::DType::kFloat8E4M3: return TESSERA_PLUGIN_F8E4M3;
   }
   return -1;
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tessera/base/float16.h"
+#include "tessera/base/float8.h"
 #include "tessera/ir/tensor_view.h"
 #include "tessera/ir/type.h"
 
@@ -49,6 +50,7 @@ struct HostTensor {
       case ir::DType::kInt32: return static_cast<double>(raw<std::int32_t>(i));
       case ir::DType::kInt64: return static_cast<double>(raw<std::int64_t>(i));
       case ir::DType::kUInt8: return static_cast<double>(raw<std::uint8_t>(i));
+      case ir::DType::kFloat8E4M3: return static_cast<double>(to_float(raw<Float8E4M3>(i)));
     }
     return 0;
   }
@@ -60,6 +62,7 @@ struct HostTensor {
       case ir::DType::kInt32: return set_raw(i, static_cast<std::int32_t>(v));
       case ir::DType::kInt64: return set_raw(i, static_cast<std::int64_t>(v));
       case ir::DType::kUInt8: return set_raw(i, static_cast<std::uint8_t>(v));
+      case ir::DType::kFloat8E4M3: return set_raw(i, from_float<Float8E4M3>(static_cast<float>(v)));
     }
   }
   std::vector<double> values() const {
@@ -115,6 +118,7 @@ inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   switch (dtype) {
     case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};
     case ir::DType::kFloat16: return {1e-5 * scale, 5.0e-4 * scale};
+    case ir::DType::kFloat8E4M3: return {1e-3 * scale, 6.25e-2 * scale};
     default: return {1e-6 * scale, 2e-6 * scale};
   }
 }

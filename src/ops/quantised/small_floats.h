@@ -4,24 +4,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
+#include "tessera/base/float8.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
-
-// A sign, four bits of exponent, three of mantissa; 0x7f is NaN.
-TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
-  const std::uint32_t magnitude = (v & 0x7fu) << 20;
-  // A normal number needs another bias of the exponent, 127 in place of 7. A subnormal one becomes the fraction of a
-  // normal number, whose leading one is then taken away.
-  const float normal = std::bit_cast<float>(magnitude + (120u << 23));
-  const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
-  float value = magnitude < (1u << 23) ? subnormal : normal;
-  value = (v & 0x7fu) == 0x7fu ? std::numeric_limits<float>::quiet_NaN() : value;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | (v & 0x80u) << 24);
-}
 
 // A sign, two bits of exponent, one of mantissa.
 TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {

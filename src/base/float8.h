@@ -1,0 +1,49 @@
+// E4M3, a number of eight bits, as a storage type: a sign, four bits of exponent, three of mantissa. It reaches from
+// -448 to 448 and has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, as those of
+// float16.h.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "tessera/base/float16.h"
+
+namespace tessera {
+
+struct Float8E4M3 {
+  std::uint8_t bits;
+};
+
+// Returns the number of the lowest eight bits, exactly.
+TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
+  const std::uint32_t magnitude = (v & 0x7fu) << 20;
+  // A normal number needs another bias of the exponent, 127 in place of 7. A subnormal one becomes the fraction of a
+  // normal number, whose leading one is then taken away.
+  const float normal = std::bit_cast<float>(magnitude + (120u << 23));
+  const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
+  float value = magnitude < (1u << 23) ? subnormal : normal;
+  value = (v & 0x7fu) == 0x7fu ? std::numeric_limits<float>::quiet_NaN() : value;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | (v & 0x80u) << 24);
+}
+
+TESSERA_INLINE float to_float(Float8E4M3 x) { return number_of_e4m3(x.bits); }
+
+// Rounds to nearest, ties to even. Greater magnitudes, infinities included, become 448; every NaN becomes 0x7f.
+template <>
+TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
+  const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t bits = all & 0x7fffffffu;
+  constexpr std::uint32_t kGreatest = 0x43e00000u;  // 448
+  const std::uint32_t bounded = bits < kGreatest ? bits : kGreatest;
+  const std::uint32_t normal = (bounded - (120u << 23) + 0x7ffffu + ((bounded >> 20) & 1u)) >> 20;
+  // Adding 2^14 puts the last bit of a subnormal number, 2^-9, at the float's last bit; the addition rounds.
+  const float base = std::bit_cast<float>(141u << 23);
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(bounded) + base) - std::bit_cast<std::uint32_t>(base);
+  std::uint32_t number = bounded < (121u << 23) ? subnormal : normal;
+  number |= (all >> 24) & 0x80u;
+  return {static_cast<std::uint8_t>(bits > 0x7f800000u ? 0x7fu : number)};
+}
+
+}  // namespace tessera
