@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tessera/ops/cache/cache_type.h"
+
 namespace tessera {
 namespace {
 
@@ -201,6 +203,7 @@ class Lowering {
   }
 
   Status add_kv_store(const ir::Node& node) {
+    if (has_cache_scales(type(node.operands[3]).dtype)) return unimplemented("the cache has scales");
     const int values[] = {TRY(row(node.operands[0])), TRY(row(node.operands[1]))};
     const int slots = TRY(outer_row(node.operands[2]));
     if (kernel().values[static_cast<std::size_t>(slots)].width != 1) return unimplemented("several slots for a row");

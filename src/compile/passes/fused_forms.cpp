@@ -46,6 +46,8 @@ std::vector<FusedForm> make_forms() {
   const ir::Type table{DType::kFloat32, {Symbol::kTokens, 4}};
   const ir::Type slots{DType::kInt32, {Symbol::kTokens}};
   const ir::Type cache{DType::kFloat32, {Symbol::kPages, 16, 1, 4}};
+  const ir::Type float8_cache{DType::kFloat8E4M3, cache.shape};
+  const ir::Type scale{DType::kFloat32, {1}};
   const std::pair<std::string, ir::Attribute> eps{"eps", 1e-6};
   const std::pair<std::string, ir::Attribute> heads{"heads", std::int64_t{2}};
   return {
@@ -56,6 +58,14 @@ std::vector<FusedForm> make_forms() {
        .derive = derive_heads},
       {.op = "qkv_rope_store",
        .operands = {qkv, table, slots, cache, cache},
+       .attributes = {heads},
+       .derive = derive_heads},
+      {.op = "qkv_rope_store",
+       .operands = {qkv, table, slots, float8_cache, float8_cache, head, head, scale, scale},
+       .attributes = {eps, heads, {"qk_norm", true}},
+       .derive = derive_heads},
+      {.op = "qkv_rope_store",
+       .operands = {qkv, table, slots, float8_cache, float8_cache, scale, scale},
        .attributes = {heads},
        .derive = derive_heads},
       {.op = "add_rms_norm", .operands = {x, x, row}, .attributes = {eps}},

@@ -6,8 +6,9 @@ namespace tessera {
 namespace {
 
 Status check_cache(const ir::Type& cache, const ir::Type& v_cache) {
-  if (!ir::is_floating_point(cache.dtype) || cache.shape.size() != 4)
-    return invalid_argument(fmt::format("attention takes caches Y[P, page_size, Hkv, D], not {}", cache.to_string()));
+  if (!is_cache_type(cache.dtype) || cache.shape.size() != 4)
+    return invalid_argument(
+        fmt::format("attention takes caches Y[P, page_size, Hkv, D] of {}, not {}", kCacheTypes, cache.to_string()));
   if (v_cache != cache)
     return invalid_argument(fmt::format("attention's value cache is {}, its key cache {}; they must agree",
                                         v_cache.to_string(), cache.to_string()));
@@ -19,7 +20,7 @@ Status check_cache(const ir::Type& cache, const ir::Type& v_cache) {
 }
 
 Status check_sinks(const ir::OpSignature& signature, std::int64_t heads) {
-  if (signature.operands.size() < 5) return ok_status();
+  if (!has_sinks(signature.operands.size(), signature.operands[1].dtype)) return ok_status();
   const ir::Type wanted{ir::DType::kFloat32, {heads}};
   const ir::Type& sinks = signature.operands[4];
   if (sinks != wanted)
@@ -54,6 +55,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   if (out != q)
     return invalid_argument(
         fmt::format("attention writes to {}, its queries are {}; they must agree", out.to_string(), q.to_string()));
+  TRY(check_cache_scales(signature, cache.dtype, 4, 5));
   TRY(check_sinks(signature, width / head_dim));
   TRY(check_attributes(signature.node));
   return std::vector<ir::Type>{};
@@ -68,7 +70,9 @@ const ir::OpDecl kAttention{
                  {.name = "k_cache"},
                  {.name = "v_cache"},
                  {.name = "out", .mutated = true},
-                 {.name = "sinks", .optional = true}},
+                 {.name = "sinks", .optional = true},
+                 {.name = "k_scale", .optional = true},
+                 {.name = "v_scale", .optional = true}},
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "scale", .kind = ir::AttributeKind::kDouble, .required = true},
                    {.name = "window", .kind = ir::AttributeKind::kInt},

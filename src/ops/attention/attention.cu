@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
       tile.offsets[threadIdx.x] = offset;
     }
     __syncthreads();
-    with_type(p.cache_dtype, [&]<class Y>() { load_keys<Y>(p, tile); });
+    with_cache_type(p.cache_dtype, [&]<class Y>() { load_keys<Y>(p, tile); });
     __syncthreads();
     float scores[Sums<kDim>::kRows][4] = {};
     multiply(tile, tx, ty, used, scores);
@@ -79,7 +79,7 @@ constexpr int padded_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : 512;
 }
 bool is_wide(const CudaAttention& a) {
-  return a.shape.head_dim == kWideDim && a.shape.dtype == a.cache_dtype && a.shape.dtype != ir::DType::kFloat32;
+  return a.shape.head_dim == kWideDim && a.shape.dtype == a.shape.cache_dtype && a.shape.dtype != ir::DType::kFloat32;
 }
 int tile_rows(const CudaAttention& a) { return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16; }
 
@@ -110,6 +110,7 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .v_cache = a.v_cache,
           .out = a.out,
           .sinks = a.sinks,
+          .scales = a.scales,
           .partial_values = reinterpret_cast<float*>(values),
           .partial_lse = reinterpret_cast<float*>(lse),
           .num_requests = a.metadata.num_requests,
@@ -130,7 +131,7 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .window = static_cast<int>(a.shape.window),
           .splits = parts,
           .dtype = a.shape.dtype,
-          .cache_dtype = a.cache_dtype,
+          .cache_dtype = a.shape.cache_dtype,
           .scale = a.scale,
           .softcap = static_cast<float>(a.shape.softcap)};
 }

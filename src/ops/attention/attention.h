@@ -1,7 +1,7 @@
 // Unified paged attention over a ragged batch: extend and decode rows alike.
 //
 //   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
-//             [sinks f32[Hq]])
+//             [sinks f32[Hq]], [k_scale f32[1], v_scale f32[1]])
 //     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
@@ -18,6 +18,9 @@
 //   out = Σ exp(s_j) · v_j / (exp(sinks[h]) + Σ exp(s_j))
 //
 // A sink is neither scaled nor capped, and every row sees it, whatever its window.
+//
+// A cache of f8e4m3 has scales (ops/cache/cache_type.h): keys are k_j · k_scale and values v_j · v_scale. k_scale is
+// part of the factor of the scores, and v_scale of the factor of the output.
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
 // reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
@@ -42,6 +45,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/attention/attention_planner.h"
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/contract/batch_lengths.h"
 #include "tessera/ops/contract/device_page_tables.h"
 #include "tessera/ops/contract/forward_batch.h"
@@ -56,6 +60,9 @@ extern const ir::OpDecl kAttention;
 inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
+
+// Returns whether the operator with so many operands and a cache of this type has sinks.
+constexpr bool has_sinks(std::size_t operands, ir::DType cache) { return operands_before_scales(operands, cache) > 4; }
 
 // The lengths and page tables of one cache group in device memory. The addresses stay the same for the plan's life.
 struct AttentionMetadata {

@@ -98,7 +98,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   p.k_cache = cache.data.raw();
   p.v_cache = args.operands[2].data.raw();
   p.out = args.operands[3].data.raw();
-  p.sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr;
+  p.sinks = has_sinks(args.operands.size(), cache.dtype) ? args.operands[4].as<float>() : nullptr;
+  p.cache_scales = cache_scales(args, cache.dtype);
   p.num_rows = q.dim(0);
   p.heads = q.dim(1) / cache.dim(3);
   p.kv_heads = cache.dim(2);

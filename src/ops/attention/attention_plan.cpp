@@ -25,12 +25,13 @@ std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
     const ir::Type& cache = planned.operands[1];
     const std::int64_t head_dim = *cache.shape[3].constant();
     const AttentionShape shape{.dtype = planned.operands[0].dtype,
+                               .cache_dtype = cache.dtype,
                                .heads = *planned.operands[0].shape[1].constant() / head_dim,
                                .kv_heads = *cache.shape[2].constant(),
                                .head_dim = head_dim,
                                .window = planned.node->attribute_or("window", std::int64_t{0}),
                                .softcap = planned.node->attribute_or("softcap", 0.0),
-                               .sinks = planned.operands.size() > 4,
+                               .sinks = has_sinks(planned.operands.size(), cache.dtype),
                                .wanted_rows_only = is_of_wanted_rows(planned)};
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   }

@@ -18,6 +18,7 @@ namespace tessera {
 // One kind of attention layer of a cache group.
 struct AttentionShape {
   ir::DType dtype = ir::DType::kBFloat16;
+  ir::DType cache_dtype = ir::DType::kBFloat16;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;

@@ -39,13 +39,17 @@ struct Config {
   std::int64_t group = 0;  // cache group
   bool sinks = false;
   bool wanted_rows_only = false;
+  double k_scale = 0.75;  // of a cache with scales
+  double v_scale = 1.5;
 
   ir::Attributes attributes() const {
     ir::Attributes all = {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
     if (wanted_rows_only) all.emplace_back(kWantedRowsOnly, true);
     return all;
   }
-  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap, sinks, wanted_rows_only}; }
+  AttentionShape shape() const {
+    return {dtype, cache_dtype, heads, kv_heads, head_dim, window, softcap, sinks, wanted_rows_only};
+  }
 };
 
 inline constexpr std::int64_t kNumPages = 600;
@@ -109,8 +113,8 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
-// Makes q, k_cache, v_cache, out, and sinks where the config has them. Slots that no request owns are NaN, and so are
-// padded query rows.
+// Makes q, k_cache, v_cache, out, and sinks and scales where the config has them. Slots that no request owns are NaN,
+// and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
   HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
@@ -132,16 +136,22 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
   std::vector<HostTensor> operands{q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
   // Sinks have the magnitude of the scores, and are the same for every batch.
   if (c.sinks) operands.push_back(random_tensor(ir::DType::kFloat32, {c.heads}, 17, -3, 6));
+  if (!has_cache_scales(c.cache_dtype)) return operands;
+  operands.push_back(filled_tensor(ir::DType::kFloat32, {1}, c.k_scale));
+  operands.push_back(filled_tensor(ir::DType::kFloat32, {1}, c.v_scale));
   return operands;
 }
 
-// Returns a request's keys or values in order of position: [kv_len, kv_heads, head_dim].
-inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, const HostTensor& cache, std::size_t b) {
+// Returns a request's keys or values in order of position: [kv_len, kv_heads, head_dim]. Only a cache with scales is
+// multiplied by `scale`.
+inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, const HostTensor& cache, std::size_t b,
+                                  double scale) {
+  if (!has_cache_scales(c.cache_dtype)) scale = 1;
   const std::int64_t token = c.kv_heads * c.head_dim;
   std::vector<double> out;
   out.reserve(static_cast<std::size_t>(batch.kv_lens[b] * token));
   for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
-    for (std::int64_t i = 0; i < token; ++i) out.push_back(cache.at(slot_of(c, batch, b, p) * token + i));
+    for (std::int64_t i = 0; i < token; ++i) out.push_back(scale * cache.at(slot_of(c, batch, b, p) * token + i));
   return out;
 }
 
@@ -175,8 +185,8 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
   const auto sink = [&](std::int64_t head) { return c.sinks ? operands[4].at(head) : -INFINITY; };
   std::int64_t row = 0;
   for (std::size_t b = 0; b < batch.kv_lens.size(); row += batch.query_lens[b++]) {
-    const std::vector<double> keys = gather(c, batch, operands[1], b);
-    const std::vector<double> values = gather(c, batch, operands[2], b);
+    const std::vector<double> keys = gather(c, batch, operands[1], b, c.k_scale);
+    const std::vector<double> values = gather(c, batch, operands[2], b, c.v_scale);
     const std::int64_t heads = batch.query_lens[b] * c.heads;
 #pragma omp parallel for schedule(dynamic, 8)
     for (std::int64_t i = 0; i < heads; ++i) {
@@ -227,6 +237,8 @@ struct PlannedLayers {
       const ir::Type cache{c.cache_dtype, {ir::Symbol::kPages, c.page_size, c.kv_heads, c.head_dim}};
       planned.push_back({.node = nullptr, .operands = {q, cache, cache, q}});
       if (c.sinks) planned.back().operands.push_back({ir::DType::kFloat32, {c.heads}});
+      const std::size_t scales = has_cache_scales(c.cache_dtype) ? 2 : 0;
+      planned.back().operands.insert(planned.back().operands.end(), scales, {ir::DType::kFloat32, {1}});
     }
     for (std::size_t i = 0; i < nodes.size(); ++i) planned[i].node = &nodes[i];
   }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_vector.h"
 #include "tessera/ops/linear/cpu_gemm.h"
@@ -41,10 +42,11 @@ TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionT
 template <class X>
 TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   const std::int64_t padded = p.padded_dim();
+  const float scale = p.scale * scale_or_one(p.cache_scales.keys);
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     const X* from = reinterpret_cast<const X*>(p.q) + head_row(p, tile, tile.row_begin + r) * p.head_dim;
     float* to = s.q + r * padded;
-    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * p.scale;
+    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
     // A sink acts as a first key with a zero value.
@@ -56,10 +58,11 @@ TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionT
 
 template <class X>
 TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+  const float scale = scale_or_one(p.cache_scales.values);
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     X* to = reinterpret_cast<X*>(p.out) + head_row(p, tile, tile.row_begin + r) * p.value_dim;
     const float* from = s.sums + r * p.padded_dim();
-    const float factor = 1.0f / s.total[r];
+    const float factor = scale / s.total[r];
     for (std::int64_t d = 0; d < p.value_dim; ++d) to[d] = from_float<X>(from[d] * factor);
   }
 }
@@ -266,8 +269,8 @@ void attend(const AttentionProblem& p, const AttentionTile& tile, const Attentio
 
 Result<AttendTile> find_attend_tile(ir::DType dtype, ir::DType cache_dtype) {
   return dispatch_dtype(dtype, "attention", [&]<class X>() -> Result<AttendTile> {
-    return dispatch_dtype(cache_dtype, "attention's cache",
-                          [&]<class Y>() -> Result<AttendTile> { return AttendTile{attend<X, Y>}; });
+    return dispatch_cache_type(cache_dtype, "attention's cache",
+                               [&]<class Y>() -> Result<AttendTile> { return AttendTile{attend<X, Y>}; });
   });
 }
 

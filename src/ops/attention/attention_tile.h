@@ -25,7 +25,8 @@ struct AttentionProblem {
   const std::byte* v_cache;  // like k_cache; a value is the first value_dim of the slot's head_dim elements
   std::byte* out;            // X[num_rows, heads, value_dim]
   const float* sinks;        // [heads]; null: no sinks
-  std::int64_t num_rows;     // rows of the bucket (T)
+  CacheScales cache_scales;
+  std::int64_t num_rows;  // rows of the bucket (T)
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;

@@ -33,20 +33,22 @@ constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2,
 CudaAttention describe(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
+  const bool sinks = has_sinks(args.operands.size(), cache.dtype);
   return CudaAttention{.q = q.data.raw(),
                        .k_cache = cache.data.raw(),
                        .v_cache = args.operands[2].data.raw(),
                        .out = args.operands[3].data.raw(),
-                       .sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr,
+                       .sinks = sinks ? args.operands[4].as<float>() : nullptr,
+                       .scales = cache_scales(args, cache.dtype),
                        .shape = {.dtype = q.dtype,
+                                 .cache_dtype = cache.dtype,
                                  .heads = q.dim(1) / cache.dim(3),
                                  .kv_heads = cache.dim(2),
                                  .head_dim = cache.dim(3),
                                  .window = args.node.attribute_or("window", std::int64_t{0}),
                                  .softcap = args.node.attribute_or("softcap", 0.0),
-                                 .sinks = args.operands.size() > 4,
+                                 .sinks = sinks,
                                  .wanted_rows_only = args.node.attribute_or(kWantedRowsOnly, false)},
-                       .cache_dtype = cache.dtype,
                        .num_rows = q.dim(0),
                        .num_pages = cache.dim(0),
                        .page_size = cache.dim(1),
@@ -119,8 +121,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernel attributes belong to the current device
   const auto* planner = static_cast<const CudaAttentionPlanner*>(plan->planner());
   AttentionKernel kernel = AttentionKernel::kTessera;
-  if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
-    kernel = planner->choice(attention.shape, attention.kind);
+  if (planner != nullptr) kernel = planner->choice(attention.shape, attention.kind);
   if (attention.kind == BatchKind::kExtend && kernel != AttentionKernel::kTessera)
     return bind_extend(kernel, attention, *planner, args.context.states);
   switch (kernel) {
@@ -164,12 +165,14 @@ std::string_view attention_kernel_name(AttentionKernel kernel) {
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target) {
   const int compute_capability = target.compute_capability;
+  const bool one_type = shape.cache_dtype == shape.dtype;
   switch (kernel) {
     case AttentionKernel::kHopper: return kind == BatchKind::kDecode && decode_attention_serves(shape, target);
     case AttentionKernel::kTessera: return shape.head_dim <= kGreatestOwnHeadDim;
-    case AttentionKernel::kFa3: return kind == BatchKind::kExtend && flashinfer::fa3_serves(shape, compute_capability);
-    case AttentionKernel::kFa2: return flashinfer::fa2_serves(shape, kind, compute_capability);
-    case AttentionKernel::kCudnn: return cudnn::attention_serves(shape, kind, compute_capability);
+    case AttentionKernel::kFa3:
+      return one_type && kind == BatchKind::kExtend && flashinfer::fa3_serves(shape, compute_capability);
+    case AttentionKernel::kFa2: return one_type && flashinfer::fa2_serves(shape, kind, compute_capability);
+    case AttentionKernel::kCudnn: return one_type && cudnn::attention_serves(shape, kind, compute_capability);
   }
   return false;
 }

@@ -12,6 +12,9 @@
 // decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
 // "hopper" also takes prompts that want their last row alone.
 //
+// A cache whose type is not that of the queries runs on "tessera"; one of f8e4m3 runs on "hopper" too, in steps of
+// single rows alone.
+//
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
 // "tessera" runs. Deterministic forwards run one kernel for both kinds of batches. It processes all keys of a row in
 // one block, in tiles that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else
@@ -67,9 +70,9 @@ struct CudaAttention {
   std::byte* v_cache = nullptr;
   std::byte* out = nullptr;      // X[num_rows, heads, head_dim]
   const float* sinks = nullptr;  // [heads]; null: no sinks
-  AttentionShape shape;          // the dtype X is shape.dtype
-  ir::DType cache_dtype = ir::DType::kBFloat16;
-  std::int64_t num_rows = 0;  // rows of the bucket (T)
+  CacheScales scales;            // of a cache of f8e4m3
+  AttentionShape shape;          // the dtypes X and Y are shape.dtype and shape.cache_dtype
+  std::int64_t num_rows = 0;     // rows of the bucket (T)
   std::int64_t num_pages = 0;
   std::int64_t page_size = 16;
   float scale = 1;

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "tessera/base/log.h"
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda/clear_memory.h"
@@ -85,6 +86,14 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
 Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device, const PlanArgs& args,
                                                                            StepBuffer& step) {
   std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
+  for (const ShapePlan& plan : planner->shapes_)
+    if (plan.shape.cache_dtype != plan.shape.dtype)
+      log_info(
+          "attention",
+          "queries of {} with a cache of {}: prompts on {}, decodes on {}, as fa3, fa2 and cudnn read caches of the "
+          "queries' type alone",
+          ir::dtype_name(plan.shape.dtype), ir::dtype_name(plan.shape.cache_dtype), attention_kernel_name(plan.extend),
+          attention_kernel_name(plan.decode));
   planner->step_ = &step;
   planner->list_offset_ = step.reserve(planner->list_bytes_);
   planner->page_starts_offset_ = step.reserve(planner->page_starts_bytes());

@@ -20,41 +20,51 @@ bool has_kernel(std::int64_t head_dim) {
   return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
 }
 
-// Calls f.operator()<T, kHeadDim>() for a shape that the kernel serves.
+// Calls f.operator()<T, Y, kHeadDim>() for a shape that the kernel serves.
 template <class F>
 auto with_kernel(const AttentionShape& shape, F&& f) {
-  const auto with_head_dim = [&]<class T>() {
+  const auto with_head_dim = [&]<class T, class Y>() {
     switch (shape.head_dim) {
-      case 64: return f.template operator()<T, 64>();
-      case 128: return f.template operator()<T, 128>();
-      case 256: return f.template operator()<T, 256>();
-      default: return f.template operator()<T, 512>();
+      case 64: return f.template operator()<T, Y, 64>();
+      case 128: return f.template operator()<T, Y, 128>();
+      case 256: return f.template operator()<T, Y, 256>();
+      default: return f.template operator()<T, Y, 512>();
     }
   };
-  return shape.dtype == ir::DType::kBFloat16 ? with_head_dim.template operator()<__nv_bfloat16>()
-                                             : with_head_dim.template operator()<__half>();
+  const auto with_cache = [&]<class T>() {
+    return shape.cache_dtype == ir::DType::kFloat8E4M3 ? with_head_dim.template operator()<T, __nv_fp8_e4m3>()
+                                                       : with_head_dim.template operator()<T, T>();
+  };
+  return shape.dtype == ir::DType::kBFloat16 ? with_cache.template operator()<__nv_bfloat16>()
+                                             : with_cache.template operator()<__half>();
 }
 
-// Encodes the copy engine's map of keys or values: boxes of kKeyBlock slots and one KV head, in columns of 64 elements.
+// Encodes the copy engine's map of keys or values: boxes of kKeyBlock slots and one KV head, in columns of kRowBytes.
+// The engine copies elements of two bytes, which are pairs in a cache of E4M3.
+template <class Y, int kHeadDim>
 Result<CUtensorMap> map_cache(const CudaAttention& a, const std::byte* cache) {
-  const std::int64_t width = a.shape.kv_heads * a.shape.head_dim;
+  constexpr int kRow = kRowBytes<Y, kHeadDim> / 2;
+  constexpr int kHead = kHeadDim * static_cast<int>(sizeof(Y)) / 2;
+  const std::int64_t width = a.shape.kv_heads * kHead;
   return encode_tensor_map(a.shape.dtype, cache,
-                           std::array{TensorBox{64, 1, 64}, TensorBox{a.num_pages * a.page_size, width, kKeyBlock},
-                                      TensorBox{width / 64, 64, static_cast<int>(a.shape.head_dim / 64)}});
+                           std::array{TensorBox{kRow, 1, kRow}, TensorBox{a.num_pages * a.page_size, width, kKeyBlock},
+                                      TensorBox{width / kRow, kRow, kHead / kRow}},
+                           kRowBytes<Y, kHeadDim> == 64 ? Swizzle::k64Bytes : Swizzle::k128Bytes);
 }
 
-template <class T, int kHeadDim>
+template <class T, class Y, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  constexpr auto kKernel = decode_attention<T, kHeadDim>;
-  constexpr std::size_t kBytes = sizeof(DecodeShared<kHeadDim>);
+  constexpr auto kKernel = decode_attention<T, Y, kHeadDim>;
+  constexpr std::size_t kBytes = sizeof(DecodeShared<Y, kHeadDim>);
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, kName));
   const SegmentedPlan plan = planner.segmented_plan(a.shape);
-  const DecodeAttention<T> p{.keys = TRY(map_cache(a, a.k_cache)),
-                             .values = TRY(map_cache(a, a.v_cache)),
+  const DecodeAttention<T> p{.keys = TRY((map_cache<Y, kHeadDim>(a, a.k_cache))),
+                             .values = TRY((map_cache<Y, kHeadDim>(a, a.v_cache))),
                              .q = reinterpret_cast<const T*>(a.q),
                              .plan = plan.lists,
                              .page_table = a.metadata.page_table,
                              .sinks = a.sinks,
+                             .scales = a.scales,
                              .parts = {.out = reinterpret_cast<T*>(a.out),
                                        .values = reinterpret_cast<T*>(plan.partial_values),
                                        .lse = plan.partial_lse,
@@ -81,26 +91,29 @@ bool decode_attention_serves([[maybe_unused]] const AttentionShape& shape,
 #ifdef TESSERA_WITH_SM90A
   return target.compute_capability == 90 && target.page_size % kKeyBlock == 0 && has_kernel(shape.head_dim) &&
          shape.heads / shape.kv_heads <= kDecodeHeads &&
-         (shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16);
+         (shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16) &&
+         (shape.cache_dtype == shape.dtype || shape.cache_dtype == ir::DType::kFloat8E4M3);
 #else
   return false;
 #endif
 }
 
 std::int64_t decode_tile_keys(const AttentionShape& shape) {
-  return with_kernel(shape, [&]<class T, int kHeadDim>() { return std::int64_t{kDecodeWarps<kHeadDim> * kKeyBlock}; });
+  return with_kernel(
+      shape, [&]<class T, class Y, int kHeadDim>() { return std::int64_t{kDecodeWarps<kHeadDim> * kKeyBlock}; });
 }
 
 Result<int> decode_attention_residency(const AttentionShape& shape) {
-  return with_kernel(shape, [&]<class T, int kHeadDim>() {
-    return blocks_per_multiprocessor(reinterpret_cast<const void*>(decode_attention<T, kHeadDim>),
-                                     kDecodeWarps<kHeadDim> * kWarp, sizeof(DecodeShared<kHeadDim>), kName);
+  return with_kernel(shape, [&]<class T, class Y, int kHeadDim>() {
+    return blocks_per_multiprocessor(reinterpret_cast<const void*>(decode_attention<T, Y, kHeadDim>),
+                                     kDecodeWarps<kHeadDim> * kWarp, sizeof(DecodeShared<Y, kHeadDim>), kName);
   });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
                                                        const CudaAttentionPlanner& planner) {
-  return with_kernel(attention.shape, [&]<class T, int kHeadDim>() { return make<T, kHeadDim>(attention, planner); });
+  return with_kernel(attention.shape,
+                     [&]<class T, class Y, int kHeadDim>() { return make<T, Y, kHeadDim>(attention, planner); });
 }
 
 }  // namespace tessera

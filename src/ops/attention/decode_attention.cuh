@@ -10,18 +10,26 @@
 // Tensor cores compute keys · queries, and then values · weights. The 16 rows of a product are keys, and then elements
 // of a head; its columns are up to 8 query heads.
 //
+// A cache of E4M3 takes half the bytes, and has twice the stages. Lanes widen what they have loaded to the queries'
+// type, exactly, before they multiply. A load gives each lane four neighbouring elements of a key where it gives two of
+// a 16-bit type. So the elements of a product come in another order, which queries and sums have too: element 4 · i + j
+// of 16 stands at 2 · i + j for j < 2, and 8 further otherwise.
+//
 // Lists and page tables are copied to the device before a forward, and earlier forwards wrote the keys before a
 // segment's newest one. Every forward begins with launches that wait for all work before them. So a block may ask for
 // its first keys before it waits for the kernels ahead (cuda_launch.cuh), as long as these keys are older than the
 // newest.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "tessera/ops/attention/decode_parts.cuh"
 #include "tessera/ops/attention/decode_schedule.h"
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
@@ -29,26 +37,34 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kKeyBlock = 16;   // keys in a stage: a box of the copy engine, within one page
-inline constexpr int kRowBytes = 128;  // bytes of one box row in shared memory: 64 elements of one key
+inline constexpr int kKeyBlock = 16;       // keys in a stage: a box of the copy engine, within one page
+inline constexpr int kMostRowBytes = 128;  // most bytes of one box row in shared memory: a part of one key
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// Warps in a block, and stages for each warp. Together they hold 128 KiB of keys and values.
+// Warps in a block, and stages for each warp. Together they hold 128 KiB of keys and values. Y is the cache's type.
 template <int kHeadDim>
 inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
                                     : kHeadDim <= 256 ? 8
                                                       : 4;
-template <int kHeadDim>
-inline constexpr int kDecodeStages = kHeadDim <= 128 ? 2 : 1;
+template <class Y, int kHeadDim>
+inline constexpr int kDecodeStages = (kHeadDim <= 128 ? 4 : 2) / static_cast<int>(sizeof(Y));
+template <class Y>
+inline constexpr bool kIsFloat8 = std::is_same_v<Y, __nv_fp8_e4m3>;
+// Bytes of one box row, and the elements that it has.
+template <class Y, int kHeadDim>
+inline constexpr int kRowBytes = std::min(kMostRowBytes, kHeadDim* static_cast<int>(sizeof(Y)));
+template <class Y, int kHeadDim>
+inline constexpr int kRowElements = kRowBytes<Y, kHeadDim> / static_cast<int>(sizeof(Y));
 
 template <class T>
 struct DecodeAttention {
-  CUtensorMap keys;    // [slots, kv_heads · head_dim / 64, 64], boxes of kKeyBlock slots and a head
+  CUtensorMap keys;    // [slots, kv_heads · head_dim / row, row], boxes of kKeyBlock slots and a head
   CUtensorMap values;  // like `keys`
   const T* q;          // [rows, heads, head_dim]
   SegmentPlan plan;
   const std::int32_t* page_table;  // [requests, max_pages]
   const float* sinks;              // [heads]; null: no sinks
+  CacheScales scales;
   DecodeParts<T> parts;
   float scale;    // factor of the scores
   float softcap;  // 0: no softcap
@@ -56,11 +72,11 @@ struct DecodeAttention {
   int page_size;  // a multiple of kKeyBlock
 };
 
-template <int kHeadDim>
+template <class Y, int kHeadDim>
 struct alignas(1024) DecodeShared {
   static constexpr int kWarps = kDecodeWarps<kHeadDim>;
-  static constexpr int kStages = kDecodeStages<kHeadDim>;
-  static constexpr int kBoxBytes = kKeyBlock * kHeadDim * 2;
+  static constexpr int kStages = kDecodeStages<Y, kHeadDim>;
+  static constexpr int kBoxBytes = kKeyBlock * kHeadDim * static_cast<int>(sizeof(Y));
   struct Stage {
     unsigned char keys[kBoxBytes];
     unsigned char values[kBoxBytes];
@@ -71,17 +87,22 @@ struct alignas(1024) DecodeShared {
   WarpSums<kHeadDim, kWarps> sums;
 };
 
-// Returns the address of 8 neighbouring elements of a key (pack `column`) in boxes that the copy engine has written. A
-// box has 64 elements of each key. Its rows have kRowBytes bytes, and their packs are permuted by the key's number.
+// Returns the address of 16 neighbouring bytes of a key (pack `column`) in boxes that the copy engine has written,
+// whose rows have `bytes` bytes. The packs of a row of 128 bytes are permuted by the key's number, and those of a row
+// of 64 bytes by half of it, so that the same pack of eight neighbouring keys lies in all banks.
+template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
-  return box + column / 8 * (kKeyBlock * kRowBytes) + key * kRowBytes + ((column % 8) ^ (key % 8)) * 16;
+  constexpr int kPacks = bytes / 16;
+  static_assert(kPacks == 8 || kPacks == 4);
+  const int permuted = (column % kPacks) ^ (key / (8 / kPacks) % kPacks);
+  return box + column / kPacks * (kKeyBlock * bytes) + key * bytes + permuted * 16;
 }
 
 // Loads keys and values for one warp, ahead of the arithmetic, across its block's segments.
-template <class T, int kHeadDim>
+template <class T, class Y, int kHeadDim>
 class KeyLoader {
  public:
-  using Shared = DecodeShared<kHeadDim>;
+  using Shared = DecodeShared<Y, kHeadDim>;
 
   __device__ KeyLoader(const DecodeAttention<T>& p, Shared& shared, const KeySegment* begin, const KeySegment* end)
       : p_(p), shared_(shared), segment_(begin), end_(end) {
@@ -97,7 +118,7 @@ class KeyLoader {
   __device__ void load(int stage) {
     if (threadIdx.x == 0) {
       const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
-      const int column = static_cast<int>(blockIdx.y) * (kHeadDim / 64);
+      const int column = static_cast<int>(blockIdx.y) * (kHeadDim / kRowElements<Y, kHeadDim>);
       SharedBarrier& arrived = shared_.arrived[threadIdx.y][stage];
       auto& to = shared_.stages[threadIdx.y][stage];
       arrived.arrive_and_expect(2 * Shared::kBoxBytes);
@@ -136,43 +157,80 @@ class KeyLoader {
 };
 
 // Loads queries. Lane l holds query head l / 4 of the block's KV head; missing heads are zeros.
-template <class T, int kHeadDim>
+template <class T, class Y, int kHeadDim>
 __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::uint32_t (&q)[kHeadDim / 16][2]) {
   const int group = p.parts.heads / p.parts.kv_heads;
   const int head = static_cast<int>(threadIdx.x) / 4;
   const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
-  const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * 2;
+  // A lane has the elements of its two registers side by side for E4M3, else 8 apart.
+  const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * (kIsFloat8<Y> ? 4 : 2);
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d)
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      q[d][i] = head < group ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + i * 8) : std::uint32_t{};
+      q[d][i] = head < group ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + i * (kIsFloat8<Y> ? 2 : 8))
+                             : std::uint32_t{};
 }
 
 // One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
-  float out[kHeadDim / 16][4];     // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
+  float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then element_of(l, 1)
   OnlineSoftmax<BaseTwo> rows[2];  // over the keys of this lane
 };
 
-template <class T, int kHeadDim>
+// Returns the element of 16 that half `i` of a lane's sums is of.
+template <class Y>
+__device__ inline int element_of(int lane, int i) {
+  return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
+}
+
+template <class T, class Y, int kHeadDim>
 __device__ inline void multiply_keys(float (&score)[4], const unsigned char* keys,
                                      const std::uint32_t (&q)[kHeadDim / 16][2]) {
+  constexpr int kBytes = kRowBytes<Y, kHeadDim>;
   const int lane = static_cast<int>(threadIdx.x);
   float odd[4] = {};  // the sums of a second, independent chain of products
+  if constexpr (kIsFloat8<Y>) {
 #pragma unroll
-  for (int d = 0; d < kHeadDim / 16; ++d) {
-    std::uint32_t k[4];
-    load_matrices<false>(k, pack_in_box(keys, lane % 16, d * 2 + lane / 16));
-    multiply_tile<T>(d % 2 == 0 ? score : odd, k, q[d][0], q[d][1]);
+    for (int d = 0; d < kHeadDim / 16; d += 2) {
+      std::uint32_t loaded[4];  // four elements of keys 0 … 7 and of keys 8 … 15, then the same of the next pack
+      load_matrices<false>(loaded, pack_in_box<kBytes>(keys, lane % 16, d + lane / 16));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t low = loaded[half * 2];
+        const std::uint32_t high = loaded[half * 2 + 1];
+        const std::uint32_t k[4] = {widen_two<T>(low), widen_two<T>(high), widen_two<T>(low >> 16),
+                                    widen_two<T>(high >> 16)};
+        multiply_tile<T>(half == 0 ? score : odd, k, q[d + half][0], q[d + half][1]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int d = 0; d < kHeadDim / 16; ++d) {
+      std::uint32_t k[4];
+      load_matrices<false>(k, pack_in_box<kBytes>(keys, lane % 16, d * 2 + lane / 16));
+      multiply_tile<T>(d % 2 == 0 ? score : odd, k, q[d][0], q[d][1]);
+    }
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
+// Multiplies values by weights, of 16 elements and 16 keys from pack `d` on. The bytes of a register that has been
+// loaded transposed are two elements of a key and then of the next key.
+template <class T>
+__device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
+                                       std::uint32_t high) {
+  constexpr unsigned kEven = 0x20;  // bytes 0 and 2: the first element of both keys
+  constexpr unsigned kOdd = 0x31;   // bytes 1 and 3: the second element
+  const std::uint32_t v[4] = {widen_two<T>(__byte_perm(first, 0, kEven)), widen_two<T>(__byte_perm(first, 0, kOdd)),
+                              widen_two<T>(__byte_perm(second, 0, kEven)), widen_two<T>(__byte_perm(second, 0, kOdd))};
+  multiply_tile<T>(out, v, low, high);
+}
+
 // Adds 16 keys with known scores to the sums.
-template <class T, int kHeadDim>
+template <class Y, class T, int kHeadDim>
 __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[4], const unsigned char* values) {
   const int lane = static_cast<int>(threadIdx.x);
   float shrink[2];
@@ -192,21 +250,34 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
   const std::uint32_t low = transpose_matrix(pack_two<T>(score[0], score[1]));
   const std::uint32_t high = transpose_matrix(pack_two<T>(score[2], score[3]));
 #pragma unroll
-  for (int d = 0; d < kHeadDim / 16; ++d) {
+  for (int d = 0; d < kHeadDim / 16; ++d)
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums.out[d][i] *= shrink[i % 2];
-    std::uint32_t v[4];
-    load_matrices<true>(v, pack_in_box(values, lane % 8 + lane / 16 * 8, d * 2 + lane / 8 % 2));
-    multiply_tile<T>(sums.out[d], v, low, high);
+  constexpr int kBytes = kRowBytes<Y, kHeadDim>;
+  if constexpr (kIsFloat8<Y>) {
+#pragma unroll
+    for (int d = 0; d < kHeadDim / 16; d += 2) {
+      std::uint32_t v[4];  // 16 elements of keys 0 … 7 and of keys 8 … 15, then the same of the next pack
+      load_matrices<true>(v, pack_in_box<kBytes>(values, lane % 16, d + lane / 16));
+      multiply_values<T>(sums.out[d], v[0], v[1], low, high);
+      multiply_values<T>(sums.out[d + 1], v[2], v[3], low, high);
+    }
+  } else {
+#pragma unroll
+    for (int d = 0; d < kHeadDim / 16; ++d) {
+      std::uint32_t v[4];
+      load_matrices<true>(v, pack_in_box<kBytes>(values, lane % 8 + lane / 16 * 8, d * 2 + lane / 8 % 2));
+      multiply_tile<T>(sums.out[d], v, low, high);
+    }
   }
 }
 
 // Grid [workers, kv_heads], blocks of [kWarp, warps].
-template <class T, int kHeadDim>
+template <class T, class Y, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
     decode_attention(const __grid_constant__ DecodeAttention<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  using Shared = DecodeShared<kHeadDim>;
+  using Shared = DecodeShared<Y, kHeadDim>;
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
   const int lane = static_cast<int>(threadIdx.x);
@@ -220,7 +291,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   if (lane == 0) SharedBarrier::make_visible();
   __syncwarp();
 
-  KeyLoader<T, kHeadDim> loader(p, shared, begin, end);
+  KeyLoader<T, Y, kHeadDim> loader(p, shared, begin, end);
   int asked = 0;
   while (asked < Shared::kStages && !loader.done() && !loader.has_newest()) loader.load(asked++);
   wait_for_previous();
@@ -230,12 +301,15 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   const int group = p.parts.heads / p.parts.kv_heads;
   const int quad = lane / 4;
   const int in_quad = lane % 4;
-  const float scale = p.softcap > 0 ? p.scale / p.softcap : p.scale * kLog2E;
+  const float key_scale = p.scale * scale_or_one(p.scales.keys);
+  const float value_scale = scale_or_one(p.scales.values);
+  const float scale = p.softcap > 0 ? key_scale / p.softcap : key_scale * kLog2E;
+  constexpr int kRowPacks = kRowBytes<Y, kHeadDim> / 16;
   int stage = 0;
   std::uint32_t parity = 0;
   KeySegment s = *begin;
   std::uint32_t q[kHeadDim / 16][2];
-  load_queries<T, kHeadDim>(p, s.row, q);
+  load_queries<T, Y, kHeadDim>(p, s.row, q);
   for (const KeySegment* next = begin + 1;; ++next) {
     DecodeSums<T, kHeadDim> sums{};
     // A sink acts as a key with a zero value. Only the first warp of a request's first part adds it, because parts and
@@ -257,19 +331,19 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       shared.arrived[warp][stage].wait(parity);
       if (!whole) {  // clear unseen values: a zero weight times NaN would give NaN
         for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
-          if (!sees(i / 8 % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
+          if (!sees(i / kRowPacks % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
         let_copies_follow_stores();
         __syncwarp();
       }
       float score[4] = {};  // scores of the keys `quad` and `quad` + 8
-      multiply_keys<T, kHeadDim>(score, at.keys, q);
+      multiply_keys<T, Y, kHeadDim>(score, at.keys, q);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         score[i] *= scale;
         if (p.softcap > 0) score[i] = p.softcap * kLog2E * tanhf(score[i]);
         if (!sees(quad + i / 2 * 8)) score[i] = -INFINITY;
       }
-      add_values(sums, score, at.values);
+      add_values<Y>(sums, score, at.values);
       __syncwarp();
       if (!loader.done()) loader.load(stage);
       if (++stage == Shared::kStages) {
@@ -292,12 +366,13 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       for (int d = 0; d < kHeadDim / 16; ++d)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          shared.sums.values[warp][in_quad * 2 + h][d * 16 + i * 8 + quad] = sums.out[d][i * 2 + h];
+          shared.sums.values[warp][in_quad * 2 + h][d * 16 + element_of<Y>(lane, i)] =
+              sums.out[d][i * 2 + h] * value_scale;
     }
     const KeySegment ended = s;
     if (next != end) {  // start the load while the warps' sums are joined
       s = *next;
-      load_queries<T, kHeadDim>(p, s.row, q);
+      load_queries<T, Y, kHeadDim>(p, s.row, q);
     }
     finish_segment<T, kHeadDim, Shared::kWarps>(p.parts, ended, kv_head, shared.sums);
     if (next == end) return;

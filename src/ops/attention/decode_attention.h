@@ -11,8 +11,8 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Serves head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16, with windows, softcaps and
-// sinks.
+// Serves head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16 with a cache of the same
+// type or of E4M3, with windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
 // Requests are cut at multiples of this number of keys, so that all warps of a block have the same number of keys.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "tessera/ir/type.h"
+#include "tessera/ops/cache/cache_type.h"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 
@@ -18,8 +20,9 @@ struct Problem {
   const void* q;        // X[num_rows, heads, head_dim]
   const void* k_cache;  // Y[slots, kv_heads, head_dim]
   const void* v_cache;
-  void* out;              // X[num_rows, heads, head_dim]
-  const float* sinks;     // [heads]; null without sinks
+  void* out;           // X[num_rows, heads, head_dim]
+  const float* sinks;  // [heads]; null without sinks
+  CacheScales scales = {};
   float* partial_values;  // [num_rows, splits, heads, head_dim] where splits > 1
   float* partial_lse;     // [num_rows, splits, heads]
   const int* num_requests;
@@ -50,7 +53,7 @@ struct Tile {
   static constexpr int kKeys = kDim <= 128 ? 64 : kDim <= 256 ? 32 : 16;
   static constexpr int kStride = kDim + 4;  // floats; neighbouring rows start in different banks
 
-  float q[kRows][kStride];  // multiplied by the scale
+  float q[kRows][kStride];  // multiplied by the scales of scores and keys
   float keys[kKeys][kStride];
   float values[kKeys][kStride];
   float weights[kRows][kKeys];
@@ -107,6 +110,7 @@ __device__ inline float4 load_four(const T* row, int d, int head_dim) {
 
 template <class T, int kDim>
 __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_head, Tile<kDim>& tile) {
+  const float scale = p.scale * cuda::scale_or_one(p.scales.keys);
   for (int i = static_cast<int>(threadIdx.x); i < Tile<kDim>::kRows * (kDim / 4); i += kThreads) {
     const int r = i / (kDim / 4);
     const int d = i % (kDim / 4) * 4;
@@ -117,7 +121,7 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_h
       const int head = kv_head * p.group + row % p.group;
       x = load_four(static_cast<const T*>(p.q) + (token * p.heads + head) * p.head_dim, d, p.head_dim);
     }
-    *reinterpret_cast<float4*>(&tile.q[r][d]) = {x.x * p.scale, x.y * p.scale, x.z * p.scale, x.w * p.scale};
+    *reinterpret_cast<float4*>(&tile.q[r][d]) = {x.x * scale, x.y * scale, x.z * scale, x.w * scale};
   }
 }
 
@@ -148,6 +152,16 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
     f.template operator()<__nv_bfloat16>();
   } else {
     f.template operator()<__half>();
+  }
+}
+
+// The same for the type of a cache.
+template <class F>
+__device__ inline void with_cache_type(ir::DType dtype, F&& f) {
+  if (dtype == ir::DType::kFloat8E4M3) {
+    f.template operator()<__nv_fp8_e4m3>();
+  } else {
+    with_type(dtype, f);
   }
 }
 
@@ -258,6 +272,7 @@ __device__ inline void store_four(X* row, int d, int head_dim, float4 x) {
 template <int kDim>
 __device__ inline void store(const Problem& p, const Rows& rows, int kv_head, int split, int tx, int ty,
                              const Sums<kDim>& sums) {
+  const float value_scale = cuda::scale_or_one(p.scales.values);
 #pragma unroll
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {
     if (ty + 16 * i >= rows.rows) continue;
@@ -265,7 +280,7 @@ __device__ inline void store(const Problem& p, const Rows& rows, int kv_head, in
     const long token = rows.query_start + row / p.group;
     const int head = kv_head * p.group + row % p.group;
     const long at = ((p.splits > 1 ? token * p.splits + split : token)) * p.heads + head;
-    const float inverse = sums.rows[i].inverse();
+    const float inverse = sums.rows[i].inverse() * value_scale;
     constexpr float kLog2E = 1.4426950408889634f;
     if (p.splits > 1 && tx == 0)
       p.partial_lse[at] =

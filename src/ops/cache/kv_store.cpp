@@ -5,11 +5,14 @@
 #include <cstring>
 
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
 
 namespace tessera {
 namespace {
+
+constexpr std::size_t kOwnOperands = 5;  // without scales
 
 Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   const ir::Type& k = signature.operands[0];
@@ -24,11 +27,13 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   if (slots.dtype != ir::DType::kInt32 || slots.shape != ir::Shape{k.shape[0]})
     return invalid_argument(
         fmt::format("kv_store takes one i32 slot for each row of {}, not {}", k.to_string(), slots.to_string()));
-  if (!ir::is_floating_point(cache.dtype) || cache.shape.size() != 4)
-    return invalid_argument(fmt::format("kv_store takes a cache Y[P, page_size, Hkv, D], not {}", cache.to_string()));
+  if (!is_cache_type(cache.dtype) || cache.shape.size() != 4)
+    return invalid_argument(
+        fmt::format("kv_store takes a cache Y[P, page_size, Hkv, D] of {}, not {}", kCacheTypes, cache.to_string()));
   if (signature.operands[4] != cache)
     return invalid_argument(fmt::format("kv_store's value cache is {}, its key cache {}; they must agree",
                                         signature.operands[4].to_string(), cache.to_string()));
+  TRY(check_cache_scales(signature, cache.dtype, kOwnOperands, kOwnOperands));
   const std::optional<std::int64_t> heads = cache.shape[2].constant();
   const std::optional<std::int64_t> head_dim = cache.shape[3].constant();
   if (!heads || !head_dim || k.shape[1] != ir::Dim(*heads * *head_dim))
@@ -38,8 +43,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 }
 
 template <class X, class Y>
-TESSERA_CPU_CLONES void store_row(const X* from, Y* to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = from_float<Y>(to_float(from[i]));
+TESSERA_CPU_CLONES void store_row(const X* from, float scale, Y* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = to_cache<Y>(to_float(from[i]), scale);
 }
 
 template <class X, class Y>
@@ -49,17 +54,20 @@ std::unique_ptr<BoundOp> make_store(const BindArgs& args) {
   const std::int32_t* slots = args.operands[2].as<std::int32_t>();  // [T]
   Y* k_cache = args.operands[3].as<Y>();                            // [num_slots, row]
   Y* v_cache = args.operands[4].as<Y>();                            // [num_slots, row]
+  const CacheScales scales = cache_scales(args, args.operands[3].dtype);
   const std::int64_t num_tokens = args.operands[0].dim(0);
   const std::int64_t row = args.operands[0].dim(1);
   const std::int64_t num_slots = args.operands[3].dim(0) * args.operands[3].dim(1);
   return make_cpu_op("kv_store", [=] {
+    const float k_scale = scale_or_one(scales.keys);
+    const float v_scale = scale_or_one(scales.values);
     const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(row, 1));
     parallel_for(num_tokens, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t slot = slots[t];
         if (slot < 0 || slot >= num_slots) continue;
-        store_row(k + t * row, k_cache + slot * row, row);
-        store_row(v + t * row, v_cache + slot * row, row);
+        store_row(k + t * row, k_scale, k_cache + slot * row, row);
+        store_row(v + t * row, v_scale, v_cache + slot * row, row);
       }
     });
   });
@@ -68,8 +76,8 @@ std::unique_ptr<BoundOp> make_store(const BindArgs& args) {
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   using Bound = Result<std::unique_ptr<BoundOp>>;
   return dispatch_dtype(args.operands[0].dtype, "kv_store", [&]<class X>() -> Bound {
-    return dispatch_dtype(args.operands[3].dtype, "kv_store's cache",
-                          [&]<class Y>() -> Bound { return make_store<X, Y>(args); });
+    return dispatch_cache_type(args.operands[3].dtype, "kv_store's cache",
+                               [&]<class Y>() -> Bound { return make_store<X, Y>(args); });
   });
 }
 
@@ -82,7 +90,9 @@ const ir::OpDecl kKvStore{
                  {.name = "v"},
                  {.name = "slots"},
                  {.name = "k_cache", .mutated = true},
-                 {.name = "v_cache", .mutated = true}},
+                 {.name = "v_cache", .mutated = true},
+                 {.name = "k_scale", .optional = true},
+                 {.name = "v_scale", .optional = true}},
     .attributes = {},
     .infer = infer,
 };

@@ -1,5 +1,7 @@
 #include "tessera/ops/cache/kv_store.h"
 
+#include "tessera/ops/cache/cache_type.h"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -16,17 +18,18 @@ struct Store {
   const std::int32_t* slots;  // [num_tokens]
   Y* k_cache;                 // [num_slots, row]
   Y* v_cache;                 // [num_slots, row]
+  CacheScales scales;
   std::int64_t num_tokens;
   std::int64_t num_slots;
   std::int64_t row;  // elements of a row
 };
 
 template <class X, class Y, int N>
-__device__ void store(const X* from, Y* to) {
+__device__ void store(const X* from, float scale, Y* to) {
   const Pack<X, N> in = load_pack<X, N>(from);
   Pack<Y, N> out;
 #pragma unroll
-  for (int j = 0; j < N; ++j) out.at[j] = from_float<Y>(to_float(in.at[j]));
+  for (int j = 0; j < N; ++j) out.at[j] = to_cache<Y>(to_float(in.at[j]), scale);
   store_pack(to, out);
 }
 
@@ -36,9 +39,11 @@ __global__ void kv_store(const Store<X, Y> s) {
   if (token >= s.num_tokens) return;
   const std::int64_t slot = s.slots[token];
   if (slot < 0 || slot >= s.num_slots) return;
+  const float k_scale = scale_or_one(s.scales.keys);
+  const float v_scale = scale_or_one(s.scales.values);
   for (std::int64_t i = item_of_thread() * N; i < s.row; i += item_step() * N) {
-    store<X, Y, N>(s.k + token * s.row + i, s.k_cache + slot * s.row + i);
-    store<X, Y, N>(s.v + token * s.row + i, s.v_cache + slot * s.row + i);
+    store<X, Y, N>(s.k + token * s.row + i, k_scale, s.k_cache + slot * s.row + i);
+    store<X, Y, N>(s.v + token * s.row + i, v_scale, s.v_cache + slot * s.row + i);
   }
 }
 
@@ -55,6 +60,7 @@ std::unique_ptr<BoundOp> bind_store(const BindArgs& args) {
                       .slots = args.operands[2].as<std::int32_t>(),
                       .k_cache = args.operands[3].as<Y>(),
                       .v_cache = args.operands[4].as<Y>(),
+                      .scales = cache_scales(args, args.operands[3].dtype),
                       .num_tokens = args.operands[0].dim(0),
                       .num_slots = args.operands[3].dim(0) * args.operands[3].dim(1),
                       .row = args.operands[0].dim(1)};
@@ -66,8 +72,8 @@ std::unique_ptr<BoundOp> bind_store(const BindArgs& args) {
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   using Bound = Result<std::unique_ptr<BoundOp>>;
   return dispatch_dtype(args.operands[0].dtype, "kv_store", [&]<class X>() -> Bound {
-    return dispatch_dtype(args.operands[3].dtype, "kv_store's cache",
-                          [&]<class Y>() -> Bound { return bind_store<X, Y>(args); });
+    return cuda::dispatch_cache_type(args.operands[3].dtype, "kv_store's cache",
+                                     [&]<class Y>() -> Bound { return bind_store<X, Y>(args); });
   });
 }
 

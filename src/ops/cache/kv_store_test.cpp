@@ -45,6 +45,39 @@ TEST_P(KvStore, WritesEachRowToItsSlotAndNothingElse) {
   }
 }
 
+// Every row has a number that saturates, one of either infinity and a NaN.
+TEST(KvStoreFloat8, DividesByTheScalesAndSaturates) {
+  for (const DType x : {DType::kFloat32, DType::kBFloat16, DType::kFloat16})
+    for (const std::int64_t head_dim : {20, 64, 128, 256}) {
+      HostTensor k = random_tensor(x, {4, 2 * head_dim}, 1, -300, 300);
+      HostTensor v = random_tensor(x, {4, 2 * head_dim}, 2, -0.1, 0.1);
+      for (std::int64_t t = 0; t < 4; ++t) {
+        const double special[] = {60000, -60000, kInf, -kInf, std::nan("")};
+        for (std::int64_t i = 0; i < 5; ++i) {
+          k.set(t * 2 * head_dim + 3 * i, special[i]);
+          v.set((t + 1) * 2 * head_dim - 1 - 3 * i, special[i]);
+        }
+      }
+      const HostTensor empty = filled_tensor(DType::kFloat8E4M3, {2, 4, 2, head_dim}, 9);
+      const std::vector<std::int32_t> slots = {7, 0, -1, 8};  // the last two are padding and past the end
+      const double k_scale = 0.37;
+      const double v_scale = 0.0125;
+      const OpOutcome out =
+          run_op(kKvStore, kKvStoreCpu,
+                 {k, v, int_tensor({4}, slots), empty, empty, filled_tensor(DType::kFloat32, {1}, k_scale),
+                  filled_tensor(DType::kFloat32, {1}, v_scale)});
+      for (const auto& [from, to, scale] : {std::tuple{&k, &out.operands[3], static_cast<float>(k_scale)},
+                                            std::tuple{&v, &out.operands[4], static_cast<float>(v_scale)}}) {
+        HostTensor expected = empty;
+        for (std::int64_t t = 0; t < 2; ++t)
+          for (std::int64_t i = 0; i < 2 * head_dim; ++i)
+            expected.set(slots[static_cast<std::size_t>(t)] * 2 * head_dim + i,
+                         static_cast<float>(from->at(t * 2 * head_dim + i)) / scale);
+        EXPECT_EQ(to->bytes, expected.bytes) << ir::dtype_name(x) << " head size " << head_dim;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, KvStore,
                          ::testing::Values(StoreCase{DType::kFloat32, DType::kFloat32, 16, 2, 8},
                                            StoreCase{DType::kBFloat16, DType::kBFloat16, 16, 8, 128},
@@ -69,6 +102,12 @@ TEST(KvStoreShapes, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(infer_error(kKvStore, {k, k, slots, cache, other_heads}), HasSubstr("must agree"));
   const ir::Type ints{DType::kInt32, {ir::Symbol::kPages, 16, 2, 32}};
   EXPECT_THAT(infer_error(kKvStore, {k, k, slots, ints, ints}), HasSubstr("i32[P, 16, 2, 32]"));
+  const ir::Type float8{DType::kFloat8E4M3, {ir::Symbol::kPages, 16, 2, 32}};
+  const ir::Type scale{DType::kFloat32, {1}};
+  EXPECT_EQ(infer_error(kKvStore, {k, k, slots, float8, float8, scale, scale}), "");
+  EXPECT_THAT(infer_error(kKvStore, {k, k, slots, float8, float8}), HasSubstr("5 operands with a cache of f8e4m3; 7"));
+  EXPECT_THAT(infer_error(kKvStore, {k, k, slots, cache, cache, scale, scale}), HasSubstr("with a cache of bf16; 5"));
+  EXPECT_THAT(infer_error(kKvStore, {k, k, slots, float8, float8, slots, scale}), HasSubstr("k_scale is i32[T]"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/ir/builder.h"
+#include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cache/qkv_rope_store_args.h"
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_norm.h"
@@ -12,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The operands in declaration order.
+// The operands in declaration order, without the scales of the cache.
 enum Operand : std::size_t { kQkv, kTable, kSlots, kKeyCache, kValueCache, kQueryWeight, kKeyWeight };
 
 Status check_heads(const ir::OpSignature& s, const ir::Type& cache) {
@@ -38,9 +39,9 @@ Status check_weights(const ir::OpSignature& s, const ir::Type& weight) {
   const bool qk_norm = s.node.attribute_or("qk_norm", false);
   if (s.node.find_attribute("eps")) TRY(expect_positive(s, "eps"));
   const std::size_t expected = qk_norm ? kKeyWeight + 1 : kQueryWeight;
-  if (s.operands.size() != expected)
-    return refuse(s,
-                  fmt::format("qk_norm is {}, so it takes {} operands, not {}", qk_norm, expected, s.operands.size()));
+  const std::size_t operands = operands_before_scales(s.operands.size(), s.operands[kKeyCache].dtype);
+  if (operands != expected)
+    return refuse(s, fmt::format("qk_norm is {}, so it takes {} operands, not {}", qk_norm, expected, operands));
   if (!qk_norm) return ok_status();
   TRY(expect_type(s, kQueryWeight, "q_weight", weight));
   return expect_type(s, kKeyWeight, "k_weight", weight);
@@ -54,10 +55,12 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_rank(s, kTable, "table", 2));
   TRY(expect_type(s, kTable, "table", {ir::DType::kFloat32, {qkv.shape[0], s.operands[kTable].shape[1]}}));
   TRY(expect_type(s, kSlots, "slots", {ir::DType::kInt32, {qkv.shape[0]}}));
-  TRY(expect_floating(s, kKeyCache, "k_cache"));
+  if (!is_cache_type(cache.dtype))
+    return refuse(s, fmt::format("k_cache is {}; it must be {}", cache.to_string(), kCacheTypes));
   TRY(expect_rank(s, kKeyCache, "k_cache", 4));
   TRY(expect_type(s, kValueCache, "v_cache", cache));
   TRY(check_heads(s, cache));
+  TRY(check_cache_scales(s, cache.dtype, kQueryWeight, kKeyWeight + 1));
   TRY(check_weights(s, {qkv.dtype, {cache.shape[3]}}));
   const std::int64_t heads = s.node.attribute_or("heads", std::int64_t{0});
   return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], heads * *cache.shape[3].constant()}}};
@@ -84,7 +87,10 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   }
   q = b.op("rotary", {q, operands[kTable]}, {{"head_dim", head_dim}});
   k = b.op("rotary", {k, operands[kTable]}, {{"head_dim", head_dim}});
-  b.op("kv_store", {k, parts[2], operands[kSlots], operands[kKeyCache], operands[kValueCache]});
+  std::vector<ir::ValueId> stored{k, parts[2], operands[kSlots], operands[kKeyCache], operands[kValueCache]};
+  const auto scales = operands_before_scales(operands.size(), b.type(operands[kKeyCache]).dtype);
+  stored.insert(stored.end(), operands.begin() + static_cast<std::ptrdiff_t>(scales), operands.end());
+  b.op("kv_store", stored);
   return std::vector{q};
 }
 
@@ -103,33 +109,33 @@ TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, st
   return to_float(x[i]);
 }
 
-// Converts a value of type X to the cache's type.
+// Rounds a value to X, and then to the type that it is stored as.
 template <class X, class Y>
-TESSERA_INLINE Y stored(float value) {
-  return from_float<Y>(to_float(from_float<X>(value)));
+TESSERA_INLINE Y stored(float value, float cache_scale) {
+  return to_cache<Y>(to_float(from_float<X>(value)), cache_scale);
 }
 
 // Processes one head of `n` elements. The first 2·half elements are rotated by the angles of cosines [half] and sines
 // [half].
 template <bool kNorm, class X, class Y>
-TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, Y* y, std::int64_t n,
-                                  std::int64_t half) {
+TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, float cache_scale, Y* y,
+                                  std::int64_t n, std::int64_t half) {
   const float* sines = cosines + half;
   const float scale = kNorm ? rms_scale(x, n, w.eps) : 1.0f;
 #pragma omp simd
   for (std::int64_t i = 0; i < half; ++i) {
     const float a = element<kNorm>(x, w, scale, i);
     const float b = element<kNorm>(x, w, scale, i + half);
-    y[i] = stored<X, Y>(a * cosines[i] - b * sines[i]);
-    y[i + half] = stored<X, Y>(b * cosines[i] + a * sines[i]);
+    y[i] = stored<X, Y>(a * cosines[i] - b * sines[i], cache_scale);
+    y[i + half] = stored<X, Y>(b * cosines[i] + a * sines[i], cache_scale);
   }
 #pragma omp simd
-  for (std::int64_t i = 2 * half; i < n; ++i) y[i] = stored<X, Y>(element<kNorm>(x, w, scale, i));
+  for (std::int64_t i = 2 * half; i < n; ++i) y[i] = stored<X, Y>(element<kNorm>(x, w, scale, i), cache_scale);
 }
 
 template <class X, class Y>
-TESSERA_CPU_CLONES void store_values(const X* x, Y* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<Y>(to_float(x[i]));
+TESSERA_CPU_CLONES void store_values(const X* x, float cache_scale, Y* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = to_cache<Y>(to_float(x[i]), cache_scale);
 }
 
 template <class X, class Y>
@@ -145,30 +151,33 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     const std::int64_t n = this->head_dim;
     const X* queries = this->qkv + t * this->row_heads() * n;
     for (std::int64_t h = 0; h < this->heads; ++h)
-      turn(queries + h * n, this->q_weight, t, this->q + (t * this->heads + h) * n);
+      turn(queries + h * n, this->q_weight, t, 1.0F, this->q + (t * this->heads + h) * n);
     const std::int64_t slot = this->slots[t];
     if (slot < 0 || slot >= this->num_slots) return;
     const std::int64_t at = slot * this->kv_heads * n;
     const X* keys = queries + this->heads * n;
-    for (std::int64_t h = 0; h < this->kv_heads; ++h) turn(keys + h * n, this->k_weight, t, this->k_cache + at + h * n);
-    store_values(keys + this->kv_heads * n, this->v_cache + at, this->kv_heads * n);
+    const float k_scale = scale_or_one(this->scales.keys);
+    const float v_scale = scale_or_one(this->scales.values);
+    for (std::int64_t h = 0; h < this->kv_heads; ++h)
+      turn(keys + h * n, this->k_weight, t, k_scale, this->k_cache + at + h * n);
+    store_values(keys + this->kv_heads * n, v_scale, this->v_cache + at, this->kv_heads * n);
   }
 
   template <class To>
-  void turn(const X* x, const X* weight, std::int64_t t, To* y) const {
+  void turn(const X* x, const X* weight, std::int64_t t, float cache_scale, To* y) const {
     const float* cosines = this->table + t * 2 * this->half;
     const HeadWeight<X> w{.at = weight, .eps = this->eps, .form = this->form};
     if (weight != nullptr)
-      turn_head<true>(x, w, cosines, y, this->head_dim, this->half);
+      turn_head<true>(x, w, cosines, cache_scale, y, this->head_dim, this->half);
     else
-      turn_head<false>(x, w, cosines, y, this->head_dim, this->half);
+      turn_head<false>(x, w, cosines, cache_scale, y, this->head_dim, this->half);
   }
 };
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   using Bound = Result<std::unique_ptr<BoundOp>>;
   return dispatch_dtype(args.operands[kQkv].dtype, "qkv_rope_store", [&]<class X>() -> Bound {
-    return dispatch_dtype(args.operands[kKeyCache].dtype, "qkv_rope_store's cache", [&]<class Y>() -> Bound {
+    return dispatch_cache_type(args.operands[kKeyCache].dtype, "qkv_rope_store's cache", [&]<class Y>() -> Bound {
       return make_cpu_op("qkv_rope_store", Kernel<X, Y>{qkv_rope_store_args<X, Y>(args)});
     });
   });
@@ -187,7 +196,9 @@ const ir::OpDecl kQkvRopeStore{
                  {.name = "k_cache", .mutated = true},
                  {.name = "v_cache", .mutated = true},
                  {.name = "q_weight", .optional = true},
-                 {.name = "k_weight", .optional = true}},
+                 {.name = "k_weight", .optional = true},
+                 {.name = "k_scale", .optional = true},
+                 {.name = "v_scale", .optional = true}},
     .attributes = {{"heads", ir::AttributeKind::kInt, true},
                    {"eps", ir::AttributeKind::kDouble},
                    {"qk_norm", ir::AttributeKind::kBool},

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tessera/ops/cache/qkv_rope_store_args.h"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -17,10 +18,10 @@ namespace {
 using namespace cuda;
 
 template <class X, class Y, int N>
-__device__ void store_as(Y* to, const Pack<X, N>& values) {
+__device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
   Pack<Y, N> out;
 #pragma unroll
-  for (int j = 0; j < N; ++j) out.at[j] = from_float<Y>(to_float(values.at[j]));
+  for (int j = 0; j < N; ++j) out.at[j] = to_cache<Y>(to_float(values.at[j]), scale);
   store_pack(to, out);
 }
 
@@ -90,8 +91,9 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   if (cache_slot < 0 || cache_slot >= args.num_slots) return;
   const std::int64_t cache_head = cache_slot * args.kv_heads + (is_value ? kv_head - args.kv_heads : kv_head);
   Y* cache = (is_value ? args.v_cache : args.k_cache) + cache_head * args.head_dim;
-  if (is_mine) store_as(cache + slot.first, a);
-  if (has_second) store_as(cache + slot.second, b);
+  const float scale = scale_or_one(is_value ? args.scales.values : args.scales.keys);
+  if (is_mine) store_as(cache + slot.first, a, scale);
+  if (has_second) store_as(cache + slot.second, b, scale);
 }
 
 template <class X, class Y, int N>
@@ -111,7 +113,7 @@ Result<std::unique_ptr<BoundOp>> make_kernel(const QkvRopeStoreArgs<X, Y>& args,
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   using Bound = Result<std::unique_ptr<BoundOp>>;
   return dispatch_dtype(args.operands[0].dtype, "qkv_rope_store", [&]<class X>() -> Bound {
-    return dispatch_dtype(args.operands[3].dtype, "qkv_rope_store's cache", [&]<class Y>() -> Bound {
+    return cuda::dispatch_cache_type(args.operands[3].dtype, "qkv_rope_store's cache", [&]<class Y>() -> Bound {
       constexpr int kElements = std::min(kPackSize<X>, kPackSize<Y>);
       const QkvRopeStoreArgs<X, Y> bound = qkv_rope_store_args<X, Y>(args);
       const HeadShape head{static_cast<int>(bound.head_dim), static_cast<int>(bound.half)};

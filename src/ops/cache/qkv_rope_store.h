@@ -1,13 +1,14 @@
 // qkv_rope_store does everything between a layer's joint projection and its attention.
 //
 //   qkv_rope_store(qkv X[T, (Hq + 2·Hkv)·D], table f32[T, Dr], slots i32[T],
-//                  mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…], [q_weight X[D], k_weight X[D]])
+//                  mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…], [q_weight X[D], k_weight X[D]],
+//                  [k_scale f32[1], v_scale f32[1]])
 //                 {heads = Hq, eps = 1e-6, qk_norm = false, round_once = false, unit_offset = false}
 //       → q X[T, Hq·D]
 //   A row of qkv holds Hq query heads, Hkv key heads and Hkv value heads. With qk_norm, both weights are present, and
 //   query and key heads are normalised first (head_norm). Then query and key heads are rotated (rotary, not
 //   interleaved). The result is the queries; keys and values go to their slots of the cache (kv_store, with its rules
-//   for slots).
+//   for slots and scales). The scales follow the weights where there are both.
 //
 // Native form: split, head_norm, rotary, kv_store. Values are rounded to X wherever that form would store them.
 #pragma once

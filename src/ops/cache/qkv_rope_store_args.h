@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/ops/rows/norm_form.h"
@@ -19,7 +20,8 @@ struct QkvRopeStoreArgs {
   Y* v_cache;                 // as k_cache
   const X* q_weight;          // [head_dim]; null without qk_norm
   const X* k_weight;          // [head_dim]; null without qk_norm
-  X* q;                       // [num_tokens, heads, head_dim]
+  CacheScales scales;
+  X* q;  // [num_tokens, heads, head_dim]
   std::int64_t num_tokens;
   std::int64_t num_slots;
   std::int64_t heads;
@@ -35,7 +37,7 @@ struct QkvRopeStoreArgs {
 template <class X, class Y>
 QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
   const TensorView& cache = args.operands[3];
-  const bool norm = args.operands.size() > 5;
+  const bool norm = operands_before_scales(args.operands.size(), cache.dtype) > 5;
   return {.qkv = args.operands[0].as<X>(),
           .table = args.operands[1].as<float>(),
           .slots = args.operands[2].as<std::int32_t>(),
@@ -43,6 +45,7 @@ QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
           .v_cache = args.operands[4].as<Y>(),
           .q_weight = norm ? args.operands[5].as<X>() : nullptr,
           .k_weight = norm ? args.operands[6].as<X>() : nullptr,
+          .scales = cache_scales(args, cache.dtype),
           .q = args.results[0].as<X>(),
           .num_tokens = args.operands[0].dim(0),
           .num_slots = cache.dim(0) * cache.dim(1),

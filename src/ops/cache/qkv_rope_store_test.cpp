@@ -42,6 +42,8 @@ struct Config {
 };
 
 constexpr std::int64_t kSlots = 32;
+constexpr float kKeyScale = 0.0625F;  // of a cache with scales
+constexpr float kValueScale = 0.3F;
 
 std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::int32_t>& slots) {
   const auto tokens = static_cast<std::int64_t>(slots.size());
@@ -63,6 +65,9 @@ std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::in
     operands.push_back(random_tensor(c.dtype, {c.head_dim}, 2, 0.5, 1.5));
     operands.push_back(random_tensor(c.dtype, {c.head_dim}, 3, 0.5, 1.5));
   }
+  if (has_cache_scales(c.cache_dtype))
+    for (const float scale : {kKeyScale, kValueScale})
+      operands.push_back(testing::filled_tensor(DType::kFloat32, {1}, static_cast<double>(scale)));
   return operands;
 }
 
@@ -108,14 +113,16 @@ Reference reference(const Config& c, const std::vector<HostTensor>& operands) {
     for (std::int64_t h = 0; h < c.heads + 2 * c.kv_heads; ++h) {
       const HostTensor head = reference_head(c, operands, t, h);
       HostTensor* to = &out.q;
+      float scale = 1;
       std::int64_t at = (t * c.heads + h) * c.head_dim;
       if (h >= c.heads) {
         if (slot < 0 || slot >= kSlots) continue;
         const std::int64_t kv_head = h - c.heads;
         to = kv_head < c.kv_heads ? &out.k_cache : &out.v_cache;
+        if (has_cache_scales(c.cache_dtype)) scale = kv_head < c.kv_heads ? kKeyScale : kValueScale;
         at = (slot * c.kv_heads + kv_head % c.kv_heads) * c.head_dim;
       }
-      for (std::int64_t i = 0; i < c.head_dim; ++i) to->set(at + i, head.at(i));
+      for (std::int64_t i = 0; i < c.head_dim; ++i) to->set(at + i, static_cast<float>(head.at(i)) / scale);
     }
   }
   return out;
@@ -190,6 +197,13 @@ TEST_P(QkvRopeStore, RowsAreIndependent) {
   }
 }
 
+TEST_P(QkvRopeStore, Float8CachesTakeScales) {
+  for (const std::int64_t head_dim : {64, 80, 128, 256})
+    for (const bool norm : {false, true})
+      check({.dtype = GetParam(), .cache_dtype = DType::kFloat8E4M3, .head_dim = head_dim, .rotated = 64, .norm = norm},
+            kSomeSlots);
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, QkvRopeStore, ::testing::ValuesIn(testing::kFloatingDTypes),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
@@ -207,6 +221,14 @@ TEST(QkvRopeStoreShapes, RefusesWhatKernelsCannotTake) {
   EXPECT_EQ(testing::infer_types(kQkvRopeStore, {qkv, table, slots, cache, cache}, plain).value()[0].to_string(),
             "bf16[T, 256]");
   EXPECT_EQ(error({qkv, table, slots, cache, cache, w, w}, norm), "");
+
+  const ir::Type float8{DType::kFloat8E4M3, {Symbol::kPages, 16, 2, 64}};
+  const ir::Type scale{DType::kFloat32, {1}};
+  EXPECT_EQ(error({qkv, table, slots, float8, float8, scale, scale}, plain), "");
+  EXPECT_EQ(error({qkv, table, slots, float8, float8, w, w, scale, scale}, norm), "");
+  EXPECT_THAT(error({qkv, table, slots, float8, float8, w, w}, norm), HasSubstr("k_scale is bf16[64]"));
+  EXPECT_THAT(error({qkv, table, slots, float8, float8}, plain), HasSubstr("7 to 9 are accepted, with 2 scales"));
+  EXPECT_THAT(error({qkv, table, slots, cache, cache, scale, scale}, plain), HasSubstr("takes 5 operands, not 7"));
 
   EXPECT_THAT(error({qkv, table, slots, cache, cache, w, w}, plain), HasSubstr("takes 5 operands, not 7"));
   EXPECT_THAT(error({qkv, table, slots, cache, cache}, norm), HasSubstr("takes 7 operands, not 5"));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tessera/base/float8.h"
 #include "tessera/ops/cpu/cpu_math.h"
 
 // -Wpsabi warns that calling conventions for such vectors differ between instruction sets. Every function that takes or
@@ -19,6 +20,7 @@ typedef float Vec16 __attribute__((vector_size(64)));
 typedef std::uint32_t VecU16 __attribute__((vector_size(64)));
 typedef std::int32_t VecI16 __attribute__((vector_size(64)));
 typedef std::uint16_t VecHalf16 __attribute__((vector_size(32)));
+typedef std::uint8_t VecByte16 __attribute__((vector_size(16)));
 
 TESSERA_INLINE Vec16 splat16(float x) { return Vec16{} + x; }
 
@@ -43,6 +45,19 @@ TESSERA_INLINE Vec16 load16(const Float16* p) {
   const VecU16 subnormal = reinterpret_cast<VecU16>(lifted - std::bit_cast<float>(113u << 23));
   VecU16 bits = magnitude >= (31u << 23) ? magnitude + ((255u - 31u) << 23) : magnitude + ((127u - 15u) << 23);
   bits = magnitude < (1u << 23) ? subnormal : bits;
+  return reinterpret_cast<Vec16>(bits | sign);
+}
+// Takes the same steps as to_float(Float8E4M3).
+TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
+  VecByte16 bytes;
+  std::memcpy(&bytes, p, sizeof(bytes));
+  const VecU16 wide = __builtin_convertvector(bytes, VecU16);
+  const VecU16 magnitude = (wide & 0x7fu) << 20;
+  const VecU16 sign = (wide & 0x80u) << 24;
+  const Vec16 lifted = reinterpret_cast<Vec16>(magnitude + (121u << 23));
+  const VecU16 subnormal = reinterpret_cast<VecU16>(lifted - std::bit_cast<float>(121u << 23));
+  VecU16 bits = magnitude < (1u << 23) ? subnormal : magnitude + (120u << 23);
+  bits = magnitude == (0x7fu << 20) ? VecU16{} + 0x7fc00000u : bits;
   return reinterpret_cast<Vec16>(bits | sign);
 }
 TESSERA_INLINE void store16(float* p, const Vec16& v) { std::memcpy(p, &v, sizeof(v)); }

@@ -1,0 +1,119 @@
+// Tests attention over a cache of f8e4m3 on each kernel that the device has. Catches: scales that are left out, applied
+// twice or swapped, numbers that are widened inexactly, lanes that take another lane's elements, and keys or values of
+// rows that nothing owns.
+#include <gmock/gmock.h>
+
+#include "tessera/ops/attention/attention_library_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+Config float8_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
+  Config c = make_config(dtype, head_dim, kv_heads, group);
+  c.cache_dtype = DType::kFloat8E4M3;
+  return c;
+}
+
+class AttentionFloat8 : public ::testing::TestWithParam<DType> {};
+
+TEST_P(AttentionFloat8, ExtendMatchesTheReference) {
+  for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
+    check_extend(float8_config(GetParam(), head_dim, 2, 4), kMixed);
+  Config c = float8_config(GetParam(), 128, 2, 2);
+  c.window = 100;
+  c.softcap = 3.0;
+  check_extend(c, kRagged);
+  c = float8_config(GetParam(), 64, 2, 8);
+  c.sinks = true;
+  check_extend(c, kRagged);
+}
+
+TEST_P(AttentionFloat8, DecodeMatchesTheReferenceForHeadAndGroupSizes) {
+  for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
+    for (const std::int64_t group : {1, 4, 8, 12})
+      check_decode(float8_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
+}
+
+TEST_P(AttentionFloat8, DecodeMatchesTheReferenceForEveryPageSize) {
+  for (const std::int64_t page_size : {8, 32, 64}) {
+    Config c = float8_config(GetParam(), 128, 2, 2);
+    c.page_size = page_size;
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+  }
+}
+
+TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithManyRequests) {
+  std::vector<std::int32_t> kv_lens(40);
+  for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
+  check_decode(float8_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
+  check_decode(float8_config(GetParam(), 128, 2, 4), 40, {kv_lens, {130, 4}});
+}
+
+TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithWindowsSoftcapAndSinks) {
+  for (const std::int64_t head_dim : {64, 128, 256})
+    for (const std::int64_t window : {0, 1, 100})
+      for (const bool sinks : {false, true}) {
+        Config c = float8_config(GetParam(), head_dim, 2, 4);
+        c.window = window;
+        c.softcap = sinks ? 0.0 : 3.0;
+        c.sinks = sinks;
+        check_decode(c, 4, {{300, 7, 1}, {2000}});
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, AttentionFloat8, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                         [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
+
+// The float32 kernels have no other error than that of float32 sums, so that a scale that is off shows.
+TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
+  for (const double k_scale : {1.0, 0.013}) {
+    Config c = float8_config(DType::kFloat32, 64, 2, 2);
+    c.k_scale = k_scale;
+    c.v_scale = 3.5;
+    Bench bench = Bench::create(c.page_size);
+    const ForwardBatch batch = make_batch(kMixed, c.page_size, 5);
+    bench.plan(with_unseen_pages_freed(c, batch));
+    const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + c.padded_rows, 6);
+    const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+    expect_close(outcome.operands[3], reference(c, batch, operands), {1e-5, 2e-6}, "f32 over f8e4m3");
+  }
+}
+
+// Decode must not fall back to a slower kernel than the same shape with a cache of the queries' type has.
+TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
+  for (const std::int64_t head_dim : {64, 128, 256, 512}) {
+    const Config wide = make_config(DType::kBFloat16, head_dim, 2, 4);
+    const Config narrow = float8_config(DType::kBFloat16, head_dim, 2, 4);
+    const std::string of_wide = Bench::create(16, {{wide}}, BatchKind::kDecode).kernel(wide);
+    const std::string of_narrow = Bench::create(16, {{narrow}}, BatchKind::kDecode).kernel(narrow);
+    EXPECT_EQ(of_narrow, of_wide == "hopper" ? "hopper" : "tessera") << head_dim;
+  }
+}
+
+TEST(AttentionFloat8Shapes, TakesScalesWithSuchACacheAlone) {
+  const ir::Type q{DType::kBFloat16, {ir::Symbol::kTokens, 256}};
+  const ir::Type cache{DType::kFloat8E4M3, {ir::Symbol::kPages, 16, 2, 32}};
+  const ir::Type wide{DType::kBFloat16, {ir::Symbol::kPages, 16, 2, 32}};
+  const ir::Type scale{DType::kFloat32, {1}};
+  const ir::Type sinks{DType::kFloat32, {8}};
+  const auto error = [](const std::vector<ir::Type>& operands) {
+    return infer_error(kAttention, operands, {{"group", std::int64_t{0}}, {"scale", 1.0}});
+  };
+  EXPECT_EQ(error({q, cache, cache, q, scale, scale}), "");
+  EXPECT_EQ(error({q, cache, cache, q, sinks, scale, scale}), "");
+  EXPECT_THAT(error({q, cache, cache, q}), HasSubstr("4 operands with a cache of f8e4m3; 6 to 7 are accepted"));
+  EXPECT_THAT(error({q, wide, wide, q, sinks, scale, scale}), HasSubstr("7 operands with a cache of bf16; 4 to 5"));
+  EXPECT_THAT(error({q, cache, cache, q, scale, {DType::kFloat32, {2}}}), HasSubstr("v_scale is f32[2]"));
+  EXPECT_THAT(error({q, cache, cache, q, {DType::kBFloat16, {1}}, scale}), HasSubstr("k_scale is bf16[1]"));
+  const ir::Type bytes{DType::kUInt8, {ir::Symbol::kPages, 16, 2, 32}};
+  EXPECT_THAT(error({q, bytes, bytes, q}), HasSubstr("of f32, bf16, f16 or f8e4m3, not u8"));
+  EXPECT_THAT(infer_error(kAttention, {{DType::kFloat8E4M3, {ir::Symbol::kTokens, 256}}, wide, wide, q}),
+              HasSubstr("queries X[T, Hq*D], not f8e4m3"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

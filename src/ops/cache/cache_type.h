@@ -1,0 +1,35 @@
+// The types in which a cache holds keys and values: f32, bf16 and f16 as they are, or f8e4m3 (E4M3) divided by a scale.
+//
+// An operator with a cache of f8e4m3 has two more operands after its others, k_scale f32[1] and v_scale f32[1], finite
+// and above 0. Operators with a cache of another type have none. The stored number is round(key / k_scale), to nearest
+// even and at most ±448; NaN stays NaN. Whoever reads the cache multiplies by the scale.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+bool is_cache_type(ir::DType dtype);
+constexpr bool has_cache_scales(ir::DType dtype) { return dtype == ir::DType::kFloat8E4M3; }
+// For messages.
+inline constexpr std::string_view kCacheTypes = "f32, bf16, f16 or f8e4m3";
+
+// Returns the number of operands before the scales of a cache of this type.
+constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {
+  return has_cache_scales(cache) ? operands - 2 : operands;
+}
+// Checks the scales, the last operands. `least` and `most` bound the number of operands before them.
+Status check_cache_scales(const ir::OpSignature& s, ir::DType cache, std::size_t least, std::size_t most);
+
+// Scales of one layer in device memory; null for caches without scales, which are read as if their scale were 1.
+struct CacheScales {
+  const float* keys = nullptr;    // [1]
+  const float* values = nullptr;  // [1]
+};
+CacheScales cache_scales(const BindArgs& args, ir::DType cache);
+
+}  // namespace tessera

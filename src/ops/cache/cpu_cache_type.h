@@ -1,0 +1,30 @@
+// The types of a cache's elements (cache_type.h) in kernels of the CPU.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/base/float8.h"
+#include "tessera/ir/storage_type.h"
+#include "tessera/ops/cache/cache_type.h"
+
+namespace tessera {
+
+// Calls f.operator()<Y>() with the storage type of a cache's elements, as dispatch_dtype() does.
+template <class F>
+auto dispatch_cache_type(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
+  if (dtype == ir::DType::kFloat8E4M3) return f.template operator()<Float8E4M3>();
+  return dispatch_dtype(dtype, what, std::forward<F>(f));
+}
+
+// Returns the number that a cache of Y stores. Caches without scales pass over `scale`.
+template <class Y>
+TESSERA_INLINE Y to_cache(float value, [[maybe_unused]] float scale) {
+  if constexpr (std::is_same_v<Y, Float8E4M3>) return from_float<Y>(value / scale);
+  return from_float<Y>(value);
+}
+
+inline float scale_or_one(const float* scale) { return scale == nullptr ? 1.0F : *scale; }
+
+}  // namespace tessera
