@@ -63,7 +63,7 @@ inline const std::vector<Documented>& documented() {
       {{"--page-size", "8"}, kTaken, {"--page-size", "1025"}},
       {{"--context-length", "100"}, kTaken, {"--context-length", "0"}},
       {{"--random-seed", "7"}, kTaken, {"--random-seed", "-7"}},
-      {{"--kv-cache-dtype", "bfloat16"}, kTaken, {"--kv-cache-dtype", "fp8_e5m2"}},
+      {{"--kv-cache-dtype", "fp8_e4m3"}, kTaken, {"--kv-cache-dtype", "fp8_e5m2"}},
       {{"--api-key", "k"}, kTaken, {"--api-key", ""}},
       {{"--chat-template", "t"}, kTaken, {"--chat-template", ""}},
       {{"--tool-call-parser", "hermes"}, kTaken, {"--tool-call-parser", ""}},

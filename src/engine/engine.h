@@ -48,6 +48,7 @@ class Engine {
   const EngineOptions& options() const { return model_->options; }
   const ModelConfig& config() const { return model_->config; }
   std::int64_t parameters() const { return model_->parameters; }
+  ir::DType kv_cache_type() const { return model_->kv_cache_type; }
   const std::optional<EmbeddingConfig>& embedding() const { return model_->embedding; }
   bool generates() const { return model_->generates(); }
   const GenerationConfig& generation_config() const { return model_->texts.generation; }

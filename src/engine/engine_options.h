@@ -72,7 +72,8 @@ struct EngineOptions {
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights, as SGLang and vLLM call it, which must be the checkpoint's; empty: whatever it is.
   std::string quantization{};
-  std::string kv_cache_dtype = "auto";  // type of the KV cache: the same names; auto: that of the activations
+  // Type of the KV cache: the same names, or "fp8_e4m3"; auto: that of the activations.
+  std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
   // Tokens of a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: as many as the context.

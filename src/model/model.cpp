@@ -10,6 +10,7 @@
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/sampler.h"
 #include "tessera/model/weights/join_weights.h"
+#include "tessera/ops/cache/cache_type.h"
 
 namespace tessera {
 namespace {
@@ -67,10 +68,14 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
         "takes two types",
         ir::dtype_name(options.weight_type()), ir::dtype_name(options.dtype), ir::dtype_name(options.dtype)));
   }
-  if (!ir::is_floating_point(options.kv_cache_type())) {
-    return unimplemented(
-        fmt::format("a KV cache of type {}; accepted: f32, f16, bf16", ir::dtype_name(options.kv_cache_type())));
-  }
+  const ir::DType cache = options.kv_cache_type();
+  if (!is_cache_type(cache))
+    return unimplemented(fmt::format("a KV cache of type {}; accepted: {}", ir::dtype_name(cache), kCacheTypes));
+  if (has_cache_scales(cache) && config.mla)
+    return unimplemented(fmt::format(
+        "kv_cache_dtype: a cache of {} (fp8_e4m3) is not supported for latent attention; accepted: auto, float32, "
+        "bfloat16, float16",
+        ir::dtype_name(cache)));
   return ok_status();
 }
 

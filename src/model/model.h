@@ -33,7 +33,7 @@ namespace tessera {
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
   // Type of weights, and type of the cache; absent: `dtype`. Matmuls take only weights of the activations' type;
-  // attention reads a cache of any type.
+  // attention reads a cache of any type (ops/cache/cache_type.h), latent attention one of a floating-point type.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
   std::int64_t page_size = 16;         // tokens of a KV cache page
@@ -51,7 +51,8 @@ struct ModelOptions {
   // takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
-  // How the checkpoint stores its tensors, to settle what the config leaves open. Empty: the config decides.
+  // How the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the cache.
+  // Empty: the config decides, and scales are 1.
   StoredTypeOf stored_type = {};
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;

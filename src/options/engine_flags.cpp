@@ -14,6 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
+constexpr std::array<std::string_view, 7> kKvCacheDtypes = {"auto", "float32", "bfloat16", "float16",
+                                                            "half", "fp8",     "fp8_e4m3"};
 // The names after "auto" are in the order of CaptureMode.
 constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
@@ -22,13 +24,12 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Takes a type of the KV cache. SGLang's FP8 types are refused, because there are no kernels for them.
+// Takes a type of the KV cache. "fp8" is another name of "fp8_e4m3". Other engines' further types are refused by name.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
-  if (std::ranges::find(kDtypes, text) == kDtypes.end()) {
+  if (std::ranges::find(kKvCacheDtypes, text) == kKvCacheDtypes.end())
     return unimplemented(
-        fmt::format("{}: \"{}\" is not supported yet; accepted is {}", flag, text, fmt::join(kDtypes, ", ")));
-  }
-  engine.kv_cache_dtype = text;
+        fmt::format("{}: \"{}\" is not supported; accepted is {}", flag, text, fmt::join(kKvCacheDtypes, ", ")));
+  engine.kv_cache_dtype = text == "fp8" ? "fp8_e4m3" : text;
   return ok_status();
 }
 
@@ -159,7 +160,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlag
               return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
             });
   add.value(
-      "--kv-cache-dtype", "auto|float32|bfloat16|float16", "of the KV cache (as activations)",
+      "--kv-cache-dtype", "auto|float32|bfloat16|float16|fp8_e4m3", "of the KV cache (as activations)",
       [&engine](const std::string& flag, const std::string& text) { return take_kv_cache_dtype(flag, text, engine); },
       engine.kv_cache_dtype);
   add.value("--image-cache-bytes", "BYTES",

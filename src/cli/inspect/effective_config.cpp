@@ -25,6 +25,7 @@ std::string_view dtype_text(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kBFloat16: return "bfloat16";
     case ir::DType::kFloat16: return "float16";
+    case ir::DType::kFloat8E4M3: return "fp8_e4m3";
     default: return "float32";
   }
 }

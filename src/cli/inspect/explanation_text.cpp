@@ -150,8 +150,9 @@ std::string memory_text(const Explanation& e) {
   std::string text = "Memory\n";
   text += fmt::format("  weights            {}\n", bytes_text(e.weight_bytes));
   const MemoryShares& shares = e.plan.memory;
-  text += fmt::format("  KV cache           {} for {} tokens in pages of {}\n", bytes_text(shares.kv_cache),
-                      count_text(shares.context_tokens), runner.page_size);
+  text +=
+      fmt::format("  KV cache           {} for {} tokens in pages of {}, as {}\n", bytes_text(shares.kv_cache),
+                  count_text(shares.context_tokens), runner.page_size, ir::dtype_name(e.plan.model.kv_cache_type()));
   for (const CacheGroupOptions& group : shares.cache_groups)
     text += fmt::format("    {:<16} {}: {} of {} each\n", group.name, bytes_text(group.num_pages * group.page_bytes),
                         plural(group.num_pages, group.is_state() ? "slot" : "page"), bytes_text(group.page_bytes));

@@ -129,6 +129,29 @@ TEST(EnginePlan, KvCacheTypeFollowsItsOptionOrTheActivations) {
   EXPECT_EQ(p.model.dtype, ir::DType::kFloat32);
 }
 
+TEST(EnginePlan, Float8CachesHaveScalesAndHalfTheBytes) {
+  const EnginePlan half = plan([](EngineOptions& o) { o.kv_cache_dtype = "bfloat16"; });
+  for (const char* name : {"fp8", "fp8_e4m3"}) {
+    const EnginePlan p = plan([&](EngineOptions& o) { o.kv_cache_dtype = name; });
+    EXPECT_EQ(p.graphs.body.value(p.graphs.body.states[0]).type.dtype, ir::DType::kFloat8E4M3);
+    EXPECT_EQ(2 * p.memory.cache_groups[0].page_bytes, half.memory.cache_groups[0].page_bytes);
+    ASSERT_NE(p.graphs.body.find_value("k_scale.0"), nullptr);
+    EXPECT_EQ(p.graphs.body.find_value("v_scale.2")->type.to_string(), "f32[1]");
+    EXPECT_THAT(p.notes,
+                ElementsAre("keys and values are kept as FP8 (E4M3); 0 of their 6 scales are the checkpoint's, "
+                            "the others 1"));
+  }
+}
+
+TEST(EnginePlan, RefusesFloat8CachesOfLatents) {
+  const Result<EnginePlan> p = try_plan([](EngineOptions& o) {
+    o.model_path = kGoldens + "deepseek-v2";
+    o.kv_cache_dtype = "fp8";
+  });
+  EXPECT_THAT(p.status().message(),
+              HasSubstr("fp8_e4m3) is not supported for latent attention; accepted: auto, float"));
+}
+
 TEST(EnginePlan, SaysWhichFactorsLongRopeTakes) {
   const auto notes = [](std::int64_t context_length) {
     return plan([&](EngineOptions& o) {
@@ -147,7 +170,8 @@ TEST(EnginePlan, RefusesByOptionAndValue) {
     const char* message;
   } cases[] = {
       {[](EngineOptions& o) { o.dtype = "int8"; }, "dtype: \"int8\" is none of"},
-      {[](EngineOptions& o) { o.kv_cache_dtype = "fp8_e4m3"; }, "kv_cache_dtype: \"fp8_e4m3\" is none of"},
+      {[](EngineOptions& o) { o.kv_cache_dtype = "fp8_e5m2"; },
+       "kv_cache_dtype: \"fp8_e5m2\" is none of auto, float32, bfloat16, float16, fp8_e4m3"},
       {[](EngineOptions& o) { o.context_length = -1; }, "context_length: -1"},
       {[](EngineOptions& o) { o.context_length = 4096; }, "context_length: 4096 is more than the model's 2048"},
       {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "chunked_prefill_size: -8"},

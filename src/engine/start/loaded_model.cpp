@@ -105,6 +105,7 @@ Status ModelStart::plan() {
   model_.config = plan_.config;
   model_.embedding = plan_.embedding;
   model_.parameters = plan_.parameters;
+  model_.kv_cache_type = plan_.model.kv_cache_type();
   model_.notes = plan_.notes;
   model_.steps = plan_.steps;
   model_.scheduling = {.limits = plan_.runner,

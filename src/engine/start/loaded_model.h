@@ -36,6 +36,7 @@ struct LoadedModel {
   ModelConfig config;
   std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
   std::int64_t parameters = 0;               // of the whole model, over all ranks
+  ir::DType kv_cache_type = ir::DType::kFloat32;
   ModelTexts texts;
   std::vector<TokenId> end_ids;  // tokens that end a text, unless a request ignores them
   std::vector<std::string> notes;

@@ -13,8 +13,10 @@
 #include "tessera/base/timeline.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/layers/cache.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/wanted_rows.h"
 
@@ -38,6 +40,16 @@ Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std:
   if (name == "bfloat16") return std::optional(ir::DType::kBFloat16);
   if (name == "float16" || name == "half") return std::optional(ir::DType::kFloat16);
   return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
+}
+
+// Returns nothing for "auto".
+Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
+  constexpr std::string_view kOption = "kv_cache_dtype";
+  if (name == "fp8" || name == "fp8_e4m3") return std::optional(ir::DType::kFloat8E4M3);
+  Result<std::optional<ir::DType>> named = named_dtype(kOption, name);
+  if (named.ok()) return named;
+  return invalid_argument(
+      fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16, fp8_e4m3", kOption, name));
 }
 
 Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
@@ -68,6 +80,21 @@ void note_dequantised(EnginePlan& plan) {
   for (const auto& [why, names] : modules)
     plan.notes.push_back(fmt::format("{} matrices of {} are kept as {}, {} first, because {}", names.size(), why.first,
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
+}
+
+// Says where the scales of an FP8 cache come from, or that those of the checkpoint are unused.
+void note_cache_scales(EnginePlan& plan) {
+  const std::optional<KvCacheFormat> stored = plan.config.formats.kv_cache();
+  if (has_cache_scales(plan.model.kv_cache_type())) {
+    const CacheScaleCounts counts = count_cache_scales(all_weights(plan.graphs));
+    plan.notes.push_back(
+        fmt::format("keys and values are kept as FP8 (E4M3); {} of their {} scales are the checkpoint's, the others 1",
+                    counts.read, counts.read + counts.ones));
+  } else if (stored && stored->scales) {
+    plan.notes.push_back(fmt::format(
+        "the checkpoint is meant for a KV cache of {}; the cache is {}, and scales of keys and values are unused",
+        stored->dtype, ir::dtype_name(plan.model.kv_cache_type())));
+  }
 }
 
 // Returns a function that looks tensors up in the checkpoint's headers.
@@ -121,7 +148,7 @@ Status read_config(PlanDraft& draft) {
 Status choose_types(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.properties()));
-  model.kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", draft.options.kv_cache_dtype));
+  model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype));
   return ok_status();
 }
 
@@ -136,13 +163,14 @@ Status build_graphs(PlanDraft& draft) {
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
-  if (plan.config.formats.any() && options.load_format != LoadFormat::kDummy)
-    plan.model.stored_type = TRY(stored_types(options));
+  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type());
+  if (asks_types && options.load_format != LoadFormat::kDummy) plan.model.stored_type = TRY(stored_types(options));
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(all_weights(plan.graphs));
   note_dequantised(plan);
+  note_cache_scales(plan);
   return ok_status();
 }
 

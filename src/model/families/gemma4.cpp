@@ -67,8 +67,8 @@ class Attention {
     if (!shares) {
       const ValueId k = rotate(sizes, normalise(sizes, qkv[1], p + "k_norm.weight"), rope);
       const ValueId v = b_.graph.op("head_norm", {qkv.back(), b_.ones(sizes.head_dim)}, norm_attributes(sizes));
-      const KvCache cache = declare_kv_cache(b_, sizes, tokens_, layer);
-      b_.graph.op("kv_store", {k, v, cache.slots, cache.keys, cache.values});
+      const KvCache cache = declare_kv_cache(b_, sizes, tokens_, layer, p);
+      store_kv(b_, cache, k, v);
       newest_[slides(config_, layer) ? 0 : 1] = cache;
     }
     return output_projection(b_, sizes, attend(b_, sizes, *newest_[slides(config_, layer) ? 0 : 1], q), p);

@@ -27,8 +27,8 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
   const ValueId rotated_q = b.graph.op("rotary", {q, in.rope}, heads);
   const ValueId rotated_k = b.graph.op("rotary", {k, in.rope}, heads);
 
-  const KvCache cache = declare_kv_cache(b, config, in.tokens, layer);
-  b.graph.op("kv_store", {rotated_k, parts[2], cache.slots, cache.keys, cache.values});
+  const KvCache cache = declare_kv_cache(b, config, in.tokens, layer, p);
+  store_kv(b, cache, rotated_k, parts[2]);
   return output_projection(b, config, attend(b, config, cache, rotated_q), p);
 }
 

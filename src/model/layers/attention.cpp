@@ -48,6 +48,7 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
   const ir::ValueId out = b.graph.op("empty_like", {q});
   std::vector<ir::ValueId> operands{q, cache.keys, cache.values, out};
   if (sinks) operands.push_back(*sinks);
+  operands.insert(operands.end(), cache.scales.begin(), cache.scales.end());
   const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   ir::Attributes attributes{{"group", cache.group}, {"scale", scale}, {"window", cache.window}};
   if (config.attention_softcap > 0) attributes.emplace_back("softcap", config.attention_softcap);
@@ -57,7 +58,7 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix) {
-  const KvCache cache = declare_kv_cache(b, in.config, in.tokens, layer);
+  const KvCache cache = declare_kv_cache(b, in.config, in.tokens, layer, prefix);
   std::vector<ir::ValueId> operands{qkv, in.rope, cache.slots, cache.keys, cache.values};
   ir::Attributes attributes{{"heads", local_heads(in.config, b.options()).heads}};
   if (in.config.qk_norm == QkNorm::kHead) {
@@ -66,6 +67,7 @@ ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int6
     operands.push_back(b.norm_weight(prefix + "q_norm.weight", in.config.head_dim));
     operands.push_back(b.norm_weight(prefix + "k_norm.weight", in.config.head_dim));
   }
+  operands.insert(operands.end(), cache.scales.begin(), cache.scales.end());
   const ir::ValueId q = b.graph.op("qkv_rope_store", operands, attributes);
   if (!in.config.attention_sinks) return attend(b, in.config, cache, q);
   const std::int64_t heads = local_heads(in.config, b.options()).heads;

@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "tessera/ops/cache/cache_type.h"
 
 namespace tessera {
 namespace {
+
+constexpr std::string_view kScale = "_scale.";  // in the names of weights, after "k" or "v"
 
 // Returns the group to which the layer belongs, without its list of layers.
 ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
@@ -16,6 +21,27 @@ ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t window = config.sliding_windows[index];
   if (window == 0) return {.name = "full", .kind = Kind::kPaged, .window = 0, .layers = {}};
   return {.name = fmt::format("window.{}", window), .kind = Kind::kWindow, .window = window, .layers = {}};
+}
+
+// Returns the tensors that checkpoints have for the scale of keys (`kind` "k") or values ("v"): ModelOpt's spelling,
+// those of compressed-tensors, and those of older exporters, some of which have one scale for both.
+std::vector<std::string> scale_tensors(const std::string& prefix, std::string_view kind) {
+  const std::string k(kind);
+  return {prefix + k + "_proj." + k + "_scale", prefix + k + "_scale",
+          prefix + "attn." + k + "_scale",      prefix + k + "_proj.output_scale",
+          prefix + "qkv_proj." + k + "_scale",  prefix + "kv_scale"};
+}
+
+ir::ValueId declare_scale(LayerBuilder& b, std::int64_t layer, const std::string& prefix, std::string_view kind) {
+  WeightSpec spec{.name = fmt::format("{}{}{}", kind, kScale, layer), .type = {ir::DType::kFloat32, {1}}};
+  const StoredTypeOf& stored = b.options().stored_type;
+  for (const std::string& tensor : scale_tensors(prefix, kind)) {
+    if (!stored || !stored(tensor)) continue;
+    spec.parts = {{.tensor = tensor, .shape = {1, 1}, .storage = GridStorage{.rows = 1, .cols = 1}}};
+    return b.add_weight(std::move(spec));
+  }
+  spec.constant = {1.0F};
+  return b.add_weight(std::move(spec));
 }
 
 }  // namespace
@@ -43,16 +69,36 @@ std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) 
   return std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
 }
 
-KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer) {
+KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
+                         const std::string& prefix) {
   const std::int64_t kv_heads = local_heads(config, b.options()).kv_heads;
   const std::size_t index = cache_group_of_layer(config, layer);
   const ir::Type type{b.options().kv_cache_type(),
                       {ir::page_symbol(index), b.options().page_size, kv_heads, config.head_dim}};
-  return {.keys = b.graph.state(fmt::format("k_cache.{}", layer), type),
-          .values = b.graph.state(fmt::format("v_cache.{}", layer), type),
-          .slots = inputs.slots[index],
-          .group = static_cast<std::int64_t>(index),
-          .window = config.sliding_windows[static_cast<std::size_t>(layer)]};
+  KvCache cache{.keys = b.graph.state(fmt::format("k_cache.{}", layer), type),
+                .values = b.graph.state(fmt::format("v_cache.{}", layer), type),
+                .slots = inputs.slots[index],
+                .group = static_cast<std::int64_t>(index),
+                .window = config.sliding_windows[static_cast<std::size_t>(layer)]};
+  if (has_cache_scales(type.dtype))
+    for (const std::string_view kind : {"k", "v"}) cache.scales.push_back(declare_scale(b, layer, prefix, kind));
+  return cache;
+}
+
+void store_kv(LayerBuilder& b, const KvCache& cache, ir::ValueId keys, ir::ValueId values) {
+  std::vector<ir::ValueId> operands{keys, values, cache.slots, cache.keys, cache.values};
+  operands.insert(operands.end(), cache.scales.begin(), cache.scales.end());
+  b.graph.op("kv_store", operands);
+}
+
+CacheScaleCounts count_cache_scales(std::span<const WeightSpec> weights) {
+  CacheScaleCounts counts;
+  for (const WeightSpec& weight : weights) {
+    const std::string_view name = weight.name;
+    if (!name.substr(std::min<std::size_t>(name.size(), 1)).starts_with(kScale)) continue;
+    ++(weight.parts.empty() ? counts.ones : counts.read);
+  }
+  return counts;
 }
 
 }  // namespace tessera

@@ -1,7 +1,10 @@
 // Where layers keep what later tokens need: the heads of a rank, cache groups, and the keys and values of a layer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tessera/ir/graph.h"
@@ -31,8 +34,22 @@ struct KvCache {
   ir::ValueId slots;   // i32[T], those of the group
   std::int64_t group = 0;
   std::int64_t window = 0;  // tokens that a row sees, including itself; 0: all
+  // k_scale and v_scale, the last operands of operators on the cache; empty for types without (ops/cache/cache_type.h).
+  std::vector<ir::ValueId> scales = {};
 };
-// Declares the states of a layer.
-KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer);
+// Declares the states of a layer, and its scales if the cache's type has some: the weights "k_scale.<layer>" and
+// "v_scale.<layer>". They are the checkpoint's if ModelOptions::stored_type knows a tensor of theirs, else 1. The names
+// of the layer's attention in the checkpoint begin with `prefix`.
+KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
+                         const std::string& prefix);
+// Stores keys and values [T, kv_heads · head_dim] in the cache.
+void store_kv(LayerBuilder& b, const KvCache& cache, ir::ValueId keys, ir::ValueId values);
+
+// How many scales the weights have: those that are read from the checkpoint, and those that are 1.
+struct CacheScaleCounts {
+  std::size_t read = 0;
+  std::size_t ones = 0;
+};
+CacheScaleCounts count_cache_scales(std::span<const WeightSpec> weights);
 
 }  // namespace tessera

@@ -88,6 +88,8 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
   json.key("layers").value(config.num_hidden_layers).key("parameters").value(engine.parameters());
   json.key("dtype")
       .value(ir::dtype_name(hidden.dtype))
+      .key("kv_cache_dtype")
+      .value(ir::dtype_name(engine.kv_cache_type()))
       .key("vocab_size")
       .value(model.vocab_size)
       .key("context_length")

@@ -13,6 +13,7 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("ep_size").value(options.ep_size).key("dp_size").value(options.replicas);
   json.key("dp_attention").value(options.dp_attention).key("nnodes").value(options.nnodes);
   json.key("node_rank").value(options.node_rank).key("dtype").value(options.dtype);
+  json.key("kv_cache_dtype").value(options.kv_cache_dtype);
   json.key("context_length").value(options.context_length);
   json.key("chunked_prefill_size").value(options.chunked_prefill_size);
   json.key("max_running_requests").value(options.max_running_requests);
@@ -34,7 +35,8 @@ void write_plan(JsonWriter& json, const Engine& engine) {
   json.object().key("context_length").value(runner.context_length).key("max_tokens").value(runner.max_tokens);
   json.key("max_requests").value(runner.max_requests).key("num_pages");
   write_sizes(json, runner.num_pages);
-  json.key("page_size").value(runner.page_size).key("prefill_sizes");
+  json.key("page_size").value(runner.page_size);
+  json.key("kv_cache_dtype").value(ir::dtype_name(engine.kv_cache_type())).key("prefill_sizes");
   write_sizes(json, runner.prefill_sizes);
   write_sizes(json.key("decode_sizes"), runner.decode_sizes);
   json.key("memory_bytes").object();
