@@ -1,6 +1,7 @@
 // Our own attention on CUDA, for cases without a faster kernel (cuda_attention.h): every dtype, window, softcap and
-// group, sinks, and head sizes up to 512. Heads of 512 elements in bf16 and f16, with a cache of the same type, run on
-// tensor cores (wide_attention.cuh); everything else runs in float32.
+// group, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for heads of 512 elements with a
+// cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements with a cache of E4M3
+// (float8_attention.cuh); everything else runs in float32.
 //
 // A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It walks
 // over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few tiles
@@ -16,6 +17,7 @@
 
 #include "tessera/ops/attention/attention_merge.cuh"
 #include "tessera/ops/attention/cuda_attention.h"
+#include "tessera/ops/attention/float8_attention.cuh"
 #include "tessera/ops/attention/own_attention.cuh"
 #include "tessera/ops/attention/wide_attention.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -78,10 +80,19 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
 constexpr int padded_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : 512;
 }
+bool is_16_bit(ir::DType dtype) { return dtype == ir::DType::kBFloat16 || dtype == ir::DType::kFloat16; }
 bool is_wide(const CudaAttention& a) {
-  return a.shape.head_dim == kWideDim && a.shape.dtype == a.shape.cache_dtype && a.shape.dtype != ir::DType::kFloat32;
+  return a.shape.head_dim == kWideDim && a.shape.dtype == a.shape.cache_dtype && is_16_bit(a.shape.dtype);
 }
-int tile_rows(const CudaAttention& a) { return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16; }
+bool is_float8(const CudaAttention& a) {
+  const std::int64_t dim = a.shape.head_dim;
+  return a.shape.cache_dtype == ir::DType::kFloat8E4M3 && is_16_bit(a.shape.dtype) &&
+         (dim == 64 || dim == 128 || dim == 256);
+}
+int tile_rows(const CudaAttention& a) {
+  if (is_float8(a)) return kFloat8Rows;
+  return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16;
+}
 
 // The most tiles that requests with num_rows rows in total can have.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
@@ -175,6 +186,17 @@ Result<std::unique_ptr<BoundOp>> bind_wide(const CudaAttention& a, const Problem
   return bind_kernel<__nv_bfloat16, wide_attention<__nv_bfloat16>, sizeof(WideShared<__nv_bfloat16>)>(a, p);
 }
 
+template <class T, int kDim>
+Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Problem& p) {
+  return bind_kernel<T, float8_attention<T, kDim>, sizeof(Float8Shared<T, kDim>)>(a, p);
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> bind_float8(const CudaAttention& a, const Problem& p) {
+  if (a.shape.head_dim == 64) return bind_float8<T, 64>(a, p);
+  return a.shape.head_dim == 128 ? bind_float8<T, 128>(a, p) : bind_float8<T, 256>(a, p);
+}
+
 }  // namespace
 
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors) {
@@ -187,6 +209,9 @@ std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int mu
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors) {
   const Problem p = make_problem(attention, splits(attention, multiprocessors));
   if (is_wide(attention)) return bind_wide(attention, p);
+  if (is_float8(attention))
+    return attention.shape.dtype == ir::DType::kFloat16 ? bind_float8<__half>(attention, p)
+                                                        : bind_float8<__nv_bfloat16>(attention, p);
   switch (padded_dim(attention.shape.head_dim)) {
     case 64: return bind<64>(attention, p);
     case 128: return bind<128>(attention, p);

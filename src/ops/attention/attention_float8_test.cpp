@@ -12,7 +12,7 @@ using ir::DType;
 using ::testing::HasSubstr;
 
 Config float8_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
-  Config c = make_config(dtype, head_dim, kv_heads, group);
+  Config c = library_config(dtype, head_dim, kv_heads, group);
   c.cache_dtype = DType::kFloat8E4M3;
   return c;
 }
@@ -22,9 +22,12 @@ class AttentionFloat8 : public ::testing::TestWithParam<DType> {};
 TEST_P(AttentionFloat8, ExtendMatchesTheReference) {
   for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
     check_extend(float8_config(GetParam(), head_dim, 2, 4), kMixed);
+  check_extend(float8_config(GetParam(), 128, 2, 12), {{200, 200}, {1, 40}, {129, 300}});
   Config c = float8_config(GetParam(), 128, 2, 2);
   c.window = 100;
   c.softcap = 3.0;
+  check_extend(c, kRagged);
+  c.head_dim = 256;
   check_extend(c, kRagged);
   c = float8_config(GetParam(), 64, 2, 8);
   c.sinks = true;
@@ -86,7 +89,7 @@ TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
 TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
   for (const std::int64_t head_dim : {64, 128, 256, 512}) {
-    const Config wide = make_config(DType::kBFloat16, head_dim, 2, 4);
+    const Config wide = library_config(DType::kBFloat16, head_dim, 2, 4);
     const Config narrow = float8_config(DType::kBFloat16, head_dim, 2, 4);
     const std::string of_wide = Bench::create(16, {{wide}}, BatchKind::kDecode).kernel(wide);
     const std::string of_narrow = Bench::create(16, {{narrow}}, BatchKind::kDecode).kernel(narrow);

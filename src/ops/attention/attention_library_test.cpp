@@ -16,17 +16,17 @@ class AttentionLibrary : public ::testing::TestWithParam<DType> {};
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryHeadSize) {
   for (const std::int64_t head_dim : {64, 128, 256, 512})
-    check_extend(make_config(GetParam(), head_dim, 2, 2), kRagged);
+    check_extend(library_config(GetParam(), head_dim, 2, 2), kRagged);
 }
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
-  for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
+  for (const std::int64_t group : {1, 4, 5, 8}) check_extend(library_config(GetParam(), 128, 2, group), kMixed);
 }
 
 // There are enough heads to give even a short prompt tiles for the whole device, so tiles are the large ones.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
-  check_extend(make_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
+  check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
 // There are more tiles than run at once, each of a few rows, so a block processes several.
@@ -36,19 +36,19 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyRequests) {
     const std::int32_t rows = 2 + i % 7;
     requests.push_back({rows, rows + (i % 3 == 0 ? 20 * i % 290 : 0)});
   }
-  check_extend(make_config(GetParam(), 128, 2, 4), requests);
+  check_extend(library_config(GetParam(), 128, 2, 4), requests);
 }
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 64, 100, 2000})
     for (const double softcap : {0.0, 3.0}) {
-      Config c = make_config(GetParam(), window == 100 ? 128 : 64, 2, 4);
+      Config c = library_config(GetParam(), window == 100 ? 128 : 64, 2, 4);
       c.window = window;
       c.softcap = softcap;
       check_extend(c, kRagged);
     }
   for (const std::int64_t head_dim : {256, 512}) {
-    Config c = make_config(GetParam(), head_dim, 1, 4);
+    Config c = library_config(GetParam(), head_dim, 1, 4);
     c.softcap = 3.0;
     check_extend(c, kRagged);
     c.window = 100;
@@ -58,7 +58,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithWindowsAndSoftcap) {
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
-    Config c = make_config(GetParam(), 64, 2, 8);
+    Config c = library_config(GetParam(), 64, 2, 8);
     c.window = window;
     c.sinks = true;
     check_extend(c, kRagged);
@@ -72,7 +72,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithSinks) {
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
   for (const std::int64_t page_size : {1, 64}) {
-    Config c = make_config(GetParam(), 128, 2, 2);
+    Config c = library_config(GetParam(), 128, 2, 2);
     c.page_size = page_size;
     check_extend(c, {{5, 5}, {70, 90}, {1, 64}, {33, 200}});
   }
@@ -81,7 +81,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
 // An extend operator that is recorded in a prefill's full graph has no launch for single-row requests, because such a
 // graph only serves requests of several rows.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
-  const Config c = make_config(GetParam(), 128, 2, 4);
+  const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
   constexpr std::int64_t kRows = 96;
   const ForwardBatch first = make_batch({{3, 3}}, c.page_size, 1);
@@ -119,7 +119,7 @@ TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
 // Runs one operator for one batch after the other, without recording. Catches launches that are left out although the
 // step has work for them.
 TEST_P(AttentionLibrary, ConsecutiveExtendStepsMatchTheReference) {
-  const Config c = make_config(GetParam(), 128, 2, 4);
+  const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<std::vector<Request>> steps = {
       {{5, 5}, {70, 90}},                        // no single-row request
       {{1, 1500}, {1, 7}, {1, 300}},             // single-row requests only
@@ -154,19 +154,19 @@ TEST_P(AttentionLibrary, ConsecutiveExtendStepsMatchTheReference) {
 }
 
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithZeroOrOneRow) {
-  check_extend(make_config(GetParam(), 128, 2, 2), {});
-  check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
+  check_extend(library_config(GetParam(), 128, 2, 2), {});
+  check_extend(library_config(GetParam(), 128, 2, 2), {{1, 1}});
 }
 
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForHeadAndGroupSizes) {
   for (const std::int64_t head_dim : {64, 128, 256, 512})
     for (const std::int64_t group : {1, 2, 4, 8, 5, 12})
-      check_decode(make_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
+      check_decode(library_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
 }
 
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
   for (const std::int64_t page_size : {8, 32, 64}) {
-    Config c = make_config(GetParam(), 128, 2, 2);
+    Config c = library_config(GetParam(), 128, 2, 2);
     c.page_size = page_size;
     check_decode(c, 4, {{300, 7, 1}, {2000}});
   }
@@ -176,14 +176,14 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
-  check_decode(make_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
-  check_decode(make_config(GetParam(), 64, 2, 4), 40, {kv_lens, {130, 4}});
+  check_decode(library_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
+  check_decode(library_config(GetParam(), 64, 2, 4), 40, {kv_lens, {130, 4}});
 }
 
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 100, 600})
     for (const double softcap : {0.0, 3.0}) {
-      Config c = make_config(GetParam(), 128, 2, 4);
+      Config c = library_config(GetParam(), 128, 2, 4);
       c.window = window;
       c.softcap = softcap;
       for (const std::int64_t head_dim : {128, 256, 512}) {
@@ -196,7 +196,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
 // The first has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
-    Config c = make_config(GetParam(), 64, 2, 8);
+    Config c = library_config(GetParam(), 64, 2, 8);
     c.window = window;
     c.sinks = true;
     check_decode(c, 4, {{300, 7, 1}, {2000}});
@@ -207,7 +207,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
       check_decode(c, 4, {{300, 7, 1}, {2000}});
     }
   }
-  Config c = make_config(GetParam(), 64, 64, 1);
+  Config c = library_config(GetParam(), 64, 64, 1);
   c.sinks = true;
   check_decode(c, 40, {{130, 4}});
 }
@@ -217,8 +217,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFlo
 
 // There are two shapes in one group, and two groups with page tables and windows of their own.
 TEST(AttentionGroups, ReadTheirOwnPlans) {
-  Config narrow = make_config(DType::kBFloat16, 64, 2, 2);
-  Config wide = make_config(DType::kBFloat16, 128, 2, 4);
+  Config narrow = library_config(DType::kBFloat16, 64, 2, 2);
+  Config wide = library_config(DType::kBFloat16, 128, 2, 4);
   Config windowed = wide;
   windowed.group = 1;
   windowed.window = 50;
@@ -235,8 +235,8 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
 
 // A shape that the planner does not know, and a cache of another type, both run without the planner's lists.
 TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
-  Config c = make_config(DType::kBFloat16, 64, 2, 2);
-  Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2)}});
+  Config c = library_config(DType::kBFloat16, 64, 2, 2);
+  Bench bench = Bench::create(16, {{library_config(DType::kBFloat16, 128, 2, 2)}});
   const ForwardBatch batch = make_batch(kMixed, 16, 3);
   bench.plan(batch);
   for (const DType cache : {DType::kBFloat16, DType::kFloat32}) {
@@ -249,7 +249,7 @@ TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
 
 TEST(AttentionPlanner, RefusesBatchesBeyondItsLimits) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has no planner";
-  const Config c = make_config(DType::kBFloat16, 128, 2, 2);
+  const Config c = library_config(DType::kBFloat16, 128, 2, 2);
   Bench bench = Bench::create(16, {{c}});
   const auto error = [&](const std::vector<Request>& requests, BatchKind kind, std::int64_t padded) {
     return bench.plans[0]->plan(make_batch(requests, 16, 1), kind, padded, *bench.stream).to_string();

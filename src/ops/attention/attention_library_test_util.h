@@ -18,7 +18,7 @@ inline std::vector<std::string> kernels(BatchKind kind) {
                                     : std::vector<std::string>{"hopper", "fa2", "cudnn", "tessera"};
 }
 
-inline Config make_config(ir::DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
+inline Config library_config(ir::DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
   return {.dtype = dtype,
           .cache_dtype = dtype,
           .heads = kv_heads * group,

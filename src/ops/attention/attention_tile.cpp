@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "tessera/ops/cache/cpu_cache_type.h"
 #include "tessera/ops/cpu/cpu_math.h"
@@ -21,6 +22,24 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kFewRows = 8;
+
+// Whether the tile's rows read keys and values straight from the cache.
+TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile& tile) {
+  return tile.rows() <= kFewRows && !p.deterministic;
+}
+
+// A few rows read 64 elements of a cache of E4M3 at once, by fours (cpu_vector.h). Their queries and sums have these
+// elements in the same order.
+template <class Y>
+inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
+constexpr std::int64_t kFours = 4 * kVecFloats;
+
+// Returns where element `d` of `count` is in queries and sums.
+TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
+  if (!by_fours || d >= count / kFours * kFours) return d;
+  const std::int64_t in_run = d % kFours;
+  return d - in_run + in_run % 4 * kVecFloats + in_run / 4;
+}
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 struct Range {
@@ -40,13 +59,14 @@ TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionT
 }
 
 template <class X>
-TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s,
+                                     bool by_fours) {
   const std::int64_t padded = p.padded_dim();
   const float scale = p.scale * scale_or_one(p.cache_scales.keys);
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     const X* from = reinterpret_cast<const X*>(p.q) + head_row(p, tile, tile.row_begin + r) * p.head_dim;
     float* to = s.q + r * padded;
-    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * scale;
+    for (std::int64_t d = 0; d < p.head_dim; ++d) to[place_of(d, p.head_dim, by_fours)] = to_float(from[d]) * scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
     // A sink acts as a first key with a zero value.
@@ -57,13 +77,15 @@ TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionT
 }
 
 template <class X>
-TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s,
+                                      bool by_fours) {
   const float scale = scale_or_one(p.cache_scales.values);
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     X* to = reinterpret_cast<X*>(p.out) + head_row(p, tile, tile.row_begin + r) * p.value_dim;
     const float* from = s.sums + r * p.padded_dim();
     const float factor = scale / s.total[r];
-    for (std::int64_t d = 0; d < p.value_dim; ++d) to[d] = from_float<X>(from[d] * factor);
+    for (std::int64_t d = 0; d < p.value_dim; ++d)
+      to[d] = from_float<X>(from[place_of(d, p.value_dim, by_fours)] * factor);
   }
 }
 
@@ -152,7 +174,18 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
       prefetch(reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j], p.value_dim);
     }
     Vec16 sum[kRows] = {};
-    for (std::int64_t d = 0; d < whole; d += kVecFloats) {
+    std::int64_t d = 0;
+    if constexpr (kReadsByFours<Y>) {
+      for (; d + kFours <= whole; d += kFours) {
+        Vec16 k[4];
+        load_by_fours(key + d, k);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 4
+          for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d + i * kVecFloats) * k[i];
+      }
+    }
+    for (; d < whole; d += kVecFloats) {
       const Vec16 k = load16(key + d);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) sum[r] += load16(q + r * padded + d) * k;
@@ -160,7 +193,7 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       float dot = sum16(sum[r]);
-      for (std::int64_t d = whole; d < p.head_dim; ++d) dot += q[r * padded + d] * to_float(key[d]);
+      for (d = whole; d < p.head_dim; ++d) dot += q[r * padded + d] * to_float(key[d]);
       s.scores[(row + r) * kBlockKeys + j] = dot;
     }
   }
@@ -180,12 +213,17 @@ TESSERA_INLINE void add_value_columns(const AttentionProblem& p, const Attention
     for (int i = 0; i < kVecs; ++i) sum[r][i] = load16(sums + r * padded + i * kVecFloats);
   for (std::int64_t j = present.begin; j < present.end; ++j) {
     const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j] + d;
+    Vec16 v[kVecs];
+    if constexpr (kReadsByFours<Y> && kVecs == 4) {
+      load_by_fours(value, v);
+    } else {
 #pragma GCC unroll 4
-    for (int i = 0; i < kVecs; ++i) {
-      const Vec16 v = load16(value + i * kVecFloats);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) sum[r][i] += splat16(weights[r * kBlockKeys + j]) * v;
+      for (int i = 0; i < kVecs; ++i) v[i] = load16(value + i * kVecFloats);
     }
+#pragma GCC unroll 4
+    for (int i = 0; i < kVecs; ++i)
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) sum[r][i] += splat16(weights[r * kBlockKeys + j]) * v[i];
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
@@ -215,7 +253,7 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
   const std::int64_t last_position = tile.offset + (tile.row_end - 1) / p.group();
   const Range keys{visible(p, first_position).begin, last_position + 1};
-  const bool few = rows <= kFewRows && !p.deterministic;
+  const bool few = has_few_rows(p, tile);
 
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
@@ -260,9 +298,10 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
 // The loop over the cache does not depend on the queries' type, so it is compiled only once for each type of the cache.
 template <class X, class Y>
 void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
-  load_queries<X>(p, tile, s);
+  const bool by_fours = kReadsByFours<Y> && has_few_rows(p, tile);
+  load_queries<X>(p, tile, s, by_fours);
   attend_to_cache<Y>(p, tile, s);
-  store_outputs<X>(p, tile, s);
+  store_outputs<X>(p, tile, s, by_fours);
 }
 
 }  // namespace

@@ -147,6 +147,11 @@ Config make_config(DType dtype, std::int64_t heads, std::int64_t kv_heads, std::
           .sinks = sinks};
 }
 
+Config over_float8(Config c) {
+  c.cache_dtype = DType::kFloat8E4M3;
+  return c;
+}
+
 class DeterministicAttention : public ::testing::TestWithParam<AttentionCase> {};
 
 TEST_P(DeterministicAttention, RowsDependOnTheirRequestAlone) {
@@ -192,7 +197,14 @@ INSTANTIATE_TEST_SUITE_P(
                       AttentionCase{"bf16_64_sinks_window", make_config(DType::kBFloat16, 8, 1, 64, 50, 0, true)},
                       AttentionCase{"bf16_512_window_softcap", make_config(DType::kBFloat16, 8, 2, 512, 50, 20)},
                       AttentionCase{"f16_512_sinks", make_config(DType::kFloat16, 8, 1, 512, 0, 0, true)},
-                      AttentionCase{"f16_64_one_head", make_config(DType::kFloat16, 3, 3, 64)}),
+                      AttentionCase{"f16_64_one_head", make_config(DType::kFloat16, 3, 3, 64)},
+                      AttentionCase{"f32_float8_80", over_float8(make_config(DType::kFloat32, 4, 2, 80))},
+                      AttentionCase{"bf16_float8_128_window",
+                                    over_float8(make_config(DType::kBFloat16, 6, 2, 128, 50))},
+                      AttentionCase{"f16_float8_64_sinks",
+                                    over_float8(make_config(DType::kFloat16, 8, 1, 64, 0, 0, true))},
+                      AttentionCase{"bf16_float8_256_softcap",
+                                    over_float8(make_config(DType::kBFloat16, 4, 2, 256, 0, 20))}),
     [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Types, Deterministic, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),

@@ -47,18 +47,31 @@ TESSERA_INLINE Vec16 load16(const Float16* p) {
   bits = magnitude < (1u << 23) ? subnormal : bits;
   return reinterpret_cast<Vec16>(bits | sign);
 }
-// Takes the same steps as to_float(Float8E4M3).
+// Makes numbers of E4M3 from their exponents and mantissas, at bit 20 on, and their signs, at bit 31.
+TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign) {
+  const VecU16 rebiased = magnitude + (120u << 23);  // the exponent's bias is 127 in place of 7
+  const auto value = reinterpret_cast<Vec16>(magnitude == 0x7fu << 20 ? VecU16{} + 0x7fc00000u : rebiased);
+  // A subnormal number m / 8 · 2^-6 has become (1 + m / 8) · 2^-7. Of the two, it alone is the smaller one.
+  const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
+  return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
+}
+// Widens in two steps: g++ 12 widens bytes to 32 bits one by one.
 TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   VecByte16 bytes;
   std::memcpy(&bytes, p, sizeof(bytes));
-  const VecU16 wide = __builtin_convertvector(bytes, VecU16);
-  const VecU16 magnitude = (wide & 0x7fu) << 20;
-  const VecU16 sign = (wide & 0x80u) << 24;
-  const Vec16 lifted = reinterpret_cast<Vec16>(magnitude + (121u << 23));
-  const VecU16 subnormal = reinterpret_cast<VecU16>(lifted - std::bit_cast<float>(121u << 23));
-  VecU16 bits = magnitude < (1u << 23) ? subnormal : magnitude + (120u << 23);
-  bits = magnitude == (0x7fu << 20) ? VecU16{} + 0x7fc00000u : bits;
-  return reinterpret_cast<Vec16>(bits | sign);
+  const VecU16 wide = __builtin_convertvector(__builtin_convertvector(bytes, VecHalf16), VecU16);
+  return numbers_of_e4m3((wide & 0x7fu) << 20, (wide & 0x80u) << 24);
+}
+// Loads 64 numbers without widening: lane i of to[j] is number 4 · i + j.
+TESSERA_INLINE void load_by_fours(const Float8E4M3* p, Vec16 (&to)[4]) {
+  constexpr std::uint32_t kMagnitude = 0x7fu << 20;
+  constexpr std::uint32_t kSign = 1u << 31;
+  VecU16 words;
+  std::memcpy(&words, p, sizeof(words));
+  to[0] = numbers_of_e4m3(words << 20 & kMagnitude, words << 24 & kSign);
+  to[1] = numbers_of_e4m3(words << 12 & kMagnitude, words << 16 & kSign);
+  to[2] = numbers_of_e4m3(words << 4 & kMagnitude, words << 8 & kSign);
+  to[3] = numbers_of_e4m3(words >> 4 & kMagnitude, words & kSign);
 }
 TESSERA_INLINE void store16(float* p, const Vec16& v) { std::memcpy(p, &v, sizeof(v)); }
 
