@@ -1,6 +1,6 @@
 // Our own attention over a cache of E4M3 for queries in bf16 and f16, on tensor cores, with windows, soft caps and
-// sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements: it takes the same problem
-// and leaves the same partial results.
+// sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements: it takes the same
+// problem and leaves the same partial results.
 //
 // Eight warps have 16 rows each and share tiles of keys. The block widens each tile to the queries' type once, exactly,
 // on its way to shared memory. The bytes of the next tile are loaded to registers while a tile is used.
@@ -88,9 +88,7 @@ class Float8Tile {
   __device__ static void widen(const uint4& bytes, Rows& rows, int i) {
     const int key = index(i) / kLoadsOfKey;
     const int pack = index(i) % kLoadsOfKey * 2;
-    const auto two = [](std::uint32_t word) {
-      return uint2{cuda::widen_two<T>(word), cuda::widen_two<T>(word >> 16)};
-    };
+    const auto two = [](std::uint32_t word) { return uint2{cuda::widen_two<T>(word), cuda::widen_two<T>(word >> 16)}; };
     const uint2 a = two(bytes.x);
     const uint2 b = two(bytes.y);
     const uint2 c = two(bytes.z);
