@@ -35,7 +35,7 @@ inline Result<std::unique_ptr<Device>> create_faulty(const DeviceChoice& choice)
 
 // Adds the device "faulty"; a device's number is its rank.
 inline void add_faulty(Registry& registry) {
-  static const Backend faulty{.create_device = create_faulty, .kernels = &cpu_kernels()};
+  static const Backend faulty{.create_device = create_faulty, .kernels = cpu_kernels};
   EXPECT_TRUE(registry.devices
                   .add({.name = "faulty", .takes_choice = true, .load = [] { return Result<const Backend*>(&faulty); }})
                   .ok());

@@ -85,7 +85,7 @@ std::shared_ptr<const Registry> registry_of_careless_ranks() {
 }
 
 std::shared_ptr<const Registry> registry_of_faulty_devices() {
-  static const Backend hanging{.create_device = create_hanging, .kernels = &cpu_kernels()};
+  static const Backend hanging{.create_device = create_hanging, .kernels = cpu_kernels};
   auto registry = std::make_shared<Registry>(built_in_registry());
   testing::add_faulty(*registry);
   EXPECT_TRUE(

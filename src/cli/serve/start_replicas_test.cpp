@@ -8,6 +8,7 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,7 +29,7 @@ TEST(StartReplicas, UseTheirOwnDevicesAfterTheFirst) {
                        opened.push_back(choice.ordinal);
                        return TRY(CpuDevice::create({.threads = 1}));
                      },
-                     .kernels = *shared_built_ins()->devices.kernels("cpu")};
+                     .kernels = cpu_kernels};
   Registry registry = built_in_registry();
   ASSERT_TRUE(registry.devices.add({.name = "many", .takes_choice = true, .load = [&] { return &many; }}).ok());
   EngineOptions options = demo();

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Device>> create_small(const DeviceChoice& /*choice*/) {
 
 std::shared_ptr<const Registry> small_registry() {
   auto registry = std::make_shared<Registry>(built_in_registry());
-  static const Backend small{.create_device = create_small, .kernels = &cpu_kernels()};
+  static const Backend small{.create_device = create_small, .kernels = cpu_kernels};
   EXPECT_TRUE(registry->devices
                   .add({.name = "small", .takes_choice = true, .load = [] { return Result<const Backend*>(&small); }})
                   .ok());
