@@ -19,10 +19,12 @@ namespace tessera {
 namespace {
 
 using testing::case_name;
+using ::testing::Contains;
 using testing::Distance;
 using testing::Golden;
 using ::testing::HasSubstr;
 using testing::make_engine;
+using ::testing::Not;
 using testing::read_golden;
 using testing::run_all;
 
@@ -119,6 +121,16 @@ TEST(Float8CacheRanks, TwoRanksComputeWhatOneDoes) {
   }
 }
 
+TEST(Float8CacheStages, TwoStagesComputeWhatOneDoes) {
+  for (const char* name : {"llama", "gemma2"}) {
+    const Golden golden = read_golden(name);
+    const EngineOptions one = options_for(golden, "fp8_e4m3");
+    EngineOptions two = one;
+    two.pp_size = 2;
+    EXPECT_EQ(between(scored(golden, two), scored(golden, one)).absolute, 0) << name;
+  }
+}
+
 // A copy of a golden checkpoint with further tensors, each one number.
 class WithScales {
  public:
@@ -140,6 +152,11 @@ class WithScales {
     EXPECT_TRUE(written.ok()) << written.to_string();
   }
   Golden golden() const { return testing::read_golden_folder(folder_.path()); }
+  std::vector<std::string> notes(const std::string& cache) const {
+    const std::unique_ptr<Engine> engine = make_engine(options_for(golden(), cache));
+    return engine == nullptr ? std::vector<std::string>() : engine->notes();
+  }
+  void write(const std::string& file, std::string_view content) { folder_.write(file, content); }
 
  private:
   test::ScratchDir folder_;
@@ -211,6 +228,17 @@ TEST(Float8CacheScales, AreUnusedByACacheOfAnotherType) {
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));
   const WithScales checkpoint("llama", scales_of("k_scale", 3, "v_scale", 0.7F));
   EXPECT_EQ(between(scored(checkpoint, "auto"), exact).absolute, 0);
+}
+
+TEST(Float8CacheScales, NotesSayWhichScalesAreUsed) {
+  WithScales checkpoint("llama", scales_of("k_proj.k_scale", 3, "v_proj.v_scale", 0.7F));
+  EXPECT_THAT(checkpoint.notes("fp8"), Contains(HasSubstr("6 of their 6 scales are the checkpoint's")));
+  EXPECT_THAT(checkpoint.notes("auto"), Not(Contains(HasSubstr("scales"))));
+  checkpoint.write("hf_quant_config.json", R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})");
+  EXPECT_THAT(checkpoint.notes("fp8"), Contains(HasSubstr("6 of their 6 scales are the checkpoint's")));
+  EXPECT_THAT(checkpoint.notes("bfloat16"),
+              Contains("the checkpoint is meant for a KV cache of fp8; the cache is bf16, and scales of keys and "
+                       "values are unused"));
 }
 
 TEST(Float8CacheScales, RefusesScalesThatAreNoPositiveNumbers) {
