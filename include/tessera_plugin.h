@@ -500,7 +500,7 @@ typedef struct tessera_plugin_model {
   size_t size;
   const char* config_json; /* as config() left it; the members of a text_config stand beside the others */
   int32_t dtype;           /* of activations, and of the matrices that they are multiplied with */
-  int32_t kv_cache_dtype;
+  int32_t kv_cache_dtype;  /* with F8E4M3, operators on keys and values take scales: k_scale and v_scale, f32[1] */
   int64_t page_size;      /* tokens: the second dimension of keys' and values' states */
   int64_t max_requests;   /* input last_ids: i32[max_requests] */
   int64_t max_embeddings; /* input embeddings: dtype[max_embeddings, hidden size] */
