@@ -20,10 +20,11 @@ inline constexpr int kWarps = kThreads / kWarp;
 template <class T>
 struct Matmul {
   const T* x;                  // rows of k
-  const T* w;                  // [experts, w_rows, k]; null if the weights are packed
+  const T* w;                  // [experts, w_rows, k]; null if the weights are packed or quantised
   const T* bias;               // [experts, w_rows]; null without a bias
   const std::uint8_t* packed;  // mxfp4 values [experts, w_rows, k / 2]; null if the weights are not packed
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
+  QuantisedMatrix matrix;      // [experts · w_rows, k], if the weights are quantised
   T* y;                        // rows of n
   int n;
   int k;
@@ -45,11 +46,13 @@ template <class T>
 Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* activated, T* y) {
   const auto n = static_cast<int>(p.intermediate);
   const auto h = static_cast<int>(p.hidden);
+  const bool is_plain = !p.mxfp4 && !p.quantised;
   Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x) + first_token * p.hidden,
-                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
+                    .w = is_plain ? reinterpret_cast<const T*>(p.gate_up) : nullptr,
                     .bias = reinterpret_cast<const T*>(p.gate_up_bias),
                     .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
                     .scales = p.gate_up_scale,
+                    .matrix = p.gate_up_matrix,
                     .y = activated,
                     .n = n,
                     .k = h,
@@ -60,9 +63,10 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
                     .limit = p.limit};
   Matmul<T> down = gate_up;
   down.x = activated;
-  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
+  down.w = is_plain ? reinterpret_cast<const T*>(p.down) : nullptr;
   down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
   down.scales = p.down_scale;
+  down.matrix = p.down_matrix;
   down.bias = reinterpret_cast<const T*>(p.down_bias);
   down.y = y;
   down.n = down.w_rows = h;

@@ -53,7 +53,8 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
 template <class T>
 class PlainRows {
  public:
-  static constexpr int kBlocks = 0;  // least number of blocks per multiprocessor; 0: the compiler chooses
+  static constexpr int kBlocks = 0;           // least number of blocks per multiprocessor; 0: the compiler chooses
+  static constexpr bool kScalesSums = false;  // whether sums are multiplied with sum_factor()
 
   __device__ PlainRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : k_(p.k), w_{p.w + low * p.k, p.w + high * p.k} {}
@@ -91,6 +92,7 @@ template <class T>
 class PackedRows {
  public:
   static constexpr int kBlocks = 3;  // without a bound, the unpacked words would take more registers than they need
+  static constexpr bool kScalesSums = false;
 
   __device__ PackedRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : blocks_(p.k / kPackedBlock),
@@ -201,20 +203,22 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
             make_float2(sum[half][2 * high], sum[half][2 * high + 1]);
     __syncthreads();
 
-    const auto total = [&](int r, int column) {
+    // `column` counts the tile's weight rows, `weight_row` the expert's.
+    const auto total = [&](int r, int column, [[maybe_unused]] int weight_row) {
       float t = 0;
 #pragma unroll
       for (int part = 0; part < kWarps; ++part) t += sums[part][r][column];
+      if constexpr (Rows<T>::kScalesSums) t *= Rows<T>::sum_factor(p, expert * p.w_rows + weight_row);
       return t;
     };
     for (int i = static_cast<int>(threadIdx.x); i < rows * kColumns; i += kThreads) {
       const int r = i / kColumns;
       const int column = first + i % kColumns;
       if (column >= p.n) continue;
-      float y = total(r, i % kColumns);
+      float y = total(r, i % kColumns, column);
       if (bias != nullptr) y += to_float(bias[column]);
       if constexpr (kGateUp) {
-        float up = total(r, kColumns + i % kColumns);
+        float up = total(r, kColumns + i % kColumns, p.n + column);
         if (bias != nullptr) up += to_float(bias[p.n + column]);
         y = activate<T>(y, up, p.activation, p.limit);
       }

@@ -101,6 +101,8 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
  public:
+  static constexpr bool kScalesSums = false;  // whether sums are multiplied with sum_factor()
+
   __device__ PlainCopy(const Matmul<T>& p, const Tile& tile, int column)
       : k_(p.k), chunk_(static_cast<int>(threadIdx.x) % kChunks), row_(static_cast<int>(threadIdx.x) / kChunks) {
 #pragma unroll
@@ -134,6 +136,8 @@ class PlainCopy {
 template <class T, int kRows, bool kGateUp>
 class PackedCopy {
  public:
+  static constexpr bool kScalesSums = false;
+
   __device__ PackedCopy(const Matmul<T>& p, const Tile& tile, int column)
       : blocks_(p.k / kPackedBlock),
         row_(static_cast<int>(threadIdx.x) / kOfRow),
@@ -246,7 +250,13 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
     }
     __syncthreads();  // all reads end before the next tile's stages are written
 
-    const T* const bias = p.bias == nullptr ? nullptr : p.bias + static_cast<std::int64_t>(tile.expert) * p.w_rows;
+    const std::int64_t stack_row = static_cast<std::int64_t>(tile.expert) * p.w_rows;
+    const T* const bias = p.bias == nullptr ? nullptr : p.bias + stack_row;
+    const auto scaled_sum = [&](float value, [[maybe_unused]] int weight_row) {
+      using Copy = WeightCopy<T, kRows, kGateUp>;
+      if constexpr (Copy::kScalesSums) value *= Copy::sum_factor(p, stack_row + weight_row);
+      return value;
+    };
     constexpr int kEights = kGateUp ? 2 : 4;  // groups of eight columns of y
 #pragma unroll
     for (int h = 0; h < kHigh; ++h)
@@ -261,10 +271,10 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
           Pack<T, 2> y;
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            float value = sum[h][e][half * 2 + j];
+            float value = scaled_sum(sum[h][e][half * 2 + j], c + j);
             if (bias != nullptr) value += to_float(bias[c + j]);
             if constexpr (kGateUp) {
-              float up = sum[h][2 + e][half * 2 + j];
+              float up = scaled_sum(sum[h][2 + e][half * 2 + j], p.n + c + j);
               if (bias != nullptr) up += to_float(bias[p.n + c + j]);
               value = activate<T>(value, up, p.activation, p.limit);
             }

@@ -1,15 +1,25 @@
-// moe_experts' matmuls without tensor cores. They serve float32, sizes that are not multiples of eight, and float16
-// with 4-bit weights, which become float32 here. Tiles are those of moe_grouped.cuh. The bound is float32's products,
-// 67 TFLOP/s on an H200; plain tiles of 64 by 64 in shared memory reach about half of it.
+// moe_experts' matmuls without tensor cores. They serve float32, sizes that are not multiples of eight, float16 with
+// MXFP4, and quantised matrices whose scales serve few columns; such weights become float32 here. Tiles are those of
+// moe_grouped.cuh. The bound is float32's products, 67 TFLOP/s on an H200; plain tiles of 64 by 64 in shared memory
+// reach about half of it.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
 
 namespace tessera::cuda::moe {
 
 inline constexpr int kPlainRows = 64;        // rows of x in a tile
 inline constexpr int kPlainWeightRows = 64;  // 32 of gate and 32 of up
 inline constexpr int kPlainDepth = 16;       // columns of k at a time
+
+// Returns weight k of a row, by its place in the stack of the experts' rows.
+template <class T>
+__device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
+  const std::int64_t at = row * p.k + k;
+  if (p.w != nullptr) return to_float(p.w[at]);
+  return p.packed != nullptr ? packed_weight(p, at) : quantised::element(p.matrix, row, k);
+}
 
 // A thread computes rows 4 · (t / 16) … + 3 and weight rows t % 16, + 16, + 32, + 48 of a tile. For gate and up these
 // are two columns, with both sums of each.
@@ -26,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order
   for (int t = static_cast<int>(blockIdx.x); t < tiles; t += static_cast<int>(gridDim.x)) {
     const Tile tile = order.tiles[t / across];
     const int column = t % across * kColumns;
-    const std::int64_t weights = static_cast<std::int64_t>(tile.expert) * p.w_rows * p.k;
+    const std::int64_t weights = static_cast<std::int64_t>(tile.expert) * p.w_rows;
     float sum[4][4] = {};
     for (int depth = 0; depth < p.k; depth += kPlainDepth) {
       for (int i = thread; i < kPlainRows * kPlainDepth; i += kThreads) {
@@ -44,10 +54,7 @@ __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order
         const int d = i % kPlainDepth;
         const int c = column + r % kColumns;
         float value = 0;
-        if (c < p.n && depth + d < p.k) {
-          const std::int64_t at = weights + (static_cast<std::int64_t>(r / kColumns) * p.n + c) * p.k + depth + d;
-          value = p.packed != nullptr ? packed_weight(p, at) : to_float(p.w[at]);
-        }
+        if (c < p.n && depth + d < p.k) value = weight_at(p, weights + r / kColumns * p.n + c, depth + d);
         w[d][r] = value;
       }
       __syncthreads();

@@ -1,0 +1,122 @@
+// Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces: 16 bytes of a row, which
+// are 16 neighbouring columns, or 32 where values have four bits.
+//
+// Scales are applied in two places. A scale of a whole row is multiplied with sums, by sum_factor(). Other scales are
+// multiplied with values, which rounds their products to T; NVFP4's products are exact.
+#pragma once
+
+#include "tessera/ops/moe/moe_experts.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::moe {
+
+using quantised::Values;
+
+template <Values kValues>
+inline constexpr int kPieceColumns = quantised::is_packed(kValues) ? 32 : 16;
+// Registers with pairs that a word of values becomes.
+template <Values kValues>
+inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
+
+// Whether kernels that take pieces serve the matrix: rows are whole pieces, and so are the columns of a scale (two
+// scales a piece in NVFP4).
+inline bool has_whole_pieces(const QuantisedMatrix& m) {
+  const QuantisedFormat& f = m.format;
+  const bool aligned = m.row_bytes() % 16 == 0 && reinterpret_cast<std::uintptr_t>(m.values) % 16 == 0;
+  if (!aligned || f.groups) return false;
+  if (f.values == Values::kE2M1)
+    return f.scales == QuantisedFormat::Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
+  const std::int64_t piece = f.values == Values::kInt4 ? kPieceColumns<Values::kInt4> : kPieceColumns<Values::kE4M3>;
+  return f.scales == QuantisedFormat::Scales::kFloat32 && (m.num_groups == 1 || f.group_cols % piece == 0);
+}
+
+// Calls f.template operator()<kValues>() for the matrix's values.
+template <class F>
+__device__ inline void with_values(Values values, const F& f) {
+  switch (values) {
+    case Values::kE4M3: return f.template operator()<Values::kE4M3>();
+    case Values::kInt8: return f.template operator()<Values::kInt8>();
+    case Values::kInt4: return f.template operator()<Values::kInt4>();
+    case Values::kE2M1: return f.template operator()<Values::kE2M1>();
+  }
+}
+
+// A row of the matrix: its number, and the index of its first scale.
+struct WeightRow {
+  std::uint32_t row;
+  std::uint32_t scale;
+
+  __device__ WeightRow(const QuantisedMatrix& m, std::int64_t number)
+      : row(static_cast<std::uint32_t>(number)),
+        scale(row / static_cast<std::uint32_t>(m.format.group_rows) * static_cast<std::uint32_t>(m.num_groups)) {}
+};
+
+// A piece as it is in memory. It converts to numbers of T only when it is used, so that it may arrive meanwhile.
+template <Values kValues>
+struct Piece {
+  uint4 words = {};
+  std::uint32_t scale = 0;  // the bits of a float32, or two numbers of e4m3
+  int zero = 0;             // of int4
+
+  // Loads the columns from `column` on. From `end` on all values are 0.
+  __device__ void load(const QuantisedMatrix& m, const WeightRow& row, int column, int end) {
+    *this = {};
+    if (column >= end) return;
+    const std::int64_t at = row.row * m.cols + column;
+    words = *reinterpret_cast<const uint4*>(m.values + (quantised::is_packed(kValues) ? at / 2 : at));
+    if constexpr (kValues == Values::kE2M1) {
+      scale = *reinterpret_cast<const std::uint16_t*>(m.scales + row.scale + column / static_cast<int>(kNvfp4Group));
+    } else {
+      const bool is_row = m.num_groups == 1;
+      const int group = is_row ? 0 : column / static_cast<int>(m.format.group_cols);
+      scale = is_row ? __float_as_uint(1.0F) : reinterpret_cast<const std::uint32_t*>(m.scales)[row.scale + group];
+      if constexpr (kValues == Values::kInt4) zero = m.zeros == nullptr ? 8 : m.zeros[row.row * m.num_groups + group];
+    }
+  }
+};
+
+// What converts the words of a piece to weights, each 1 / sum_factor() of the weight.
+template <class T, Values kValues>
+class PieceScales {
+ public:
+  __device__ explicit PieceScales(const Piece<kValues>& piece) : offset_(quantised::offset_of<T, kValues>(piece.zero)) {
+    constexpr float kGrow = quantised::kScaleGrow<T, kValues>;
+    if constexpr (kValues == Values::kE2M1) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        scales_[i] = quantised::both_halves<T>(
+            quantised::number_of_e4m3(static_cast<std::uint8_t>(piece.scale >> (8 * i) & 255U)) * kGrow);
+    } else {
+      scales_[0] = scales_[1] = quantised::both_halves<T>(__uint_as_float(piece.scale) * kGrow);
+    }
+  }
+
+  // Converts word `index` of the piece to pairs of values, in the order of convert_bytes() or convert_nibbles().
+  __device__ void convert(std::uint32_t word, int index, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    if constexpr (quantised::is_packed(kValues)) {
+      quantised::convert_nibbles<T, kValues>(word, pairs);
+    } else {
+      quantised::convert_bytes<T, kValues>(word, pairs);
+    }
+#pragma unroll
+    for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset_, scales_[index / 2]);
+  }
+
+ private:
+  std::uint32_t scales_[2];
+  std::uint32_t offset_;
+};
+
+// What the sum of a row's products is multiplied with. `row` is the row's place in the stack.
+template <class T>
+__device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
+  float factor = m.factor == nullptr ? 1.0F : m.factor[row];
+  if (m.num_groups == 1) factor *= reinterpret_cast<const float*>(m.scales)[row / m.format.group_rows];
+  switch (m.format.values) {
+    case Values::kE4M3: return factor * quantised::kSumGrow<T, Values::kE4M3>;
+    case Values::kE2M1: return factor * quantised::kSumGrow<T, Values::kE2M1>;
+    default: return factor;
+  }
+}
+
+}  // namespace tessera::cuda::moe

@@ -1,0 +1,179 @@
+// The weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel serves all
+// formats: the type of values is chosen outside of the loops that read them.
+#pragma once
+
+#include "tessera/ops/moe/moe_few_rows.cuh"
+#include "tessera/ops/moe/moe_grouped.cuh"
+#include "tessera/ops/moe/moe_quantised_pieces.cuh"
+
+namespace tessera::cuda::moe {
+
+// Does what PlainRows does: a thread has a piece of each of its two weight rows at a time. The next pieces are loaded
+// while the current ones are multiplied.
+template <class T>
+class QuantisedRows {
+ public:
+  static constexpr int kBlocks = 2;
+  static constexpr bool kScalesSums = true;
+
+  __device__ QuantisedRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
+      : m_(p.matrix), rows_{WeightRow(p.matrix, low), WeightRow(p.matrix, high)} {}
+
+  __device__ static float sum_factor(const Matmul<T>& p, std::int64_t row) {
+    return quantised_sum_factor<T>(p.matrix, row);
+  }
+
+  __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
+    with_values(m_.format.values, [&]<Values kValues>() { add_of<kValues>(of_row, has_high, sum); });
+  }
+
+ private:
+  template <Values kValues>
+  __device__ void add_of(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
+    constexpr int kColumns = kPieceColumns<kValues>;
+    constexpr int kStep = kWarps * 4 * kColumns;
+    const int cols = static_cast<int>(m_.cols);
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    Piece<kValues> next[2];
+    const auto fetch = [&](int column) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) next[half].load(m_, rows_[half], column, cols);
+    };
+    const int begin = warp * 4 * kColumns;  // of the warp
+    fetch(begin + lane % 4 * kColumns);
+    for (int first = begin; first < cols; first += kStep) {
+      const int column = first + lane % 4 * kColumns;
+      const Piece<kValues> now[2] = {next[0], next[1]};
+      fetch(column + kStep);
+      const PieceScales<T, kValues> scales[2] = {PieceScales<T, kValues>(now[0]), PieceScales<T, kValues>(now[1])};
+#pragma unroll
+      for (int eight = 0; eight < kColumns / 8; ++eight) {
+        const auto load = [&](const T* of, bool wanted) {
+          return wanted && column < cols ? *reinterpret_cast<const uint4*>(of + column + eight * 8)
+                                         : make_uint4(0, 0, 0, 0);
+        };
+        std::uint32_t x[2][4];
+        order<kValues>(load(of_row[0], true), x[0]);
+        order<kValues>(load(of_row[1], has_high), x[1]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t w[4];
+          convert_eight<kValues>(scales[half], now[half].words, eight, w);
+          multiply_tile<T>(sum[half], {x[0][0], x[1][0], x[0][1], x[1][1]}, w[0], w[1]);
+          multiply_tile<T>(sum[half], {x[0][2], x[1][2], x[0][3], x[1][3]}, w[2], w[3]);
+        }
+      }
+    }
+  }
+
+  // Arranges eight columns of x as the conversion arranges those of w.
+  template <Values kValues>
+  __device__ static void order(const uint4& columns, std::uint32_t (&pairs)[4]) {
+    if constexpr (quantised::is_packed(kValues)) {
+      pair_up(columns, pairs);
+    } else {
+      pairs[0] = columns.x, pairs[1] = columns.y, pairs[2] = columns.z, pairs[3] = columns.w;
+    }
+  }
+  template <Values kValues>
+  __device__ static void convert_eight(const PieceScales<T, kValues>& scales, const uint4& words, int eight,
+                                       std::uint32_t (&pairs)[4]) {
+    const std::uint32_t all[] = {words.x, words.y, words.z, words.w};
+    if constexpr (quantised::is_packed(kValues)) {
+      scales.convert(all[eight], eight, pairs);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t two[2];
+        scales.convert(all[eight * 2 + i], eight * 2 + i, two);
+        pairs[2 * i] = two[0], pairs[2 * i + 1] = two[1];
+      }
+    }
+  }
+
+  const QuantisedMatrix& m_;
+  WeightRow rows_[2];
+};
+
+// Copies quantised weights. A thread copies half of a weight row's columns of a stage: one piece, or two where a value
+// has a byte.
+template <class T, int kRows, bool kGateUp>
+class QuantisedCopy {
+ public:
+  static constexpr bool kScalesSums = true;
+
+  __device__ QuantisedCopy(const Matmul<T>& p, const Tile& tile, int column)
+      : m_(p.matrix),
+        end_(column + row() % kTileColumns<kGateUp> < p.n ? p.k : 0),
+        from_(p.matrix, weight_row<T, kGateUp>(p, tile, column, row())) {}
+
+  __device__ static float sum_factor(const Matmul<T>& p, std::int64_t row) {
+    return quantised_sum_factor<T>(p.matrix, row);
+  }
+
+  __device__ void begin(unsigned, int number) {
+    const int column = number * kDepth + half() * kHalf;
+    with_values(m_.format.values, [&]<Values kValues>() {
+#pragma unroll
+      for (int i = 0; i < kHalf / kPieceColumns<kValues>; ++i) {
+        Piece<kValues> piece;
+        piece.load(m_, from_, column + i * kPieceColumns<kValues>, end_);
+        words_[i] = piece.words;
+        scales_[i] = piece.scale;
+        zero_ = piece.zero;
+      }
+    });
+  }
+
+  __device__ void end(unsigned to) {
+    with_values(m_.format.values, [&]<Values kValues>() { store<kValues>(to); });
+  }
+
+ private:
+  static constexpr int kHalf = 32;  // columns of a thread
+  static constexpr int kOfRow = kDepth / kHalf;
+  static_assert(kTileWeightRows * kOfRow == kThreads);
+
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / kOfRow; }
+  __device__ static int half() { return static_cast<int>(threadIdx.x) % kOfRow; }
+
+  template <Values kValues>
+  __device__ void store(unsigned to) const {
+    constexpr int kPieces = kHalf / kPieceColumns<kValues>;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const PieceScales<T, kValues> scales(Piece<kValues>{.words = words_[i], .scale = scales_[i], .zero = zero_});
+      const std::uint32_t words[] = {words_[i].x, words_[i].y, words_[i].z, words_[i].w};
+#pragma unroll
+      for (int eight = 0; eight < 4 / kPieces; ++eight) {
+        uint4 columns;
+        if constexpr (quantised::is_packed(kValues)) {
+          std::uint32_t pairs[4];
+          scales.convert(words[eight], eight, pairs);
+          columns = make_uint4(__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410),
+                               __byte_perm(pairs[0], pairs[1], 0x7632), __byte_perm(pairs[2], pairs[3], 0x7632));
+        } else {
+          std::uint32_t low[2];
+          std::uint32_t high[2];
+          scales.convert(words[eight * 2], eight * 2, low);
+          scales.convert(words[eight * 2 + 1], eight * 2 + 1, high);
+          columns = make_uint4(low[0], low[1], high[0], high[1]);
+        }
+        const int chunk = half() * (kHalf / 8) + i * (4 / kPieces) + eight;
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(to, kRows + row(), chunk)),
+                     "r"(columns.x), "r"(columns.y), "r"(columns.z), "r"(columns.w)
+                     : "memory");
+      }
+    }
+  }
+
+  const QuantisedMatrix& m_;
+  int end_;  // columns from here on are 0
+  WeightRow from_;
+  uint4 words_[2] = {};
+  std::uint32_t scales_[2] = {};
+  int zero_ = 0;
+};
+
+}  // namespace tessera::cuda::moe

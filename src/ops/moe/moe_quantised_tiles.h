@@ -1,0 +1,21 @@
+// moe_experts with quantised experts by tensor cores, on every GPU: the algorithms of moe_grouped.cuh and
+// moe_few_rows.cuh with the weights of moe_quantised_readers.cuh.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera {
+
+// Returns whether the type has 16 bits and the formats of both matrices fit (has_whole_pieces()).
+bool quantised_experts_serve(const ExpertsProblem& p);
+
+// Precondition: quantised_experts_serve(p). `few` chooses the algorithm without tiles, for at most kMostPairs pairs.
+Result<std::unique_ptr<BoundOp>> bind_quantised_experts(const ExpertsProblem& p, std::byte* scratch,
+                                                        std::int64_t multiprocessors, bool few);
+
+}  // namespace tessera
