@@ -8,8 +8,9 @@
 //   plain      everything else: float32, odd sizes (moe_plain.cuh): the same launches as grouped
 //
 // With bfloat16, the type in which models with MXFP4 compute, MXFP4 takes any of these but the plain one; with other
-// types it takes the plain one. Quantised matrices take few rows, grouped (moe_quantised_readers.cuh) and plain; plain
-// where a scale serves fewer columns than 16 bytes hold, which is no published format. A deterministic forward takes
+// types it takes the plain one. Quantised matrices take streamed (moe_quantised_stream.cuh), few rows, grouped
+// (moe_quantised_readers.cuh) and plain; plain where a scale serves fewer columns than 16 bytes hold, which is no
+// published format. A deterministic forward takes
 // one of the last two, because in the others the order of sums depends on the batch; so a row's bits do not depend on
 // other rows. Every launch has a fixed shape; the router's choice is read from device memory.
 #include <algorithm>
@@ -38,7 +39,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.quantised && !quantised_experts_serve(p)) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (one_token_serves(p)) return Way::kOneToken;
-  if (!p.quantised && streamed_serves(p)) return Way::kStreamed;
+  if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
   return !p.quantised && hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }

@@ -75,7 +75,16 @@ struct Piece {
   }
 };
 
-// What converts the words of a piece to weights, each 1 / sum_factor() of the weight.
+template <class T, Values kValues>
+__device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
+  if constexpr (quantised::is_packed(kValues)) {
+    quantised::convert_nibbles<T, kValues>(word, pairs);
+  } else {
+    quantised::convert_bytes<T, kValues>(word, pairs);
+  }
+}
+
+// Converts the words of a piece to weights, each 1 / sum_factor() of the weight.
 template <class T, Values kValues>
 class PieceScales {
  public:
@@ -93,17 +102,29 @@ class PieceScales {
 
   // Converts word `index` of the piece to pairs of values, in the order of convert_bytes() or convert_nibbles().
   __device__ void convert(std::uint32_t word, int index, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
-    if constexpr (quantised::is_packed(kValues)) {
-      quantised::convert_nibbles<T, kValues>(word, pairs);
-    } else {
-      quantised::convert_bytes<T, kValues>(word, pairs);
-    }
+    convert_word<T, kValues>(word, pairs);
 #pragma unroll
     for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset_, scales_[index / 2]);
   }
 
  private:
   std::uint32_t scales_[2];
+  std::uint32_t offset_;
+};
+
+// Converts the words of a piece to the values themselves, without their scale.
+template <class T, Values kValues>
+class ExactPiece {
+ public:
+  __device__ explicit ExactPiece(const Piece<kValues>& piece) : offset_(quantised::offset_of<T, kValues>(piece.zero)) {}
+
+  __device__ void convert(std::uint32_t word, int, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    convert_word<T, kValues>(word, pairs);
+#pragma unroll
+    for (std::uint32_t& pair : pairs) pair = quantised::exact<T, kValues>(pair, offset_);
+  }
+
+ private:
   std::uint32_t offset_;
 };
 

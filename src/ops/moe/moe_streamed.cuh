@@ -14,20 +14,9 @@
 // matrix, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
 #pragma once
 
-#include "tessera/ops/cuda/bulk_copy.cuh"
-#include "tessera/ops/cuda/tensor_core.cuh"
-#include "tessera/ops/moe/moe_mxfp4.cuh"
-#include "tessera/ops/moe/moe_row_groups.cuh"
+#include "tessera/ops/moe/moe_streams.cuh"
 
 namespace tessera::cuda::moe {
-
-inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
-inline constexpr int kStreamedChunk = 1024;     // columns of a chunk; a thread has 32 of them
-inline constexpr int kStreamedSlots = 8;        // most stages in shared memory
-
-// Bytes of a row in shared memory: 64 more than a multiple of 128. Eight threads read 16 bytes each of two rows at a
-// time, and so use all banks.
-inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
 
 template <class T>
 struct Streamed {
@@ -37,129 +26,6 @@ struct Streamed {
   int pairs;
   int stage_columns;
   int slots;
-};
-
-// How the weights of an item lie in memory and how they are multiplied: 16-bit numbers, in stages of one chunk. Threads
-// of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may name the columns of k in any
-// order, as long as both matrices use the same order.
-template <class T>
-struct PlainStream {
-  static constexpr int kColumns = 8;                   // neighbouring columns of a thread
-  static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
-
-  // Stages have equal lengths, so that the last one is not a short one with a few columns.
-  static int stage_columns(int k) {
-    const int stages = (k + kMostColumns - 1) / kMostColumns;
-    return ((k + stages - 1) / stages + 63) / 64 * 64;
-  }
-  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
-  __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
-  __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
-  // Distance between a thread's four groups of 8 columns in a chunk.
-  static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
-  // Returns how many of its four groups of 8 columns a warp has in a chunk of `columns` columns.
-  __device__ static int steps(int columns, int warp) {
-    return min(4, (columns - warp * 4 * kColumns + kColumnStep - 1) / kColumnStep);
-  }
-
-  // Copies a stage of an item's weights. One warp calls it. `low` and `high` are the places of the item's first and
-  // second eight weight rows in the stack.
-  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
-                              int stage_columns, unsigned char* to, SharedBarrier& full) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if (lane >= kStreamedWeightRows) return;
-    const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-    bulk_copy(to + lane * row_bytes(stage_columns), m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2),
-              full);
-  }
-
-  // sum += this thread's share of a chunk. `steps` is how many of its four groups of 8 columns lie inside x.
-  __device__ static void multiply(const unsigned char* slot, int stage_columns, int chunk, const uint4 (&x)[4],
-                                  int steps, float (&sum)[4]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int pitch = row_bytes(stage_columns);
-    const unsigned char* const from = slot + lane / 4 * pitch + chunk * kStreamedChunk * 2 + (warp * 4 + lane % 4) * 16;
-    const auto of = [&](int d, int half) {
-      return *reinterpret_cast<const uint4*>(from + half * 8 * pitch + d * kStreamedWarps * 64);
-    };
-    const auto add = [&](const uint4& low, const uint4& high, const uint4& columns) {
-      multiply_tile<T>(sum, {low.x, high.x, low.y, high.y}, columns.x, columns.y);
-      multiply_tile<T>(sum, {low.z, high.z, low.w, high.w}, columns.z, columns.w);
-    };
-    if (steps == 4) {
-      uint4 w[4][2];
-#pragma unroll
-      for (int d = 0; d < 4; ++d)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) w[d][half] = of(d, half);
-#pragma unroll
-      for (int d = 0; d < 4; ++d) add(w[d][0], w[d][1], x[d]);
-      return;
-    }
-#pragma unroll
-    for (int d = 0; d < 3; ++d)
-      if (d < steps) add(of(d, 0), of(d, 1), x[d]);
-  }
-};
-
-// mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one block.
-template <class T>
-struct PackedStream {
-  static constexpr int kColumns = kPackedBlock;
-  static constexpr int kMostColumns = 4 * kStreamedChunk;
-
-  static int stage_columns(int k) { return k; }
-  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns / 2); }
-  __host__ __device__ static int slot_bytes(int columns) {
-    return kStreamedWeightRows * (row_bytes(columns) + columns / kPackedBlock);
-  }
-  __device__ static int bytes(int columns) { return kStreamedWeightRows * (columns / 2 + columns / kPackedBlock); }
-  static constexpr int kColumnStep = 8;
-  __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
-
-  // k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
-  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int,
-                              unsigned char* to, SharedBarrier& full) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int pitch = row_bytes(columns);
-    const int blocks = columns / kPackedBlock;
-    if (lane < kStreamedWeightRows) {
-      const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-      bulk_copy(to + lane * pitch, m.packed + row * (columns / 2), static_cast<std::uint32_t>(columns / 2), full);
-    } else if (lane < kStreamedWeightRows + 2) {
-      const int half = lane - kStreamedWeightRows;
-      bulk_copy(to + kStreamedWeightRows * pitch + half * 8 * blocks, m.scales + (half == 0 ? low : high) * blocks,
-                static_cast<std::uint32_t>(8 * blocks), full);
-    }
-  }
-
-  __device__ static void multiply(const unsigned char* slot, int columns, int chunk, const uint4 (&x)[4], int steps,
-                                  float (&sum)[4]) {
-    if (steps == 0) return;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int pitch = row_bytes(columns);
-    const int blocks = columns / kPackedBlock;
-    const int row = lane / 4;
-    const int block = min(chunk * (kStreamedChunk / kPackedBlock) + warp * 4 + lane % 4, blocks - 1);
-    const uint4 low = *reinterpret_cast<const uint4*>(slot + row * pitch + block * 16);
-    const uint4 high = *reinterpret_cast<const uint4*>(slot + (row + 8) * pitch + block * 16);
-    const unsigned char* const scales = slot + kStreamedWeightRows * pitch + row * blocks + block;
-    const PackedFactor low_factor(scales[0]);
-    const PackedFactor high_factor(scales[8 * blocks]);
-    const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      std::uint32_t pairs[4];
-      std::uint32_t w[2][4];
-      pair_up(x[i], pairs);
-      unpack_word(words[0][i], low_factor, w[0]);
-      unpack_word(words[1][i], high_factor, w[1]);
-      multiply_tile<T>(sum, {w[0][0], w[1][0], w[0][1], w[1][1]}, pairs[0], pairs[1]);
-      multiply_tile<T>(sum, {w[0][2], w[1][2], w[0][3], w[1][3]}, pairs[2], pairs[3]);
-    }
-  }
 };
 
 // The position of a walk through the ring: its slot, and how often it has gone round.
@@ -181,7 +47,7 @@ __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kS
 // 8 (of kStreamedWeightRows for down); pairs <= kStreamedPairs. Gate and up lets down begin only after its own wait, so
 // that the router's results are complete when down begins. Dynamic shared memory: the slots, then for down T[pairs,
 // kStreamedWeightRows].
-template <class T, bool kGateUp, template <class> class Stream>
+template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
@@ -223,18 +89,22 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   };
   const auto block = static_cast<int>(blockIdx.x);
   const Item begin = kGateUp ? Item{block / across, block % across} : Item{0, block};
-  using Weights = Stream<T>;
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
   const int chunks = (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;  // chunks of a stage
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
+  // The first of the item's weight rows in the stack; the second eight lie `to_high` behind.
+  const auto first_row = [&](const Item& item) {
+    return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
+  };
+  const int to_high = kGateUp ? m.n : 8;
   StreamedPlace at;
 
   if (warp == kStreamedWarps) {
     for (Item item = begin; item.group < groups.count; advance(item)) {
-      const std::int64_t low =
-          static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
-      const std::int64_t high = low + (kGateUp ? m.n : 8);
+      const std::int64_t low = first_row(item);
+      const std::int64_t high = low + to_high;
+      Weights::prefetch_scales(m, low, high);
       for (int i = 0; i < stages; ++i, at.advance(p.slots)) {
         if (at.turn > 0) empty[at.slot].wait((at.turn - 1) & 1);
         const int columns = columns_of(i);
@@ -249,7 +119,8 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   }
 
   if constexpr (!kGateUp) wait_for_previous();
-  // The columns of x that this thread multiplies next are loaded while it multiplies others.
+  // The columns of x that this thread multiplies next, and their weights' scales, are loaded while it multiplies
+  // others.
   Item ahead = begin;
   int ahead_stage = 0;
   int ahead_chunk = 0;
@@ -257,18 +128,21 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const int mine = (warp * 4 + lane % 4) * Weights::kColumns;
   const T* of_row = nullptr;
   uint4 next[4];
+  typename Weights::Scales next_scales(m);
   const auto load_next = [&] {
     if (ahead.group >= groups.count) return;
     if (ahead_stage == 0 && ahead_chunk == 0) {
       const RowGroup group = groups.at(ahead.group);
       const int pair = groups.order[group.first + min(row, group.rows - 1)];
       of_row = m.x + static_cast<std::int64_t>(kGateUp ? pair / m.top_k : pair) * m.k;
+      next_scales.begin_item(m, first_row(ahead) + row, first_row(ahead) + to_high + row);
     }
     const int end = ahead_stage * p.stage_columns + columns_of(ahead_stage);
-    const int first = ahead_stage * p.stage_columns + ahead_chunk * kStreamedChunk + mine;
+    const int first = ahead_stage * p.stage_columns + ahead_chunk * kStreamedChunk;
+    next_scales.load(m, first);
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
-      const int c = first + d * Weights::kColumnStep;
+      const int c = first + mine + Weights::column_of(d);
       next[d] = c < end ? *reinterpret_cast<const uint4*>(of_row + c) : make_uint4(0, 0, 0, 0);
     }
     if (++ahead_chunk < chunks) return;
@@ -283,16 +157,23 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   int turn = 0;
   for (Item item = begin; item.group < groups.count; advance(item)) {
     float sum[4] = {};
+    [[maybe_unused]] float factors[2];
+    if constexpr (Weights::kHasFactors) {
+      const std::int64_t mine_of_item = first_row(item) + threadIdx.x % kColumns;
+      factors[0] = Weights::factor(m, mine_of_item);
+      factors[1] = kGateUp ? Weights::factor(m, mine_of_item + m.n) : 0.0F;
+    }
     for (int i = 0; i < stages; ++i, at.advance(p.slots)) {
       const unsigned char* const slot = shared + at.slot * slot_bytes;
       for (int chunk = 0; chunk < chunks; ++chunk) {
         uint4 x[4];
 #pragma unroll
         for (int d = 0; d < 4; ++d) x[d] = next[d];
+        const typename Weights::Scales scales = next_scales;
         load_next();
         if (chunk == 0) full[at.slot].wait(at.turn & 1);
         const int steps = Weights::steps(columns_of(i) - chunk * kStreamedChunk, warp);
-        Weights::multiply(slot, p.stage_columns, chunk, x, steps, sum);
+        Weights::multiply(slot, p.stage_columns, columns_of(i), chunk, x, steps, scales, sum);
       }
       __syncwarp();
       if (lane == 0) empty[at.slot].arrive();
@@ -313,6 +194,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       float t = 0;
 #pragma unroll
       for (int part = 0; part < kStreamedWarps; ++part) t += sums[part][r][weight_row];
+      if constexpr (Weights::kHasFactors) t *= kGateUp && weight_row >= kColumns ? factors[1] : factors[0];
       return t;
     };
     if (static_cast<int>(threadIdx.x) < group.rows * kColumns) {

@@ -1,0 +1,200 @@
+// The weights of quantised experts for moe_streamed.cuh.
+//
+// A stage has up to 1024 bytes of a weight row. The threads of a quad take neighbouring pieces of a row
+// (moe_quantised_pieces.cuh); x's columns are paired as the conversion pairs w's. Scales come from global memory a
+// chunk ahead, as x does, and their lines from memory when the item's weights are requested.
+//
+// Scales are applied in one of two places:
+//   - to sums, where all columns of a quad share a scale: products of the exact values are summed in float32 and
+//     multiplied with the scale of their row;
+//   - to values, where groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+#pragma once
+
+#include "tessera/ops/cuda/l2_prefetch.cuh"
+#include "tessera/ops/moe/moe_quantised_pieces.cuh"
+#include "tessera/ops/moe/moe_streams.cuh"
+
+namespace tessera::cuda::moe {
+
+enum class ScaleOf { kSums, kValues };
+
+// Columns of k that a quad reads at a time.
+template <Values kValues>
+inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
+
+// Columns shifted right by this are groups; the size of a group is a power of two, or there is one group.
+__device__ inline int shift_of_groups(const QuantisedMatrix& m) {
+  return m.num_groups == 1 ? 31 : __ffs(static_cast<int>(m.format.group_cols)) - 1;
+}
+
+template <class T, Values kValues, ScaleOf kScaleOf>
+struct QuantisedStream {
+  static constexpr bool kPacked = quantised::is_packed(kValues);
+  static constexpr int kColumns = kPieceColumns<kValues>;
+  static constexpr int kPieces = kPacked ? 1 : 2;              // of a thread in a chunk
+  static constexpr int kPieceBytes = kStreamedWarps * 4 * 16;  // distance between a thread's two pieces of bytes
+  static constexpr int kMostColumns = kPacked ? 2048 : 1024;   // columns of a stage
+  static constexpr bool kHasFactors = kScaleOf == ScaleOf::kValues;
+
+  // Stages have about equal lengths.
+  static int stage_columns(int k) {
+    const int stages = (k + kMostColumns - 1) / kMostColumns;
+    return ((k + stages - 1) / stages + kQuadColumns<kValues> - 1) / kQuadColumns<kValues> * kQuadColumns<kValues>;
+  }
+  __host__ __device__ static int bytes_of(int columns) { return kPacked ? columns / 2 : columns; }
+  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(bytes_of(columns)); }
+  __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
+  __device__ static int bytes(int columns) { return kStreamedWeightRows * bytes_of(columns); }
+  __device__ static constexpr int column_of(int d) { return kPacked ? d * 8 : d / 2 * kPieceBytes + d % 2 * 8; }
+  // Returns how many of its pieces a warp has.
+  __device__ static int steps(int columns, int warp) {
+    const int behind = bytes_of(columns) - warp * 64;
+    return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
+  }
+
+  // What sums are multiplied with. `row` is the row's place in the stack.
+  __device__ static float factor(const Matmul<T>& m, std::int64_t row) {
+    return (m.matrix.factor == nullptr ? 1.0F : m.matrix.factor[row]) * quantised::kSumGrow<T, kValues>;
+  }
+
+  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
+                              int stage_columns, unsigned char* to, SharedBarrier& full) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane >= kStreamedWeightRows) return;
+    const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
+    bulk_copy(to + lane * row_bytes(stage_columns), m.matrix.values + row * bytes_of(m.k) + bytes_of(column),
+              static_cast<std::uint32_t>(bytes_of(columns)), full);
+  }
+
+  // Requests the lines of the item's scales. One warp calls it.
+  __device__ static void prefetch_scales(const Matmul<T>& m, std::int64_t low, std::int64_t high) {
+    const QuantisedMatrix& w = m.matrix;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane >= kStreamedWeightRows) return;
+    const std::int64_t number = (lane < 8 ? low : high) + lane % 8;
+    const auto lines = [](const auto* from, std::int64_t count) {
+      const auto* const bytes = reinterpret_cast<const char*>(from);
+      const std::int64_t last = count * static_cast<std::int64_t>(sizeof(*from)) - 1;
+      for (std::int64_t at = 0; at < last; at += 128) prefetch_to_l2(bytes + at);
+      prefetch_to_l2(bytes + last);
+    };
+    const WeightRow row(w, number);
+    if constexpr (kValues == Values::kE2M1) {
+      lines(w.scales + row.scale, w.num_groups);
+    } else {
+      lines(reinterpret_cast<const float*>(w.scales) + row.scale, w.num_groups);
+    }
+    if (kValues == Values::kInt4 && w.zeros != nullptr) lines(w.zeros + number * w.num_groups, w.num_groups);
+    if (w.factor != nullptr) prefetch_to_l2(w.factor + number);
+  }
+
+  // The scales of a thread's pieces of its two rows.
+  class Scales {
+   public:
+    __device__ explicit Scales(const Matmul<T>& m) : shift_(shift_of_groups(m.matrix)) {}
+
+    __device__ void begin_item(const Matmul<T>& m, std::int64_t low, std::int64_t high) {
+      const std::int64_t numbers[2] = {low, high};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const WeightRow row(m.matrix, numbers[half]);
+        from_[half] = row.scale;
+        if constexpr (kValues == Values::kInt4)
+          zeros_from_[half] = row.row * static_cast<std::uint32_t>(m.matrix.num_groups);
+      }
+    }
+
+    // `first` is the chunk's first column.
+    __device__ void load(const Matmul<T>& m, int first) {
+      const QuantisedMatrix& w = m.matrix;
+      const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+      for (int d = 0; d < kPieces; ++d) {
+        // Sums belong to a quad, which may begin in the last columns of a row. Pieces behind the row's end are not
+        // used.
+        const int quad = first + thread / kWarp * kQuadColumns<kValues> + d * kPieceBytes;
+        const int at =
+            kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
+        const int group = at >> shift_;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if constexpr (kValues == Values::kE2M1) {
+            bits_[d][half] = *reinterpret_cast<const std::uint16_t*>(w.scales + from_[half] + group);
+          } else {
+            bits_[d][half] = reinterpret_cast<const std::uint32_t*>(w.scales)[from_[half] + group];
+          }
+          if constexpr (kValues == Values::kInt4)
+            zeros_[half] = w.zeros == nullptr ? 8 : w.zeros[zeros_from_[half] + group];
+        }
+      }
+    }
+
+    __device__ Piece<kValues> piece(int d, int half, const uint4& words) const {
+      return {.words = words, .scale = bits_[d][half], .zero = kValues == Values::kInt4 ? zeros_[half] : 0};
+    }
+    __device__ float of_sums(int d, int half) const { return __uint_as_float(bits_[d][half]); }
+
+   private:
+    int shift_;
+    std::uint32_t from_[2];
+    std::uint32_t zeros_from_[2];
+    std::uint32_t bits_[kPieces][2];
+    int zeros_[2];
+  };
+
+  __device__ static void multiply(const unsigned char* slot, int stage_columns, int columns, int chunk,
+                                  const uint4 (&x)[4], int steps, const Scales& scales, float (&sum)[4]) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int pitch = row_bytes(stage_columns);
+    const int mine = bytes_of(chunk * kStreamedChunk) + (warp * 4 + lane % 4) * 16;
+#pragma unroll
+    for (int d = 0; d < kPieces; ++d) {
+      if (d >= steps) break;
+      // Behind the row's end x is 0, and any piece of the row will do.
+      const int byte = min(mine + d * kPieceBytes, bytes_of(columns) - 16);
+      const unsigned char* const from = slot + lane / 4 * pitch + byte;
+      const Piece<kValues> low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));
+      const Piece<kValues> high = scales.piece(d, 1, *reinterpret_cast<const uint4*>(from + 8 * pitch));
+      if constexpr (kScaleOf == ScaleOf::kValues) {
+        multiply_pieces(low, high, x, d, sum);
+      } else {
+        float partial[4] = {};
+        multiply_pieces(low, high, x, d, partial);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] += partial[i] * scales.of_sums(d, i / 2);
+      }
+    }
+  }
+
+ private:
+  using Converter = std::conditional_t<kScaleOf == ScaleOf::kValues, PieceScales<T, kValues>, ExactPiece<T, kValues>>;
+
+  __device__ static void multiply_pieces(const Piece<kValues>& low, const Piece<kValues>& high, const uint4 (&x)[4],
+                                         int d, float (&sum)[4]) {
+    const Converter of_low(low);
+    const Converter of_high(high);
+    const std::uint32_t words[2][4] = {{low.words.x, low.words.y, low.words.z, low.words.w},
+                                       {high.words.x, high.words.y, high.words.z, high.words.w}};
+#pragma unroll
+    for (int word = 0; word < 4; ++word) {
+      constexpr int kPairs = kWordPairs<kValues>;
+      std::uint32_t a[2][kPairs];
+      of_low.convert(words[0][word], word, a[0]);
+      of_high.convert(words[1][word], word, a[1]);
+      std::uint32_t b[4];
+      if constexpr (kPacked) {
+        pair_up(x[word], b);
+      } else {
+        const uint4& eight = x[d * 2 + word / 2];
+        b[0] = word % 2 == 0 ? eight.x : eight.z;
+        b[1] = word % 2 == 0 ? eight.y : eight.w;
+      }
+#pragma unroll
+      for (int i = 0; i < kPairs; i += 2)
+        multiply_tile<T>(sum, {a[0][i], a[1][i], a[0][i + 1], a[1][i + 1]}, b[i], b[i + 1]);
+    }
+  }
+};
+
+}  // namespace tessera::cuda::moe

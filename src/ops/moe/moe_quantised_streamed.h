@@ -1,0 +1,20 @@
+// The streamed algorithm of moe_experts (moe_streamed.cuh) with quantised experts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera {
+
+// Returns whether the current device, the types, sizes and formats fit (moe_quantised_stream.cuh).
+bool quantised_streamed_serves(const ExpertsProblem& p);
+
+// Precondition: quantised_streamed_serves(p). The scratch has streamed_scratch_bytes().
+Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const ExpertsProblem& p, std::byte* scratch,
+                                                         std::int64_t multiprocessors);
+
+}  // namespace tessera

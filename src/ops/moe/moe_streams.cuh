@@ -1,0 +1,159 @@
+// How the weights of an item of moe_streamed.cuh lie in memory and how they are multiplied: one class for each form of
+// weights (moe_quantised_stream.cuh has another).
+#pragma once
+
+#include "tessera/ops/cuda/bulk_copy.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+#include "tessera/ops/moe/moe_mxfp4.cuh"
+#include "tessera/ops/moe/moe_row_groups.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
+inline constexpr int kStreamedChunk = 1024;     // columns of a chunk; a thread has 32 of them
+inline constexpr int kStreamedSlots = 8;        // most stages in shared memory
+
+// Bytes of a row in shared memory: 64 more than a multiple of 128. Eight threads read 16 bytes each of two rows at a
+// time, and so use all banks.
+inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
+
+// The scales of a thread's columns of a chunk, where weights need none beside their stage.
+template <class T>
+struct NoScales {
+  __device__ explicit NoScales(const Matmul<T>&) {}
+  __device__ void begin_item(const Matmul<T>&, std::int64_t, std::int64_t) {}
+  __device__ void load(const Matmul<T>&, int) {}
+};
+
+// 16-bit numbers, in stages of one chunk. Threads
+// of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may name the columns of k in any
+// order, as long as both matrices use the same order.
+template <class T>
+struct PlainStream {
+  using Scales = NoScales<T>;
+  static constexpr bool kHasFactors = false;           // whether sums are multiplied with factor()
+  static constexpr int kColumns = 8;                   // neighbouring columns of a thread
+  static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
+
+  // Stages have equal lengths, so that the last one is not a short one with a few columns.
+  static int stage_columns(int k) {
+    const int stages = (k + kMostColumns - 1) / kMostColumns;
+    return ((k + stages - 1) / stages + 63) / 64 * 64;
+  }
+  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
+  __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
+  __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
+  // Where a thread's group d of 8 columns lies in a chunk, from its first one on. It has four groups.
+  static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
+  __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
+  // Returns how many of its parts of a chunk of `columns` columns a warp has, in units of multiply(): here groups.
+  __device__ static int steps(int columns, int warp) {
+    return min(4, (columns - warp * 4 * kColumns + kColumnStep - 1) / kColumnStep);
+  }
+  __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
+
+  // Copies a stage of an item's weights. One warp calls it. `low` and `high` are the places of the item's first and
+  // second eight weight rows in the stack.
+  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
+                              int stage_columns, unsigned char* to, SharedBarrier& full) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane >= kStreamedWeightRows) return;
+    const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
+    bulk_copy(to + lane * row_bytes(stage_columns), m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2),
+              full);
+  }
+
+  // sum += this thread's share of a chunk of a stage that has `columns` of its stage_columns. `steps` is what steps()
+  // returned.
+  __device__ static void multiply(const unsigned char* slot, int stage_columns, int, int chunk, const uint4 (&x)[4],
+                                  int steps, const Scales&, float (&sum)[4]) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int pitch = row_bytes(stage_columns);
+    const unsigned char* const from = slot + lane / 4 * pitch + chunk * kStreamedChunk * 2 + (warp * 4 + lane % 4) * 16;
+    const auto of = [&](int d, int half) {
+      return *reinterpret_cast<const uint4*>(from + half * 8 * pitch + d * kStreamedWarps * 64);
+    };
+    const auto add = [&](const uint4& low, const uint4& high, const uint4& columns) {
+      multiply_tile<T>(sum, {low.x, high.x, low.y, high.y}, columns.x, columns.y);
+      multiply_tile<T>(sum, {low.z, high.z, low.w, high.w}, columns.z, columns.w);
+    };
+    if (steps == 4) {
+      uint4 w[4][2];
+#pragma unroll
+      for (int d = 0; d < 4; ++d)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) w[d][half] = of(d, half);
+#pragma unroll
+      for (int d = 0; d < 4; ++d) add(w[d][0], w[d][1], x[d]);
+      return;
+    }
+#pragma unroll
+    for (int d = 0; d < 3; ++d)
+      if (d < steps) add(of(d, 0), of(d, 1), x[d]);
+  }
+};
+
+// mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one block.
+template <class T>
+struct PackedStream {
+  using Scales = NoScales<T>;
+  static constexpr bool kHasFactors = false;
+  static constexpr int kColumns = kPackedBlock;
+  static constexpr int kMostColumns = 4 * kStreamedChunk;
+
+  static int stage_columns(int k) { return k; }
+  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns / 2); }
+  __host__ __device__ static int slot_bytes(int columns) {
+    return kStreamedWeightRows * (row_bytes(columns) + columns / kPackedBlock);
+  }
+  __device__ static int bytes(int columns) { return kStreamedWeightRows * (columns / 2 + columns / kPackedBlock); }
+  __device__ static constexpr int column_of(int d) { return d * 8; }
+  __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
+  __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
+
+  // k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
+  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int,
+                              unsigned char* to, SharedBarrier& full) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int pitch = row_bytes(columns);
+    const int blocks = columns / kPackedBlock;
+    if (lane < kStreamedWeightRows) {
+      const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
+      bulk_copy(to + lane * pitch, m.packed + row * (columns / 2), static_cast<std::uint32_t>(columns / 2), full);
+    } else if (lane < kStreamedWeightRows + 2) {
+      const int half = lane - kStreamedWeightRows;
+      bulk_copy(to + kStreamedWeightRows * pitch + half * 8 * blocks, m.scales + (half == 0 ? low : high) * blocks,
+                static_cast<std::uint32_t>(8 * blocks), full);
+    }
+  }
+
+  __device__ static void multiply(const unsigned char* slot, int, int columns, int chunk, const uint4 (&x)[4],
+                                  int steps, const Scales&, float (&sum)[4]) {
+    if (steps == 0) return;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int pitch = row_bytes(columns);
+    const int blocks = columns / kPackedBlock;
+    const int row = lane / 4;
+    const int block = min(chunk * (kStreamedChunk / kPackedBlock) + warp * 4 + lane % 4, blocks - 1);
+    const uint4 low = *reinterpret_cast<const uint4*>(slot + row * pitch + block * 16);
+    const uint4 high = *reinterpret_cast<const uint4*>(slot + (row + 8) * pitch + block * 16);
+    const unsigned char* const scales = slot + kStreamedWeightRows * pitch + row * blocks + block;
+    const PackedFactor low_factor(scales[0]);
+    const PackedFactor high_factor(scales[8 * blocks]);
+    const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t pairs[4];
+      std::uint32_t w[2][4];
+      pair_up(x[i], pairs);
+      unpack_word(words[0][i], low_factor, w[0]);
+      unpack_word(words[1][i], high_factor, w[1]);
+      multiply_tile<T>(sum, {w[0][0], w[1][0], w[0][1], w[1][1]}, pairs[0], pairs[1]);
+      multiply_tile<T>(sum, {w[0][2], w[1][2], w[0][3], w[1][3]}, pairs[2], pairs[3]);
+    }
+  }
+};
+
+}  // namespace tessera::cuda::moe
