@@ -5,7 +5,7 @@
 // multiplied with values, which rounds their products to T; NVFP4's products are exact.
 #pragma once
 
-#include "tessera/ops/moe/moe_experts.cuh"
+#include "tessera/ops/moe/moe_mxfp4.cuh"
 #include "tessera/ops/quantised/quantised_values.cuh"
 
 namespace tessera::cuda::moe {
@@ -75,13 +75,59 @@ struct Piece {
   }
 };
 
+// Whether a word of bytes becomes pairs of the values 0 and 2, and 1 and 3. Such values need no byte permutation.
+template <class T, Values kValues>
+inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
+
+// Converts a word as quantised_values.cuh does, but for the pairs of kAlternates.
 template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
     quantised::convert_nibbles<T, kValues>(word, pairs);
-  } else {
+  } else if constexpr (!kAlternates<T, kValues>) {
     quantised::convert_bytes<T, kValues>(word, pairs);
+  } else if constexpr (kValues == Values::kE4M3) {
+    // Signs that are not a pair's own lie where bits of its values replace them.
+    const std::uint32_t signs = word & 0x80808080U;
+    pairs[0] = quantised::merge<0x07F007F0U>(word << 4, signs << 8);
+    pairs[1] = quantised::merge<0x07F007F0U>(word >> 4, signs);
+  } else {
+    // The last seven bits of a value are added to 128; a sign makes 256 of the 128 that are subtracted.
+    constexpr std::uint32_t kBase = 0x43004300U;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t bytes = word >> (8 * i);
+      pairs[i] =
+          quantised::minus<T>(quantised::merge<0x007F007FU>(bytes, kBase), quantised::merge<0x00800080U>(bytes, kBase));
+    }
   }
+}
+
+// Arranges eight columns of x in pairs as convert_word() arranges those of w.
+template <class T, Values kValues>
+__device__ inline void pair_columns(const uint4& columns, std::uint32_t (&pairs)[4]) {
+  if constexpr (quantised::is_packed(kValues)) {
+    pair_up(columns, pairs);
+  } else if constexpr (kAlternates<T, kValues>) {
+    pairs[0] = __byte_perm(columns.x, columns.y, 0x5410);
+    pairs[1] = __byte_perm(columns.x, columns.y, 0x7632);
+    pairs[2] = __byte_perm(columns.z, columns.w, 0x5410);
+    pairs[3] = __byte_perm(columns.z, columns.w, 0x7632);
+  } else {
+    pairs[0] = columns.x, pairs[1] = columns.y, pairs[2] = columns.z, pairs[3] = columns.w;
+  }
+}
+
+// Arranges pairs of eight columns in the order of the columns.
+template <class T, Values kValues>
+__device__ inline uint4 columns_of(const std::uint32_t (&pairs)[4]) {
+  if constexpr (quantised::is_packed(kValues))
+    return make_uint4(__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410),
+                      __byte_perm(pairs[0], pairs[1], 0x7632), __byte_perm(pairs[2], pairs[3], 0x7632));
+  if constexpr (kAlternates<T, kValues>)
+    return make_uint4(__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[0], pairs[1], 0x7632),
+                      __byte_perm(pairs[2], pairs[3], 0x5410), __byte_perm(pairs[2], pairs[3], 0x7632));
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
 // Converts the words of a piece to weights, each 1 / sum_factor() of the weight.
@@ -100,7 +146,7 @@ class PieceScales {
     }
   }
 
-  // Converts word `index` of the piece to pairs of values, in the order of convert_bytes() or convert_nibbles().
+  // Converts word `index` of the piece to pairs of values, as convert_word() arranges them.
   __device__ void convert(std::uint32_t word, int index, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     convert_word<T, kValues>(word, pairs);
 #pragma unroll

@@ -8,6 +8,23 @@
 
 namespace tessera::cuda::moe {
 
+// Converts eight columns of a piece to pairs; `eight` counts them.
+template <class T, Values kValues>
+__device__ inline void convert_eight(const PieceScales<T, kValues>& scales, const uint4& words, int eight,
+                                     std::uint32_t (&pairs)[4]) {
+  const std::uint32_t all[] = {words.x, words.y, words.z, words.w};
+  if constexpr (quantised::is_packed(kValues)) {
+    scales.convert(all[eight], eight, pairs);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t two[2];
+      scales.convert(all[eight * 2 + i], eight * 2 + i, two);
+      pairs[2 * i] = two[0], pairs[2 * i + 1] = two[1];
+    }
+  }
+}
+
 // Does what PlainRows does: a thread has a piece of each of its two weight rows at a time. The next pieces are loaded
 // while the current ones are multiplied.
 template <class T>
@@ -54,40 +71,15 @@ class QuantisedRows {
                                          : make_uint4(0, 0, 0, 0);
         };
         std::uint32_t x[2][4];
-        order<kValues>(load(of_row[0], true), x[0]);
-        order<kValues>(load(of_row[1], has_high), x[1]);
+        pair_columns<T, kValues>(load(of_row[0], true), x[0]);
+        pair_columns<T, kValues>(load(of_row[1], has_high), x[1]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           std::uint32_t w[4];
-          convert_eight<kValues>(scales[half], now[half].words, eight, w);
+          convert_eight<T, kValues>(scales[half], now[half].words, eight, w);
           multiply_tile<T>(sum[half], {x[0][0], x[1][0], x[0][1], x[1][1]}, w[0], w[1]);
           multiply_tile<T>(sum[half], {x[0][2], x[1][2], x[0][3], x[1][3]}, w[2], w[3]);
         }
-      }
-    }
-  }
-
-  // Arranges eight columns of x as the conversion arranges those of w.
-  template <Values kValues>
-  __device__ static void order(const uint4& columns, std::uint32_t (&pairs)[4]) {
-    if constexpr (quantised::is_packed(kValues)) {
-      pair_up(columns, pairs);
-    } else {
-      pairs[0] = columns.x, pairs[1] = columns.y, pairs[2] = columns.z, pairs[3] = columns.w;
-    }
-  }
-  template <Values kValues>
-  __device__ static void convert_eight(const PieceScales<T, kValues>& scales, const uint4& words, int eight,
-                                       std::uint32_t (&pairs)[4]) {
-    const std::uint32_t all[] = {words.x, words.y, words.z, words.w};
-    if constexpr (quantised::is_packed(kValues)) {
-      scales.convert(all[eight], eight, pairs);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        std::uint32_t two[2];
-        scales.convert(all[eight * 2 + i], eight * 2 + i, two);
-        pairs[2 * i] = two[0], pairs[2 * i + 1] = two[1];
       }
     }
   }
@@ -144,22 +136,11 @@ class QuantisedCopy {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const PieceScales<T, kValues> scales(Piece<kValues>{.words = words_[i], .scale = scales_[i], .zero = zero_});
-      const std::uint32_t words[] = {words_[i].x, words_[i].y, words_[i].z, words_[i].w};
 #pragma unroll
       for (int eight = 0; eight < 4 / kPieces; ++eight) {
-        uint4 columns;
-        if constexpr (quantised::is_packed(kValues)) {
-          std::uint32_t pairs[4];
-          scales.convert(words[eight], eight, pairs);
-          columns = make_uint4(__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410),
-                               __byte_perm(pairs[0], pairs[1], 0x7632), __byte_perm(pairs[2], pairs[3], 0x7632));
-        } else {
-          std::uint32_t low[2];
-          std::uint32_t high[2];
-          scales.convert(words[eight * 2], eight * 2, low);
-          scales.convert(words[eight * 2 + 1], eight * 2 + 1, high);
-          columns = make_uint4(low[0], low[1], high[0], high[1]);
-        }
+        std::uint32_t pairs[4];
+        convert_eight<T, kValues>(scales, words_[i], eight, pairs);
+        const uint4 columns = columns_of<T, kValues>(pairs);
         const int chunk = half() * (kHalf / 8) + i * (4 / kPieces) + eight;
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(to, kRows + row(), chunk)),
                      "r"(columns.x), "r"(columns.y), "r"(columns.z), "r"(columns.w)

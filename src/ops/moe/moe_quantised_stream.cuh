@@ -22,10 +22,8 @@ enum class ScaleOf { kSums, kValues };
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 
-// Columns shifted right by this are groups; the size of a group is a power of two, or there is one group.
-__device__ inline int shift_of_groups(const QuantisedMatrix& m) {
-  return m.num_groups == 1 ? 31 : __ffs(static_cast<int>(m.format.group_cols)) - 1;
-}
+// The most rows of a stack.
+inline constexpr std::int64_t kMostStackRows = std::int64_t{1} << 22;
 
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct QuantisedStream {
@@ -58,11 +56,11 @@ struct QuantisedStream {
   }
 
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
-                              int stage_columns, unsigned char* to, SharedBarrier& full) {
+                              int pitch, unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     if (lane >= kStreamedWeightRows) return;
     const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-    bulk_copy(to + lane * row_bytes(stage_columns), m.matrix.values + row * bytes_of(m.k) + bytes_of(column),
+    bulk_copy(to + lane * pitch, m.matrix.values + row * bytes_of(m.k) + bytes_of(column),
               static_cast<std::uint32_t>(bytes_of(columns)), full);
   }
 
@@ -91,21 +89,21 @@ struct QuantisedStream {
   // The scales of a thread's pieces of its two rows.
   class Scales {
    public:
-    __device__ explicit Scales(const Matmul<T>& m) : shift_(shift_of_groups(m.matrix)) {}
-
-    __device__ void begin_item(const Matmul<T>& m, std::int64_t low, std::int64_t high) {
-      const std::int64_t numbers[2] = {low, high};
+    // `low` and `high` are places of rows in the stack. With at most kMostStackRows the quotient is exact.
+    __device__ void begin_item(const Streamed<T>& p, int low, int high) {
+      const int rows[2] = {low, high};
+      const auto groups = static_cast<int>(p.matmul.matrix.num_groups);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const WeightRow row(m.matrix, numbers[half]);
-        from_[half] = row.scale;
-        if constexpr (kValues == Values::kInt4)
-          zeros_from_[half] = row.row * static_cast<std::uint32_t>(m.matrix.num_groups);
+        const int of_row = static_cast<int>((static_cast<float>(rows[half]) + 0.5F) * p.inverse_group_rows);
+        from_[half] = static_cast<std::uint32_t>(of_row * groups);
+        if constexpr (kValues == Values::kInt4) zeros_from_[half] = static_cast<std::uint32_t>(rows[half] * groups);
       }
     }
 
     // `first` is the chunk's first column.
-    __device__ void load(const Matmul<T>& m, int first) {
+    __device__ void load(const Streamed<T>& p, int first) {
+      const Matmul<T>& m = p.matmul;
       const QuantisedMatrix& w = m.matrix;
       const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
@@ -115,7 +113,7 @@ struct QuantisedStream {
         const int quad = first + thread / kWarp * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
-        const int group = at >> shift_;
+        const int group = at >> p.group_shift;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if constexpr (kValues == Values::kE2M1) {
@@ -135,18 +133,16 @@ struct QuantisedStream {
     __device__ float of_sums(int d, int half) const { return __uint_as_float(bits_[d][half]); }
 
    private:
-    int shift_;
     std::uint32_t from_[2];
     std::uint32_t zeros_from_[2];
     std::uint32_t bits_[kPieces][2];
     int zeros_[2];
   };
 
-  __device__ static void multiply(const unsigned char* slot, int stage_columns, int columns, int chunk,
-                                  const uint4 (&x)[4], int steps, const Scales& scales, float (&sum)[4]) {
+  __device__ static void multiply(const unsigned char* slot, int pitch, int columns, int chunk, const uint4 (&x)[4],
+                                  int steps, const Scales& scales, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int pitch = row_bytes(stage_columns);
     const int mine = bytes_of(chunk * kStreamedChunk) + (warp * 4 + lane % 4) * 16;
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
@@ -183,16 +179,11 @@ struct QuantisedStream {
       of_low.convert(words[0][word], word, a[0]);
       of_high.convert(words[1][word], word, a[1]);
       std::uint32_t b[4];
-      if constexpr (kPacked) {
-        pair_up(x[word], b);
-      } else {
-        const uint4& eight = x[d * 2 + word / 2];
-        b[0] = word % 2 == 0 ? eight.x : eight.z;
-        b[1] = word % 2 == 0 ? eight.y : eight.w;
-      }
+      pair_columns<T, kValues>(kPacked ? x[word] : x[d * 2 + word / 2], b);
+      const int first = kPacked ? 0 : word % 2 * 2;
 #pragma unroll
       for (int i = 0; i < kPairs; i += 2)
-        multiply_tile<T>(sum, {a[0][i], a[1][i], a[0][i + 1], a[1][i + 1]}, b[i], b[i + 1]);
+        multiply_tile<T>(sum, {a[0][i], a[1][i], a[0][i + 1], a[1][i + 1]}, b[first + i], b[first + i + 1]);
     }
   }
 };

@@ -1,7 +1,6 @@
 // Binds moe_experts with quantised experts for the rows of a decode on Hopper (moe_quantised_stream.cuh).
 #include "tessera/ops/moe/moe_quantised_streamed.h"
 
-#include <bit>
 #include <optional>
 
 #include "tessera/ops/moe/moe_quantised_stream.cuh"
@@ -16,11 +15,11 @@ using namespace cuda::moe;
 // Where the scales of this matrix are applied. Empty if no kernel serves the format.
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
-  if (!has_whole_pieces(m)) return std::nullopt;
+  if (!has_whole_pieces(m) || m.rows > kMostStackRows) return std::nullopt;
   if (f.values == Values::kE2M1) return ScaleOf::kValues;
   if (f.factor) return std::nullopt;
   if (m.num_groups == 1) return ScaleOf::kSums;
-  if (!std::has_single_bit(static_cast<std::uint64_t>(f.group_cols))) return std::nullopt;
+  if (quantised::group_shift_of(m) < 0) return std::nullopt;
   const int quad = f.values == Values::kInt4 ? kQuadColumns<Values::kInt4> : kQuadColumns<Values::kE4M3>;
   if (f.group_cols % quad == 0) return ScaleOf::kSums;
   return f.values == Values::kInt4 ? std::optional(ScaleOf::kValues) : std::nullopt;

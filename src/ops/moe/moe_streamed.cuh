@@ -18,16 +18,6 @@
 
 namespace tessera::cuda::moe {
 
-template <class T>
-struct Streamed {
-  Matmul<T> matmul;         // the y of down is [tokens, n]
-  const std::int32_t* ids;  // [pairs]
-  const float* weights;     // [pairs]
-  int pairs;
-  int stage_columns;
-  int slots;
-};
-
 // The position of a walk through the ring: its slot, and how often it has gone round.
 struct StreamedPlace {
   int slot = 0;
@@ -110,7 +100,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
         const int columns = columns_of(i);
         if (lane == 0) full[at.slot].arrive_and_expect(static_cast<std::uint32_t>(Weights::bytes(columns)));
         __syncwarp();
-        Weights::copy(m, low, high, i * p.stage_columns, columns, p.stage_columns, shared + at.slot * slot_bytes,
+        Weights::copy(m, low, high, i * p.stage_columns, columns, p.pitch, shared + at.slot * slot_bytes,
                       full[at.slot]);
       }
     }
@@ -128,18 +118,19 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const int mine = (warp * 4 + lane % 4) * Weights::kColumns;
   const T* of_row = nullptr;
   uint4 next[4];
-  typename Weights::Scales next_scales(m);
+  typename Weights::Scales next_scales;
   const auto load_next = [&] {
     if (ahead.group >= groups.count) return;
     if (ahead_stage == 0 && ahead_chunk == 0) {
       const RowGroup group = groups.at(ahead.group);
       const int pair = groups.order[group.first + min(row, group.rows - 1)];
-      of_row = m.x + static_cast<std::int64_t>(kGateUp ? pair / m.top_k : pair) * m.k;
-      next_scales.begin_item(m, first_row(ahead) + row, first_row(ahead) + to_high + row);
+      of_row = m.x + static_cast<std::int64_t>(kGateUp ? pair * p.inverse_top_k >> 16 : pair) * m.k;
+      const int low = group.expert * m.w_rows + ahead.column * kColumns + row;
+      next_scales.begin_item(p, low, low + to_high);
     }
     const int end = ahead_stage * p.stage_columns + columns_of(ahead_stage);
     const int first = ahead_stage * p.stage_columns + ahead_chunk * kStreamedChunk;
-    next_scales.load(m, first);
+    next_scales.load(p, first);
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
       const int c = first + mine + Weights::column_of(d);
@@ -173,7 +164,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
         load_next();
         if (chunk == 0) full[at.slot].wait(at.turn & 1);
         const int steps = Weights::steps(columns_of(i) - chunk * kStreamedChunk, warp);
-        Weights::multiply(slot, p.stage_columns, columns_of(i), chunk, x, steps, scales, sum);
+        Weights::multiply(slot, p.pitch, columns_of(i), chunk, x, steps, scales, sum);
       }
       __syncwarp();
       if (lane == 0) empty[at.slot].arrive();

@@ -6,6 +6,7 @@
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/moe/moe_streamed.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
 
 namespace tessera::cuda::moe {
 
@@ -45,7 +46,11 @@ Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<
                             .weights = p.weights,
                             .pairs = static_cast<int>(p.tokens * p.top_k),
                             .stage_columns = columns,
-                            .slots = static_cast<int>(slots)};
+                            .pitch = Stream::row_bytes(columns),
+                            .slots = static_cast<int>(slots),
+                            .inverse_top_k = static_cast<int>((65535 + p.top_k) / p.top_k),
+                            .group_shift = quantised::group_shift_of(matmul.matrix),
+                            .inverse_group_rows = 1.0F / static_cast<float>(matmul.matrix.format.group_rows)};
   const auto outputs_of = [](std::int64_t pairs) {
     return kGateUp ? 0 : pairs * kStreamedWeightRows * static_cast<std::int64_t>(sizeof(T));
   };

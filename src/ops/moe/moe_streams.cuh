@@ -17,17 +17,29 @@ inline constexpr int kStreamedSlots = 8;        // most stages in shared memory
 // time, and so use all banks.
 inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
 
+template <class T>
+struct Streamed {
+  Matmul<T> matmul;         // the y of down is [tokens, n]
+  const std::int32_t* ids;  // [pairs]
+  const float* weights;     // [pairs]
+  int pairs;
+  int stage_columns;
+  int pitch;  // bytes between rows of a stage in shared memory
+  int slots;
+  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, as pairs are few
+  int group_shift;           // quantised weights: a column shifted right is its group
+  float inverse_group_rows;  // quantised weights: of the number of rows that share scales
+};
+
 // The scales of a thread's columns of a chunk, where weights need none beside their stage.
 template <class T>
 struct NoScales {
-  __device__ explicit NoScales(const Matmul<T>&) {}
-  __device__ void begin_item(const Matmul<T>&, std::int64_t, std::int64_t) {}
-  __device__ void load(const Matmul<T>&, int) {}
+  __device__ void begin_item(const Streamed<T>&, int, int) {}
+  __device__ void load(const Streamed<T>&, int) {}
 };
 
-// 16-bit numbers, in stages of one chunk. Threads
-// of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may name the columns of k in any
-// order, as long as both matrices use the same order.
+// 16-bit numbers, in stages of one chunk. Threads of a quad take neighbouring 16-byte pieces of a row. An instruction's
+// operands may name the columns of k in any order, as long as both matrices use the same order.
 template <class T>
 struct PlainStream {
   using Scales = NoScales<T>;
@@ -55,21 +67,19 @@ struct PlainStream {
   // Copies a stage of an item's weights. One warp calls it. `low` and `high` are the places of the item's first and
   // second eight weight rows in the stack.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
-                              int stage_columns, unsigned char* to, SharedBarrier& full) {
+                              int pitch, unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     if (lane >= kStreamedWeightRows) return;
     const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-    bulk_copy(to + lane * row_bytes(stage_columns), m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2),
-              full);
+    bulk_copy(to + lane * pitch, m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2), full);
   }
 
-  // sum += this thread's share of a chunk of a stage that has `columns` of its stage_columns. `steps` is what steps()
-  // returned.
-  __device__ static void multiply(const unsigned char* slot, int stage_columns, int, int chunk, const uint4 (&x)[4],
-                                  int steps, const Scales&, float (&sum)[4]) {
+  // sum += this thread's share of a chunk of a stage of `columns` columns. `pitch` is the distance between rows,
+  // `steps` what steps() returned.
+  __device__ static void multiply(const unsigned char* slot, int pitch, int, int chunk, const uint4 (&x)[4], int steps,
+                                  const Scales&, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int pitch = row_bytes(stage_columns);
     const unsigned char* const from = slot + lane / 4 * pitch + chunk * kStreamedChunk * 2 + (warp * 4 + lane % 4) * 16;
     const auto of = [&](int d, int half) {
       return *reinterpret_cast<const uint4*>(from + half * 8 * pitch + d * kStreamedWarps * 64);
@@ -113,10 +123,9 @@ struct PackedStream {
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
   // k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
-  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int,
+  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int pitch,
                               unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int pitch = row_bytes(columns);
     const int blocks = columns / kPackedBlock;
     if (lane < kStreamedWeightRows) {
       const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
@@ -128,12 +137,11 @@ struct PackedStream {
     }
   }
 
-  __device__ static void multiply(const unsigned char* slot, int, int columns, int chunk, const uint4 (&x)[4],
+  __device__ static void multiply(const unsigned char* slot, int pitch, int columns, int chunk, const uint4 (&x)[4],
                                   int steps, const Scales&, float (&sum)[4]) {
     if (steps == 0) return;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int pitch = row_bytes(columns);
     const int blocks = columns / kPackedBlock;
     const int row = lane / 4;
     const int block = min(chunk * (kStreamedChunk / kPackedBlock) + warp * 4 + lane % 4, blocks - 1);
