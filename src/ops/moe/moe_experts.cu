@@ -8,9 +8,9 @@
 //   plain      everything else: float32, odd sizes (moe_plain.cuh): the same launches as grouped
 //
 // With bfloat16, the type in which models with MXFP4 compute, MXFP4 takes any of these but the plain one; with other
-// types it takes the plain one. Quantised matrices take streamed (moe_quantised_stream.cuh), few rows, grouped
-// (moe_quantised_readers.cuh) and plain; plain where a scale serves fewer columns than 16 bytes hold, which is no
-// published format. A deterministic forward takes
+// types it takes the plain one. Quantised matrices take any but one token, through moe_quantised_stream.cuh,
+// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16); the plain one where a scale serves fewer columns
+// than 16 bytes hold, which is no published format. A deterministic forward takes
 // one of the last two, because in the others the order of sums depends on the batch; so a row's bits do not depend on
 // other rows. Every launch has a fixed shape; the router's choice is read from device memory.
 #include <algorithm>
@@ -41,7 +41,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (one_token_serves(p)) return Way::kOneToken;
   if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
-  return !p.quantised && hopper_serves(p) ? Way::kHopper : Way::kGrouped;
+  return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
 std::int64_t tile_rows(const ExpertsProblem& p, Way way) {

@@ -89,6 +89,11 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
+// How columns of x are ordered where a kernel multiplies converted weights, whose pairs are not neighbouring columns.
+//   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
+//   kAlternating  within 16 columns, those with even numbers come first (moe_quantised_pieces.cuh)
+enum class ColumnOrder { kGiven, kPaired, kAlternating };
+
 // Rows of one expert that a block computes together: [first, first + rows) of the rows sorted by expert.
 struct Tile {
   int expert;

@@ -91,9 +91,9 @@ __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit
 }
 
 // Writes a warpgroup's results of a tile to rows of y, through shared memory. A thread holds the sums of neighbouring
-// tokens. `column` is the warpgroup's first column. `results` has two buffers; `turn` counts their uses. kPaired (for
-// gate and up) stores columns in the order that moe_hopper_packed.cuh reads.
-template <class T, bool kGateUp, bool kPaired, GatedActivation kActivation>
+// tokens. `column` is the warpgroup's first column. `results` has two buffers; `turn` counts their uses. kOrder (for
+// gate and up) is the order in which columns are stored.
+template <class T, bool kGateUp, ColumnOrder kOrder, GatedActivation kActivation>
 __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums],
                                         const Tile& tile, int column, int warpgroup, unsigned char* results,
                                         int& turn) {
@@ -141,9 +141,12 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
       const int row = pass * kHopperStep + token;
       const T* const of_token = reinterpret_cast<const T*>(buffer + token * kResultRowBytes<kGateUp>);
       Pack<T, 8> values;
-      if constexpr (kPaired) {
+      if constexpr (kOrder == ColumnOrder::kPaired) {
 #pragma unroll
         for (int j = 0; j < 8; ++j) values.at[j] = of_token[4 * j + pack];
+      } else if constexpr (kOrder == ColumnOrder::kAlternating) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) values.at[j] = of_token[pack / 2 * 16 + 2 * j + pack % 2];
       } else {
         values = load_pack<T, 8>(of_token + pack * 8);
       }
@@ -154,16 +157,16 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
 
 // The activation is chosen outside of the unrolled code: if each unrolled result had the code of all activations, the
 // instruction cache could not hold it.
-template <class T, bool kGateUp, bool kPaired = false>
+template <class T, bool kGateUp, ColumnOrder kOrder = ColumnOrder::kGiven>
 __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
                                      int column, int warpgroup, unsigned char* results, int& turn) {
   using enum GatedActivation;
   if (!kGateUp || p.activation == kSwiglu)
-    return store_results_of<T, kGateUp, kPaired, kSwiglu>(p, sum, tile, column, warpgroup, results, turn);
+    return store_results_of<T, kGateUp, kOrder, kSwiglu>(p, sum, tile, column, warpgroup, results, turn);
   if constexpr (kGateUp) {
     if (p.activation == kGeglu)
-      return store_results_of<T, kGateUp, kPaired, kGeglu>(p, sum, tile, column, warpgroup, results, turn);
-    store_results_of<T, kGateUp, kPaired, kClampedSwiglu>(p, sum, tile, column, warpgroup, results, turn);
+      return store_results_of<T, kGateUp, kOrder, kGeglu>(p, sum, tile, column, warpgroup, results, turn);
+    store_results_of<T, kGateUp, kOrder, kClampedSwiglu>(p, sum, tile, column, warpgroup, results, turn);
   }
 }
 

@@ -261,7 +261,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
       float sum[kMostProductSums];
       multiply_packed(sum, rings, p.k / kPackedBlock, stages, warpgroup, tile.rows);
       const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
-      store_results<T, kGateUp, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
+      constexpr ColumnOrder kOrder = kGateUp ? ColumnOrder::kPaired : ColumnOrder::kGiven;
+      store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
   // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its

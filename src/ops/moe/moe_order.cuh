@@ -17,9 +17,21 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// What happens to the rows of x. kListed stores each place's token in order.row. kCopied copies rows as they are;
-// kPaired copies them in the order of columns that moe_hopper_packed.cuh reads.
-enum class RowsOfX { kListed, kCopied, kPaired };
+// What happens to the rows of x. kListed stores each place's token in order.row. Others copy the rows: kCopied as they
+// are, kPaired and kAlternating in these orders of columns (moe_experts.cuh).
+enum class RowsOfX { kListed, kCopied, kPaired, kAlternating };
+
+// Arranges 16 columns of x: those with even numbers come first.
+__device__ inline void alternate(uint4 (&columns)[2]) {
+  const uint4 low = columns[0];
+  const uint4 high = columns[1];
+  const auto arrange = [&](unsigned select) {
+    return make_uint4(__byte_perm(low.x, low.y, select), __byte_perm(low.z, low.w, select),
+                      __byte_perm(high.x, high.y, select), __byte_perm(high.z, high.w, select));
+  };
+  columns[0] = arrange(0x5410);
+  columns[1] = arrange(0x7632);
+}
 
 // x: [tokens, packs]; rows: [pairs, packs]. Rows at the end of `rows` that have no expert are left unchanged. An
 // expert's rows are split evenly, in multiples of row_step, into as few tiles of at most most_rows as hold them.
@@ -85,8 +97,9 @@ static __global__ void __launch_bounds__(kOrderThreads)
     if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
   }
   if constexpr (kRows != RowsOfX::kListed) {
-    __syncthreads();                                           // other threads read the places
-    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : 1;  // packs that are permuted among themselves
+    __syncthreads();  // other threads read the places
+    // Packs that are permuted among themselves
+    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : kRows == RowsOfX::kAlternating ? 2 : 1;
     const int across = packs / kPacks;
     const int items = (end - begin) * across;
     for (int i = thread; i < items; i += kOrderThreads) {
@@ -96,6 +109,7 @@ static __global__ void __launch_bounds__(kOrderThreads)
 #pragma unroll
       for (int j = 0; j < kPacks; ++j) values[j] = x[static_cast<std::int64_t>(token) * packs + at + j];
       if constexpr (kRows == RowsOfX::kPaired) pair_up(values);
+      if constexpr (kRows == RowsOfX::kAlternating) alternate(values);
       for (int k = 0; k < top_k; ++k) {
         const int place = order.place[token * top_k + k];
         if (place < 0) continue;

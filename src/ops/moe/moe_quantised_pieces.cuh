@@ -178,7 +178,7 @@ class ExactPiece {
 template <class T>
 __device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
   float factor = m.factor == nullptr ? 1.0F : m.factor[row];
-  if (m.num_groups == 1) factor *= reinterpret_cast<const float*>(m.scales)[row / m.format.group_rows];
+  if (m.num_groups == 1) factor *= reinterpret_cast<const float*>(m.scales)[WeightRow(m, row).scale];
   switch (m.format.values) {
     case Values::kE4M3: return factor * quantised::kSumGrow<T, Values::kE4M3>;
     case Values::kE2M1: return factor * quantised::kSumGrow<T, Values::kE2M1>;

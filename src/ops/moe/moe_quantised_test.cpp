@@ -178,7 +178,7 @@ TEST_P(QuantisedExperts, MatchTheReference) {
 TEST_P(QuantisedExperts, TakeOddSizes) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{5, 2, 3, 80, 48}, ExpertsSizes{40, 2, 3, 112, 16}, ExpertsSizes{90, 2, 3, 48, 80},
-        ExpertsSizes{3, 2, 5, 36, 14}, ExpertsSizes{1, 1, 1, 2, 2}})
+        ExpertsSizes{150, 2, 3, 80, 48}, ExpertsSizes{3, 2, 5, 36, 14}, ExpertsSizes{1, 1, 1, 2, 2}})
     check({.sizes = s, .biases = true});
 }
 

@@ -1,0 +1,282 @@
+// The matmuls of moe_hopper.cuh with quantised experts. As in moe_hopper_packed.cuh, the warpgroups that multiply
+// convert the weights to bfloat16 in registers, from where a wgmma instruction can take its first matrix.
+//
+// Weights arrive in boxes of 128 bytes a row through a ring of their own: 128 columns, or 256 where values have four
+// bits. A thread converts a word into pairs that are not neighbouring columns; the sort by expert brings x's columns
+// into the same order (ColumnOrder), and gate and up stores its results in it. Scales come from global memory, a stage
+// ahead. A scale of a whole row is multiplied with sums, others with values, which rounds their products to bfloat16.
+//
+// Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
+// last 1024 cycles of the multiprocessor; converting issues instructions in a fifth of them, while the other warpgroup
+// fills the tensor cores.
+#pragma once
+
+#include "tessera/ops/moe/moe_hopper_packed.cuh"
+#include "tessera/ops/moe/moe_quantised_pieces.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kQuantisedStages = 4;  // stages of the ring of x
+inline constexpr int kQuantisedBoxes = 3;   // boxes of the ring of weights
+template <Values kValues>
+inline constexpr int kBoxStages = kHopperRowBytes*(quantised::is_packed(kValues) ? 2 : 1) / kHopperDepth;
+template <bool kGateUp>
+inline constexpr int kQuantisedShared = 1024 + kQuantisedStages* kPackedRowsBytes + kQuantisedBoxes* kPackedBoxBytes +
+                                        2 * kHopperWarpgroups* kResultBytes<kGateUp>;
+static_assert(kQuantisedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+
+// matmul.w maps the bytes of values as elements of 16 bits, in boxes of 64 elements by kHopperWeightRows rows.
+template <class T>
+struct HopperQuantised {
+  HopperMatmul<T> matmul;
+  QuantisedMatrix matrix;  // [experts · w_rows, k]
+  int group_shift;         // a column shifted right is its group
+};
+
+struct QuantisedRings {
+  PackedRing<kQuantisedStages> rows;
+  PackedRing<kQuantisedBoxes> weights;
+};
+
+// Issues all copies of the block, in the order in which they are needed. One thread calls it.
+template <class T, Values kValues>
+__device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedRings r, int items, int across,
+                                            int stages) {
+  const int rank = static_cast<int>(block_in_cluster());
+  const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+  for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+    const Tile tile = p.order.tiles[i / across];
+    const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
+    const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
+    for (int s = 0; s < stages; ++s, r.rows.advance()) {
+      if (s % kBoxStages<kValues> == 0) {
+        r.weights.wait_empty();
+        SharedBarrier& full = r.weights.full[r.weights.slot];
+        full.arrive_and_expect(kPackedBoxBytes);
+        copy_box(r.weights.address(), p.w, full, s / kBoxStages<kValues> * (kHopperRowBytes / 2), 0, 0, group,
+                 tile.expert);
+        r.weights.advance();
+      }
+      r.rows.wait_empty();
+      SharedBarrier& full = r.rows.full[r.rows.slot];
+      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
+      constexpr int kShare = kHopperStep / kHopperCluster;
+      for (int step = 0; step < steps; ++step) {
+        const int row = step * kHopperStep + rank * kShare;
+        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), p.x, full,
+                        (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
+      }
+    }
+  }
+}
+
+// A thread's scales of one weight row in a stage: one, or one for each 32 columns where values have four bits.
+template <class T, Values kValues>
+class StageScales {
+ public:
+  // `row` is the row's place in the stack.
+  __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
+    const WeightRow at(p.matrix, row);
+    scale_ = at.scale;
+    if constexpr (kValues == Values::kInt4) zero_ = at.row * static_cast<std::uint32_t>(p.matrix.num_groups);
+  }
+
+  __device__ void load(const HopperQuantised<T>& p, int stage) {
+    const QuantisedMatrix& m = p.matrix;
+    const auto last = static_cast<int>(m.num_groups) - 1;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      // A word of NVFP4 lies in one of two groups of the 32 columns
+      const int inside = kValues == Values::kE2M1 ? static_cast<int>(threadIdx.x) % 4 / 2 * 16 : 0;
+      const int group = min((stage * kHopperDepth + i * 32 + inside) >> p.group_shift, last);
+      if constexpr (kValues == Values::kE2M1) {
+        bits_[i] = reinterpret_cast<const std::uint8_t*>(m.scales)[scale_ + group];
+      } else {
+        bits_[i] = last == 0 ? __float_as_uint(1.0F) : reinterpret_cast<const std::uint32_t*>(m.scales)[scale_ + group];
+      }
+      if constexpr (kValues == Values::kInt4) zeros_[i] = m.zeros == nullptr ? 8 : m.zeros[zero_ + group];
+    }
+  }
+
+  // Converts a word of the stage's part i.
+  __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    constexpr float kGrow = quantised::kScaleGrow<T, kValues>;
+    const float scale = kValues == Values::kE2M1 ? quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[i]))
+                                                 : __uint_as_float(bits_[i]);
+    const std::uint32_t scales = quantised::both_halves<T>(scale * kGrow);
+    const std::uint32_t offset = quantised::offset_of<T, kValues>(kValues == Values::kInt4 ? zeros_[i] : 0);
+    convert_word<T, kValues>(word, pairs);
+#pragma unroll
+    for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset, scales);
+  }
+
+ private:
+  static constexpr int kCount = quantised::is_packed(kValues) ? 2 : 1;
+  std::uint32_t scale_;
+  std::uint32_t zero_;
+  std::uint32_t bits_[kCount];
+  int zeros_[kCount];
+};
+
+// Converts the thread's part of a stage. `row` is the thread's first row in the tile; its second row is 8 further.
+// `stage` is counted within the tile.
+template <class T, Values kValues>
+__device__ inline void convert_stage(const unsigned char* box, int row, int stage,
+                                     const StageScales<T, kValues> (&scales)[2], PackedOperand& to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kPairs = kWordPairs<kValues>;
+  constexpr int kWords = 8 / kPairs;                       // of a row in a stage: each serves kPairs / 2 steps
+  const int first = stage % kBoxStages<kValues> * kWords;  // 16-byte chunk in a row of the box
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t pairs[2][kPairs];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = row + half * 8;
+      const unsigned char* const word = box + r * kHopperRowBytes + ((first + i) ^ (r & 7)) * 16 + lane % 4 * 4;
+      scales[half].convert(*reinterpret_cast<const std::uint32_t*>(word), quantised::is_packed(kValues) ? i : 0,
+                           pairs[half]);
+    }
+#pragma unroll
+    for (int step = 0; step < kPairs / 2; ++step) {
+      std::uint32_t(&operand)[4] = to[i * (kPairs / 2) + step];
+      operand[0] = pairs[0][2 * step], operand[1] = pairs[1][2 * step];
+      operand[2] = pairs[0][2 * step + 1], operand[3] = pairs[1][2 * step + 1];
+    }
+  }
+}
+
+// The sums of a tile of kN tokens. `rows` are the places of the thread's two rows in the stack.
+template <class T, Values kValues, int kN>
+__device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
+                                          QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int row = thread / kWarp * 16 + thread % kWarp / 4;
+  StageScales<T, kValues> scales[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    scales[half].begin(p, rows[half]);
+    scales[half].load(p, 0);
+  }
+  for (int s = 0; s < stages; ++s) {
+    if (s % kBoxStages<kValues> == 0) r.weights.wait_full();
+    PackedOperand held;
+    convert_stage<T, kValues>(r.weights.data(), row, s, scales, held);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) scales[half].load(p, s + 1);
+    if (s % kBoxStages<kValues> == kBoxStages<kValues> - 1 || s == stages - 1) {
+      __syncwarp();
+      if (thread % kWarp == 0) r.weights.empty[r.weights.slot].arrive();
+      r.weights.advance();
+    }
+    r.rows.wait_full();
+    const std::uint64_t b = matrix_at(r.rows.address());
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < kHopperDepth / 16; ++d)
+      multiply_held<T, kN>(sum, held[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
+    end_products();
+    wait_for_products<0>();
+    if (thread % kWarp == 0)
+      for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(r.rows.empty[r.rows.slot], block);
+    r.rows.advance();
+  }
+  hold(sum);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float factor = quantised_sum_factor<T>(p.matrix, rows[half]);
+#pragma unroll
+    for (int j = 0; j < kN / 2; j += 4) sum[j + 2 * half] *= factor, sum[j + 2 * half + 1] *= factor;
+  }
+}
+
+template <class T, Values kValues>
+__device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
+                                          QuantisedRings& r, const std::int64_t (&rows)[2], int stages, int tokens) {
+  switch ((tokens + kHopperStep - 1) / kHopperStep) {
+    case 1: return multiply_quantised<T, kValues, 32>(sum, p, r, rows, stages);
+    case 2: return multiply_quantised<T, kValues, 64>(sum, p, r, rows, stages);
+    case 3: return multiply_quantised<T, kValues, 96>(sum, p, r, rows, stages);
+    case 4: return multiply_quantised<T, kValues, 128>(sum, p, r, rows, stages);
+    case 5: return multiply_quantised<T, kValues, 160>(sum, p, r, rows, stages);
+    case 6: return multiply_quantised<T, kValues, 192>(sum, p, r, rows, stages);
+    case 7: return multiply_quantised<T, kValues, 224>(sum, p, r, rows, stages);
+    default: return multiply_quantised<T, kValues, 256>(sum, p, r, rows, stages);
+  }
+}
+
+// Preconditions: n and k are multiples of 16 (of 32 where values have four bits); gridDim.x is a multiple of
+// kHopperCluster.
+template <class T, Values kValues, bool kGateUp>
+__global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier rows_full[kQuantisedStages], rows_empty[kQuantisedStages];
+  __shared__ SharedBarrier weights_full[kQuantisedBoxes], weights_empty[kQuantisedBoxes];
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
+  const HopperMatmul<T>& p = q.matmul;
+  unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  unsigned char* const boxes = shared + kQuantisedStages * kPackedRowsBytes;
+  QuantisedRings rings{
+      .rows = {shared, kPackedRowsBytes, rows_full, rows_empty},
+      .weights = {boxes, kPackedBoxBytes, weights_full, weights_empty},
+  };
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kQuantisedStages; ++s) {
+      rows_full[s].init(1);
+      rows_empty[s].init(kHopperCluster * kMultiplying);
+    }
+    for (int s = 0; s < kQuantisedBoxes; ++s) {
+      weights_full[s].init(1);
+      weights_empty[s].init(kMultiplying);
+    }
+    SharedBarrier::make_visible();
+    prefetch_map(p.x);
+    prefetch_map(p.w);
+  }
+  let_next_begin();
+  sync_cluster();
+  wait_for_previous();
+
+  const int across = (p.n + kColumns * kHopperCluster - 1) / (kColumns * kHopperCluster);
+  const int items = *p.order.num_tiles * across;
+  const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
+  if (warpgroup == kHopperWarpgroups) {
+    keep_registers<24, false>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      let_copies_see_stores();
+      copy_quantised_tiles<T, kValues>(p, rings, items, across, stages);
+    }
+    __syncwarp();
+  } else {
+    keep_registers<240, true>();
+    const int rank = static_cast<int>(block_in_cluster());
+    const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    unsigned char* const results = boxes + kQuantisedBoxes * kPackedBoxBytes + warpgroup * 2 * kResultBytes<kGateUp>;
+    int turn = 0;
+    for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+      const Tile tile = p.order.tiles[i / across];
+      const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
+      // The thread's two rows; behind the last row any rows will do, as their sums are not stored.
+      const int mine = column + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * (kGateUp ? 8 : 16) + lane / 4;
+      const std::int64_t stack = static_cast<std::int64_t>(tile.expert) * p.w_rows;
+      const std::int64_t rows[2] = {stack + min(mine, p.n - 1),
+                                    stack + (kGateUp ? p.n + min(mine, p.n - 1) : min(mine + 8, p.n - 1))};
+      float sum[kMostProductSums];
+      multiply_quantised<T, kValues>(sum, q, rings, rows, stages, tile.rows);
+      constexpr ColumnOrder kOfValues =
+          quantised::is_packed(kValues) ? ColumnOrder::kPaired : ColumnOrder::kAlternating;
+      constexpr ColumnOrder kOrder = kGateUp ? kOfValues : ColumnOrder::kGiven;
+      store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
+    }
+  }
+  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // barriers.
+  sync_cluster();
+#endif
+}
+
+}  // namespace tessera::cuda::moe
