@@ -41,8 +41,8 @@ inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate, i
                                         TensorBox{.size = p.n, .stride = elements, .box = rows}},
                              swizzle);
   return encode_row_groups(ir::DType::kBFloat16, p.w.values,
-                           {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2},
-                           rows, box, swizzle);
+                           {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2}, rows, box,
+                           swizzle);
 }
 
 // Rows of x as the kernel reads them.
@@ -55,8 +55,8 @@ struct TileRows {
 
 // `y` is the gate's result where there is a gate. `before` enqueues what computes the rows.
 template <class Product, class Before>
-Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows, Gate gate,
-                                            std::byte* y, bool deterministic, Before before) {
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows,
+                                            Gate gate, std::byte* y, bool deterministic, Before before) {
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;

@@ -34,14 +34,15 @@ inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
 template <class T>
 struct TiledQuantised {
-  CUtensorMap x;       // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
-  CUtensorMap values;  // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
-  QuantisedMatrix w;   // [n or 2n, k]
+  CUtensorMap
+      x;  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
+  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
+  QuantisedMatrix w;      // [n or 2n, k]
   const float* x_scales;  // of rounded rows (rounded_rows.cuh); null: x is as it was
-  int scale_stride;    // of x_scales
-  const T* bias;       // [n or 2n]; null: no bias
-  const T* residual;   // [m, n]; null: no residual
-  T* y;                // [m, n]
+  int scale_stride;       // of x_scales
+  const T* bias;          // [n or 2n]; null: no bias
+  const T* residual;      // [m, n]; null: no residual
+  T* y;                   // [m, n]
   int m;
   int n;
   int k;

@@ -46,8 +46,8 @@ auto rounding(const QuantisedProblem& p) {
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
                                        static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
                           .block = dim3(kRoundingThreads)};
-  return [shape, rows = rounded_rows(p), x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](
-             cudaStream_t stream) { launch_early(round_groups<T>, shape, stream, x, rows, k); };
+  return [shape, rows = rounded_rows(p), x = reinterpret_cast<const T*>(p.x),
+          k = static_cast<int>(p.k)](cudaStream_t stream) { launch_early(round_groups<T>, shape, stream, x, rows, k); };
 }
 
 // Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
@@ -65,10 +65,10 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
   const std::int64_t row_pairs = ceil_div(p.m, std::int64_t{kManyRows * kManySide});
   const std::int64_t items = row_pairs * ceil_div(p.n, std::int64_t{kManyWeights * kManySide});
   const ManyRounded<T> bound{
-      .x = TRY(encode_tensor_map(
-          ir::DType::kBFloat16, rows.values,
-          std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
-                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManySide}})),
+      .x = TRY(
+          encode_tensor_map(ir::DType::kBFloat16, rows.values,
+                            std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
+                                       TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManySide}})),
       .values = TRY(map_of_values(p, gate, kManyWeights / kManySide)),
       .x_scales = rows.scales,
       .w_scales = reinterpret_cast<const float*>(p.w.scales),
@@ -84,8 +84,9 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
       .row_pairs = static_cast<int>(row_pairs),
       .items = static_cast<int>(items),
       .gate = gate};
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(rounded_many<T>), kManyBytes, name));
-  const std::int64_t clusters = std::min(items, std::max<std::int64_t>(1, p.workers / kManyCluster));
+  const std::int64_t at_once = TRY(
+      clusters_at_once(reinterpret_cast<const void*>(rounded_many<T>), kManyThreads, kManyCluster, kManyBytes, name));
+  const std::int64_t clusters = std::min(items, at_once);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
                           .block = dim3(kManyThreads),
                           .cluster = kManyCluster};
@@ -100,10 +101,8 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& 
                                       bool deterministic) {
   if (many_serves(p, gate)) return make_many<T>(name, p, gate, y);
   const RoundedRows rounded = rounded_rows(p);
-  const TileRows rows{.data = rounded.values,
-                      .elements = p.k / 2,
-                      .scales = rounded.scales,
-                      .scale_stride = rounded.scale_stride};
+  const TileRows rows{
+      .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
   const auto round = rounding<T>(p);
   if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
   if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);

@@ -1,6 +1,6 @@
-// quantised_linear of up to 128 rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper: the tensor cores multiply
-// both as they are (quantised_block.cuh has the rest, and rounded_many.cuh more rows). They add with about 14 bits, so the
-// sums of a stage, whose 128 columns are a group, are added in float32, times their scales.
+// quantised_linear of up to 128 rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper: the tensor cores
+// multiply both as they are (quantised_block.cuh has the rest, and rounded_many.cuh more rows). They add with about 14
+// bits, so the sums of a stage, whose 128 columns are a group, are added in float32, times their scales.
 //
 // The bound is reading w once. Blocks that round the rows of a stage themselves, instead of a kernel before, take
 // 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).

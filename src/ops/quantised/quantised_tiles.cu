@@ -33,8 +33,8 @@ int groups_of_stage(const QuantisedMatrix& w) {
 template <class T, Values kValues, int kGroups, int kN>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
                                       bool deterministic) {
-  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k}, gate, y, deterministic,
-                                                               [](cudaStream_t) {});
+  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k}, gate, y,
+                                                               deterministic, [](cudaStream_t) {});
 }
 
 template <class T, Values kValues, int kGroups>

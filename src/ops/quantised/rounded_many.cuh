@@ -7,8 +7,9 @@
 // tensor cores compute the other.
 //
 // Blocks stay for all tiles of 128 by 128. A cluster's four blocks compute two by two neighbouring tiles, and share the
-// copies of rows of w and of x: the second-level cache could not feed more. One thread copies; its warpgroup gives its registers to the two that multiply 64 rows of x
-// each. These meet only at the ring, so that one stores results while the other multiplies.
+// copies of rows of w and of x: the second-level cache could not feed more. One thread copies; its warpgroup gives its
+// registers to the two that multiply 64 rows of x each. These meet only at the ring, so that one stores results while
+// the other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -23,7 +24,7 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kManyRows = 128;     // of x in a tile
 inline constexpr int kManyWeights = 128;  // rows of w in a tile
-inline constexpr int kManySide = 2;  // tiles of a cluster along each side
+inline constexpr int kManySide = 2;       // tiles of a cluster along each side
 inline constexpr int kManyCluster = kManySide * kManySide;
 inline constexpr int kManySharers = 2 * kManySide - 1;  // blocks of a cluster that copies of a block go to
 inline constexpr int kManyStages = 5;
