@@ -134,20 +134,19 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
     constexpr std::uint32_t kBase = kIsBf16<T> ? 0x43004300u : 0x64006400u;
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = (word >> (4 * i) & 0x000F000Fu) | kBase;
-  } else {
+  } else if constexpr (kIsBf16<T>) {
+    // Signs that are not a pair's own lie where bits of its values replace them.
     const std::uint32_t even = word & 0x08080808u;
     const std::uint32_t odd = word & 0x80808080u;
-    if constexpr (kIsBf16<T>) {
-      pairs[0] = merge<0x01C001C0u>(word << 6, even << 12);
-      pairs[1] = merge<0x01C001C0u>(word << 2, odd << 8);
-      pairs[2] = merge<0x01C001C0u>(word >> 2, even << 4);
-      pairs[3] = merge<0x01C001C0u>(word >> 6, odd);
-    } else {
-      pairs[0] = merge<0x0E000E00u>(word << 9, even << 12);
-      pairs[1] = merge<0x0E000E00u>(word << 5, odd << 8);
-      pairs[2] = merge<0x0E000E00u>(word << 1, even << 4);
-      pairs[3] = merge<0x0E000E00u>(word >> 3, odd);
-    }
+    pairs[0] = merge<0x01C001C0u>(word << 6, even << 12);
+    pairs[1] = merge<0x01C001C0u>(word << 2, odd << 8);
+    pairs[2] = merge<0x01C001C0u>(word >> 2, even << 4);
+    pairs[3] = merge<0x01C001C0u>(word >> 6, odd);
+  } else {
+    pairs[0] = merge<0x0E000E00u>(word << 9, (word & 0x00080008u) << 12);
+    pairs[1] = merge<0x0E000E00u>(word << 5, (word & 0x00800080u) << 8);
+    pairs[2] = merge<0x0E000E00u>(word << 1, (word & 0x08000800u) << 4);
+    pairs[3] = merge<0x0E000E00u>(word >> 3, word & 0x80008000u);
   }
 }
 
