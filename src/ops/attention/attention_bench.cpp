@@ -1,6 +1,6 @@
 // Times attention's kernels on a GPU and prints the times side by side:
 //
-//   attention_bench [DEVICE]      cuda by default
+//   attention_bench [DEVICE [CACHE]]      cuda and bf16 by default; CACHE is the type of keys and values, like f8e4m3
 //
 // It prints a line for each case, with a column of microseconds for each kernel ("-" where the kernel does not serve
 // the shape), and the host's time for one plan and for binding the first layer. Launches of several layers follow one
@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct Model {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
+  ir::DType cache = kDType;
+
+  std::int64_t scales() const { return has_cache_scales(cache) ? 2 : 0; }
 };
 
 struct Case {
@@ -77,7 +81,7 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
 ir::Node make_node(const Model& model) {
   ir::Node node;
   node.op = std::string(kAttention.name);
-  for (std::int32_t i = 0; i < 4; ++i) {
+  for (std::int32_t i = 0; i < 4 + model.scales(); ++i) {
     node.operands.emplace_back(i);
     node.mutates.push_back(i == 3);
   }
@@ -111,9 +115,9 @@ class Measurement {
   Measurement(Device& device, const KernelTable& kernels, const Model& model, const Case& c)
       : device_(device), kernels_(kernels), model_(model), case_(c) {}
 
-  Result<DeviceAddress> allocate(std::int64_t elements) {
-    memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * 2, "bench")));
-    // These bytes are a small number in bfloat16.
+  Result<DeviceAddress> allocate(std::int64_t elements, ir::DType dtype) {
+    memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * ir::dtype_size(dtype), "bench")));
+    // These bytes are a small number in every type.
     TRY(stream_->fill(memory_.back()->data(), 0x3c, memory_.back()->size()));
     return memory_.back()->data();
   }
@@ -131,8 +135,9 @@ class Measurement {
     context_.batch_kind = case_.kind;
     node_ = make_node(model_);
     const ir::Type q{kDType, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
-    const ir::Type cache{kDType, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
-    const std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
+    const ir::Type cache{model_.cache, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
+    std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
+    nodes[0].operands.resize(static_cast<std::size_t>(4 + model_.scales()), {ir::DType::kFloat32, {1}});
     kernel_ = TRY(kernels_.get("attention"));
     plan_ = TRY(kernel_->planner->make(
         device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}, step_));
@@ -146,17 +151,20 @@ class Measurement {
   Status bind_layers() {
     constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes, several times the device's cache
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
-    const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (4 * cache_elements), 2, 28);
+    const auto cache_bytes = cache_elements * static_cast<std::int64_t>(ir::dtype_size(model_.cache));
+    const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (2 * cache_bytes), 2, 28);
     const std::int64_t width = model_.heads * model_.head_dim;
-    TRY(allocate(case_.rows() * width));
-    TRY(allocate(case_.rows() * width));
+    TRY(allocate(case_.rows() * width, kDType));
+    TRY(allocate(case_.rows() * width, kDType));
+    TRY(allocate(1, ir::DType::kFloat32));
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      TRY(allocate(cache_elements));
-      TRY(allocate(cache_elements));
+      TRY(allocate(cache_elements, model_.cache));
+      TRY(allocate(cache_elements, model_.cache));
       const std::vector<std::int64_t> cache{pages_, kPageSize, model_.kv_heads, model_.head_dim};
-      const std::vector<TensorView> operands{
-          view(*memory_[0], kDType, {case_.rows(), width}), view(*memory_[memory_.size() - 2], kDType, cache),
-          view(*memory_.back(), kDType, cache), view(*memory_[1], kDType, {case_.rows(), width})};
+      std::vector<TensorView> operands{
+          view(*memory_[0], kDType, {case_.rows(), width}), view(*memory_[memory_.size() - 2], model_.cache, cache),
+          view(*memory_.back(), model_.cache, cache), view(*memory_[1], kDType, {case_.rows(), width})};
+      operands.resize(static_cast<std::size_t>(4 + model_.scales()), view(*memory_[2], ir::DType::kFloat32, {1}));
       BindArgs args{node_, operands, {}, {}, device_, context_};
       if (layer == 0) workspace_ = TRY(device_.allocate(TRY(kernel_->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
@@ -212,7 +220,7 @@ class Measurement {
   double bind_us_ = 0;
   // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
-  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, then keys and values of each layer
+  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, a scale, then keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;
@@ -247,12 +255,16 @@ Status print_table(Device& device, const KernelTable& kernels, const Model& mode
   return ok_status();
 }
 
-Status run(const std::string& device_name) {
+Status run(const std::string& device_name, const std::string& cache_name) {
+  const std::optional<ir::DType> cache = ir::parse_dtype(cache_name);
+  if (!cache || !is_cache_type(*cache))
+    return invalid_argument(fmt::format("a cache of {}; accepted: {}", cache_name, kCacheTypes));
   const DeviceRegistry devices = built_in_devices();
   const std::unique_ptr<Device> device = TRY(devices.open(device_name));
   if (device->properties().type != "cuda") return invalid_argument("attention_bench measures a GPU");
   const KernelTable& kernels = *TRY(devices.kernels("cuda"));
-  std::printf("%s, bfloat16, pages of 16 tokens; microseconds\n", device->properties().name.c_str());
+  std::printf("%s, bfloat16, a cache of %s, pages of 16 tokens; microseconds\n", device->properties().name.c_str(),
+              cache_name.c_str());
   constexpr BatchKind kExtend = BatchKind::kExtend;
   constexpr BatchKind kDecode = BatchKind::kDecode;
   const std::vector<Case> extend = {{kExtend, 1, 128, 0},
@@ -275,9 +287,9 @@ Status run(const std::string& device_name) {
   std::vector<Case> decode;
   for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
-  for (const Model& model :
-       {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Gemma-3-1B", 4, 1, 256},
-        Model{"Qwen3.5 small", 8, 2, 256}, Model{"full layers of Gemma 4", 8, 1, 512}}) {
+  for (Model model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Gemma-3-1B", 4, 1, 256},
+                      Model{"Qwen3.5 small", 8, 2, 256}, Model{"full layers of Gemma 4", 8, 1, 512}}) {
+    model.cache = *cache;
     TRY(print_table(*device, kernels, model, extend, {"fa3", "fa2", "tessera"}));
     TRY(print_table(*device, kernels, model, decode, {"hopper", "fa2", "cudnn", "tessera"}));
   }
@@ -288,7 +300,7 @@ Status run(const std::string& device_name) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  const tessera::Status status = tessera::run(argc > 1 ? argv[1] : "cuda");
+  const tessera::Status status = tessera::run(argc > 1 ? argv[1] : "cuda", argc > 2 ? argv[2] : "bf16");
   if (status.ok()) return 0;
   std::fprintf(stderr, "attention_bench: %s\n", status.to_string().c_str());
   return 1;
