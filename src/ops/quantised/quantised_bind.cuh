@@ -29,8 +29,8 @@ inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::i
   return {.split = split};
 }
 
-// Maps the values in boxes of `rows` rows of w and a stage's columns.
-inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate, int rows = kTileWeights) {
+// Maps the values in boxes of a tile's rows and a stage's columns.
+inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
   const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
   const int box = kStageColumns / per_byte / 2;
@@ -38,11 +38,11 @@ inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate, i
   if (gate == Gate::kNone)
     return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
                              std::array{TensorBox{.size = elements, .stride = 1, .box = box},
-                                        TensorBox{.size = p.n, .stride = elements, .box = rows}},
+                                        TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}},
                              swizzle);
   return encode_row_groups(ir::DType::kBFloat16, p.w.values,
-                           {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2}, rows, box,
-                           swizzle);
+                           {.matrices = 1, .rows = p.n, .columns = elements, .first = 8, .second = p.n / 2},
+                           kTileWeights, box, swizzle);
 }
 
 // Rows of x as the kernel reads them.

@@ -24,7 +24,7 @@ struct RoundedLayout {
 };
 
 RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
-  RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows * kManySide}) * kManyRows * kManySide,
+  RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows}) * kManyRows,
                   .scales = align_up(static_cast<std::size_t>(p.m * p.k)),
                   .size = 0};
   const std::int64_t groups = ceil_div(p.k, std::int64_t{kRoundedGroup});
@@ -62,14 +62,14 @@ template <class T>
 Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
   const RoundedRows rows = rounded_rows(p);
   const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
-  const std::int64_t row_pairs = ceil_div(p.m, std::int64_t{kManyRows * kManySide});
-  const std::int64_t items = row_pairs * ceil_div(p.n, std::int64_t{kManyWeights * kManySide});
+  const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
+  const std::int64_t items = row_tiles * ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
   const ManyRounded<T> bound{
-      .x = TRY(
-          encode_tensor_map(ir::DType::kBFloat16, rows.values,
-                            std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
-                                       TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManySide}})),
-      .values = TRY(map_of_values(p, gate, kManyWeights / kManySide)),
+      .x = TRY(encode_tensor_map(
+          ir::DType::kBFloat16, rows.values,
+          std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
+                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}})),
+      .values = TRY(map_of_values(p, gate)),
       .x_scales = rows.scales,
       .w_scales = reinterpret_cast<const float*>(p.w.scales),
       .bias = reinterpret_cast<const T*>(p.bias),
@@ -81,7 +81,7 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
       .m = static_cast<int>(p.m),
       .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
       .k = static_cast<int>(p.k),
-      .row_pairs = static_cast<int>(row_pairs),
+      .row_tiles = static_cast<int>(row_tiles),
       .items = static_cast<int>(items),
       .gate = gate};
   const std::int64_t at_once = TRY(

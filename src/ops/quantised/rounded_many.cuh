@@ -6,10 +6,10 @@
 // sums are added in float32, times the scales. A warpgroup keeps two stages' sums in registers, and adds one while the
 // tensor cores compute the other.
 //
-// Blocks stay for all tiles of 128 by 128. A cluster's four blocks compute two by two neighbouring tiles, and share the
-// copies of rows of w and of x: the second-level cache could not feed more. One thread copies; its warpgroup gives its
-// registers to the two that multiply 64 rows of x each. These meet only at the ring, so that one stores results while
-// the other multiplies.
+// Blocks stay for all tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the same rows of x,
+// and share the copies of x. (Four blocks that share both matrices are slower: a GPU's groups of multiprocessors hold
+// fewer of them at once.) One thread copies; its warpgroup gives its registers to the two that multiply 64 rows of x
+// each. These meet only at the ring, so that one stores results while the other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -24,9 +24,7 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kManyRows = 128;     // of x in a tile
 inline constexpr int kManyWeights = 128;  // rows of w in a tile
-inline constexpr int kManySide = 2;       // tiles of a cluster along each side
-inline constexpr int kManyCluster = kManySide * kManySide;
-inline constexpr int kManySharers = 2 * kManySide - 1;  // blocks of a cluster that copies of a block go to
+inline constexpr int kManyCluster = 2;
 inline constexpr int kManyStages = 5;
 inline constexpr int kManyWarps = 2 * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kManyThreads = 3 * kWarpgroup;
@@ -42,7 +40,7 @@ inline constexpr int kManyBytes =
 template <class T>
 struct ManyRounded {
   CUtensorMap x;          // [m, k] bytes, in 16-bit elements; boxes of half a tile's rows
-  CUtensorMap values;     // [n, k] bytes, likewise; gated: groups of 8 gates and their ups
+  CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: groups of 8 gates and their ups
   const float* x_scales;  // [⌈k / 128⌉, scale_stride]
   const float* w_scales;  // [⌈rows of w / group_rows⌉, w_groups]
   const T* bias;          // [n or 2n]; null: no bias
@@ -54,8 +52,8 @@ struct ManyRounded {
   int m;
   int n;  // columns of y
   int k;
-  int row_pairs;  // pairs of tiles along the rows of x
-  int items;      // squares of tiles
+  int row_tiles;
+  int items;  // clusters' tiles: of pairs of tiles of w, and rows
   Gate gate;
 };
 
@@ -71,8 +69,8 @@ class ManyTile {
  public:
   __device__ ManyTile(const ManyRounded<T>& p, int item)
       : p_(p),
-        row_((item % p.row_pairs * kManySide + static_cast<int>(block_in_cluster()) / kManySide) * kManyRows),
-        weight_((item / p.row_pairs * kManySide + static_cast<int>(block_in_cluster()) % kManySide) * kManyWeights) {}
+        row_(item % p.row_tiles * kManyRows),
+        weight_((item / p.row_tiles * kManyCluster + static_cast<int>(block_in_cluster())) * kManyWeights) {}
   __device__ int row() const { return row_; }
   __device__ int weight() const { return weight_; }
 
@@ -192,7 +190,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
   if (threadIdx.x == 0) {
     for (int s = 0; s < kManyStages; ++s) {
       full[s].init(1);
-      empty[s].init(kManySharers * kManyWarps);
+      empty[s].init(kManyCluster * kManyWarps);
     }
     SharedBarrier::make_visible();
     prefetch_map(p.x);
@@ -212,13 +210,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
     keep_registers<40, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
-      const unsigned rank = block_in_cluster();
-      const int across = static_cast<int>(rank % kManySide);  // place along w
-      const int down = static_cast<int>(rank / kManySide);    // place along x
-      const auto same_rows = static_cast<std::uint16_t>(3u << (down * kManySide));
-      const auto same_weights = static_cast<std::uint16_t>(5u << across);
-      constexpr int kHalf = kManyRows / kManySide;  // rows of either matrix that a block copies
-      constexpr int kHalfBytes = kHalf * kRoundedGroup;
+      const int share = static_cast<int>(block_in_cluster()) * (kManyRows / kManyCluster);
       for (int item = static_cast<int>(blockIdx.x) / kManyCluster; item < p.items; item += clusters) {
         const ManyTile<T> tile(p, item);
         for (int s = 0; s < stages; ++s, advance()) {
@@ -226,15 +218,13 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
           full[slot].arrive_and_expect(kManyStage + kManyScales);
           const std::uint32_t weights = shared_address(ring) + static_cast<std::uint32_t>(slot) * kManyStage;
           const int column = s * (kRoundedGroup / 2);
-          const std::uint32_t to_weights = weights + static_cast<std::uint32_t>(down * kHalfBytes);
-          const int weight = tile.weight() + down * kHalf;
           if (p.gate == Gate::kNone) {
-            copy_box_to_all(to_weights, p.values, full[slot], same_weights, column, weight);
+            copy_box(weights, p.values, full[slot], column, tile.weight());
           } else {
-            copy_box_to_all(to_weights, p.values, full[slot], same_weights, column, 0, 0, weight / 16, 0);
+            copy_box(weights, p.values, full[slot], column, 0, 0, tile.weight() / 16, 0);
           }
-          copy_box_to_all(weights + kManyMatrix + static_cast<std::uint32_t>(across * kHalfBytes), p.x, full[slot],
-                          same_rows, column, tile.row() + across * kHalf);
+          copy_box_to_all(weights + kManyMatrix + static_cast<std::uint32_t>(share * kRoundedGroup), p.x, full[slot], 3,
+                          column, tile.row() + share);
           bulk_copy(scales + slot * kManyScales,
                     p.x_scales + static_cast<std::int64_t>(s) * p.scale_stride + tile.row(), kManyScales, full[slot]);
         }
@@ -264,7 +254,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
         end_products();
       };
       const auto release = [&](int of) {
-        if (lane < kManySharers) arrive_at_block(empty[of], block_in_cluster() ^ static_cast<unsigned>(lane));
+        if (lane < kManyCluster) arrive_at_block(empty[of], static_cast<unsigned>(lane));
       };
       const auto add = [&](const float(&part)[kManySums], int of, const float2& w_scale) {
         const auto* const of_x = reinterpret_cast<const float*>(scales + of * kManyScales);
