@@ -42,6 +42,7 @@ struct QuantisedExpertsCase {
   ExpertsSizes sizes;
   std::string activation = "silu";
   bool biases = false;
+  bool subnormal = false;
   ir::Attributes attributes{};
   std::vector<HostTensor> operands{};
   std::vector<double> gate_up{};  // [experts, 2 intermediate, hidden]
@@ -74,6 +75,16 @@ HostTensor chosen_ids(const ExpertsSizes& s, Chosen chosen) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
+// Makes subnormal numbers of e4m3 of the values, whose rows have one scale each.
+void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
+  HostTensor& codes = matrix.operands[0];
+  for (std::int64_t i = 0; i < codes.size(); ++i) {
+    const auto code = static_cast<std::uint8_t>(codes.raw<std::uint8_t>(i) & 0x87);
+    codes.set(i, code);
+    matrix.values[static_cast<std::size_t>(i)] = value_of(Values::kE4M3, code) * matrix.operands[1].at(i / cols);
+  }
+}
+
 // x is so small that sums of gate and up are near 1.
 QuantisedExpertsCase make_case(DType dtype, const QuantisedFormat& format, QuantisedExpertsCase c,
                                Chosen chosen = Chosen::kSeveral) {
@@ -83,6 +94,8 @@ QuantisedExpertsCase make_case(DType dtype, const QuantisedFormat& format, Quant
   const QuantisedFormat of_down = format_for(format, s.hidden);
   QuantisedCase gate_up = random_quantised(of_gate_up, s.experts * rows, s.hidden, 3);
   QuantisedCase down = random_quantised(of_down, s.experts * s.hidden, s.intermediate, 23);
+  if (c.subnormal) make_subnormal(gate_up, s.hidden);
+  if (c.subnormal) make_subnormal(down, s.intermediate);
   const double most = 2 / (root_mean_square(gate_up.values) * std::sqrt(static_cast<double>(s.hidden)));
   c.operands = {random_tensor(dtype, {s.tokens, s.hidden}, 1, -most, most), chosen_ids(s, chosen),
                 random_tensor(DType::kFloat32, {s.tokens, s.top_k}, 2, 0, 1), gate_up.operands[0], down.operands[0]};
@@ -188,6 +201,12 @@ TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
   check({.sizes = {601, 2, 4, 64, 192}});
   for (const std::int64_t tokens : {65, 97, 161, 190, 255, 257})
     check({.sizes = {tokens, 2, 3, 192, 64}, .biases = true}, Chosen::kLast);
+}
+
+// Numbers below 2^-6, which conversions to other types may lose: alone, as they would not be missed beside larger ones.
+TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
+  if (format().values != Values::kE4M3 || format().group_rows != 1) return;
+  for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});
 }
 
 // Rows of several stages of CUDA's kernels. The CPU has no such stages.

@@ -80,7 +80,9 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const auto block = static_cast<int>(blockIdx.x);
   const Item begin = kGateUp ? Item{block / across, block % across} : Item{0, block};
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
-  const int chunks = (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;  // chunks of a stage
+  // Chunks of a stage
+  const int chunks =
+      Weights::kMostColumns <= kStreamedChunk ? 1 : (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
   // The first of the item's weight rows in the stack; the second eight lie `to_high` behind.
