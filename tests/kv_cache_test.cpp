@@ -54,7 +54,7 @@ class Float8Cache : public ::testing::TestWithParam<const char*> {};
 // E4M3 has 3 bits of mantissa and bfloat16 has 7, so its roundings are 16 times as large. These models are random and
 // small, so that the roundings of either type show more than in a trained model, and some values are below 2^-6, where
 // E4M3 has fewer bits.
-TEST_P(Float8Cache, LogitsAreAsNearAsTheRoundingOfTheCache) {
+TEST_P(Float8Cache, LogitsAreAsNearAsTheCachesRounding) {
   const Golden golden = read_golden(GetParam());
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));
   const double bfloat16 = between(scored(golden, options_for(golden, "bfloat16")), exact).relative;

@@ -110,7 +110,7 @@ TEST(FusionPlan, AnOperatorThatWouldFallApartStaysWhole) {
   EXPECT_THAT(text, Not(HasSubstr("fused")));
 }
 
-TEST(FusionPlan, AStoreInACacheWithScalesStaysAnOperator) {
+TEST(FusionPlan, StoresInACacheWithScalesStayOperators) {
   const std::string text = plan(
       "state %k8: f8e4m3[P, 16, 1, 4] state %v8: f8e4m3[P, 16, 1, 4] weight %s: f32[1] "
       "%a: f32[T, 8] = silu(%x) %b: f32[T, 8] = scale(%a) {factor = 2.0} "

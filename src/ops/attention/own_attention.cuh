@@ -155,7 +155,7 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
   }
 }
 
-// The same for the type of a cache.
+// Calls f with the element type of a cache.
 template <class F>
 __device__ inline void with_cache_type(ir::DType dtype, F&& f) {
   if (dtype == ir::DType::kFloat8E4M3) {

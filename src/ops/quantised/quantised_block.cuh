@@ -23,9 +23,9 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
 inline constexpr int kMostSplit = 4;
-inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
+inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;    // warps that multiply
+inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
 // Blocks of a multiprocessor: two where rows are few, so that one loads while the other converts or adds.
@@ -34,8 +34,8 @@ inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
 template <class T>
 struct TiledQuantised {
-  CUtensorMap
-      x;  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
+  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
+  CUtensorMap x;
   CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
   QuantisedMatrix w;      // [n or 2n, k]
   const float* x_scales;  // of rounded rows (rounded_rows.cuh); null: x is as it was

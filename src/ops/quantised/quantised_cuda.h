@@ -28,7 +28,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_gated(std::span<const BindArgs> 
 // deterministic.
 bool quantised_tiles_serve(const QuantisedProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedProblem& problem, bool deterministic);
-// As bind_quantised_gated().
+// Binds the same operators as bind_quantised_gated().
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles_gated(std::span<const BindArgs> calls);
 
 // Whether the kernel of rounded rows serves the problem: values in E4M3, made for inputs that are rounded by groups or
@@ -38,7 +38,7 @@ inline constexpr std::int64_t kMostUnroundedRows = 16;
 bool quantised_fp8_serves(const QuantisedProblem& problem);
 std::size_t quantised_fp8_workspace(const QuantisedProblem& problem);  // in bytes
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& problem, bool deterministic);
-// As bind_quantised_gated().
+// Binds the same operators as bind_quantised_gated().
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8_gated(std::span<const BindArgs> calls);
 
 // Our kernels that also compute the gate after the quantised_linear.

@@ -61,7 +61,7 @@ struct LoadedScales {
   }
 };
 
-// The same for the conversion of values, in both halves of registers.
+// Scales and zeros as the conversion of values takes them, in both halves of registers.
 template <class T, Values kValues, int kGroups>
 struct StageScales {
   using Loaded = LoadedScales<kValues, kGroups>;
