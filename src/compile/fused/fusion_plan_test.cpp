@@ -112,9 +112,9 @@ TEST(FusionPlan, AnOperatorThatWouldFallApartStaysWhole) {
 
 TEST(FusionPlan, StoresInACacheWithScalesStayOperators) {
   const std::string text = plan(
-      "state %k8: f8e4m3[P, 16, 1, 4] state %v8: f8e4m3[P, 16, 1, 4] weight %s: f32[1] "
+      "state %k8: f8e4m3[P, 16, 1, 4] state %v8: f8e4m3[P, 16, 1, 4] weight %one: f32[1] "
       "%a: f32[T, 8] = silu(%x) %b: f32[T, 8] = scale(%a) {factor = 2.0} "
-      "kv_store(%keys, %keys, %slots, mut %k8, mut %v8, %s, %s) return %b");
+      "kv_store(%keys, %keys, %slots, mut %k8, mut %v8, %one, %one) return %b");
   EXPECT_THAT(text, HasSubstr("kv_store(%keys, %keys, %slots"));
   EXPECT_THAT(text, HasSubstr("fused.silu.scale(%x)"));
 }

@@ -100,15 +100,15 @@ TEST(FuseNativeForms, RotationAndStoreWithoutNorms) {
 
 TEST(FuseNativeForms, StoreInACacheWithScales) {
   constexpr std::string_view kCache =
-      "state %k8: f8e4m3[P, 16, 1, 4] state %v8: f8e4m3[P, 16, 1, 4] weight %s: f32[1] ";
+      "state %k8: f8e4m3[P, 16, 1, 4] state %v8: f8e4m3[P, 16, 1, 4] weight %one: f32[1] ";
   const auto with_cache = [&](std::string_view text) { return std::string(kCache) + with_qkv(std::string(text)); };
   EXPECT_EQ(fused(with_cache(R"(%table = rotary_table(%positions, %freq)
                 %q, %k, %v = split(%qkv) {sizes = [8, 4, 4]}
                 %qr = rotary(%q, %table) {head_dim = 4}
                 %kr = rotary(%k, %table) {head_dim = 4}
-                kv_store(%kr, %v, %slots, mut %k8, mut %v8, %s, %s) return %qr)")),
+                kv_store(%kr, %v, %slots, mut %k8, mut %v8, %one, %one) return %qr)")),
             graph(with_cache(R"(%table = rotary_table(%positions, %freq)
-                %qr = qkv_rope_store(%qkv, %table, %slots, mut %k8, mut %v8, %s, %s) {heads = 2} return %qr)")));
+                %qr = qkv_rope_store(%qkv, %table, %slots, mut %k8, mut %v8, %one, %one) {heads = 2} return %qr)")));
 }
 
 TEST(FuseNativeForms, HeadsThatDifferInAnythingAreNotStoredInOneStep) {
