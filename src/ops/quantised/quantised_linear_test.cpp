@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "tessera/ops/quantised/quantised_test_util.h"
+#include "tessera/ops/rows/row_test_util.h"
 
 namespace tessera::testing {
 namespace {
