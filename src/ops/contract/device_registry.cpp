@@ -46,7 +46,7 @@ DeviceRegistry& DeviceRegistry::operator=(DeviceRegistry&&) noexcept = default;
 Status DeviceRegistry::add(DeviceType type) {
   if (find(type.name).ok())
     return invalid_argument(fmt::format("a device named \"{}\" is registered already", type.name));
-  entries_.push_back(std::unique_ptr<Entry>(new Entry{.type = std::move(type)}));
+  entries_.push_back(std::make_unique<Entry>(std::move(type)));
   return ok_status();
 }
 
