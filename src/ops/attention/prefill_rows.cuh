@@ -332,7 +332,7 @@ struct RowsWarpgroup {
       const std::uint32_t matrices[4] = {
           pack_two<T>(x[0] * scale[0], x[1] * scale[0]), pack_two<T>(x[2] * scale[1], x[3] * scale[1]),
           pack_two<T>(x[4] * scale[0], x[5] * scale[0]), pack_two<T>(x[6] * scale[1], x[7] * scale[1])};
-      store_matrices(chunk_at(lane % 16, 2 * j + lane / 16), matrices);
+      store_matrices<false>(chunk_at(lane % 16, 2 * j + lane / 16), matrices);
     }
     __syncwarp();
     constexpr int kLoads = kWarpRows * kChunks / kWarp;
@@ -352,12 +352,6 @@ struct RowsWarpgroup {
     }
   }
 
-  // Stores four 8 x 8 matrices to shared memory. Lane l passes the address of row l % 8 of matrix l / 8.
-  __device__ static void store_matrices(std::uint32_t to, const std::uint32_t (&from)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]),
-                 "r"(from[1]), "r"(from[2]), "r"(from[3])
-                 : "memory");
-  }
   __device__ static uint4 load_chunk(std::uint32_t from) {
     uint4 x;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -48,6 +48,21 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
   }
 }
 
+// Stores four 8 x 8 matrices of 16-bit elements to rows of shared memory. Lane 8i + j passes the address of row j of
+// matrix i.
+template <bool kTransposed>
+__device__ inline void store_matrices(std::uint32_t row, const std::uint32_t (&from)[4]) {
+  if constexpr (kTransposed) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
+                 "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
+                 "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  }
+}
+
 // Packs two elements into a register, the first in the lower half.
 template <class T>
 __device__ inline std::uint32_t pack_two(float low, float high) {

@@ -66,6 +66,21 @@ __device__ inline void prepare(const HopperRing& ring) {
   SharedBarrier::make_visible();
 }
 
+// Calls f.template operator()<kN>() with the tile size for so many rows of x.
+template <class F>
+__device__ inline void with_tile_size(int rows, const F& f) {
+  switch ((rows + kHopperStep - 1) / kHopperStep) {
+    case 1: return f.template operator()<32>();
+    case 2: return f.template operator()<64>();
+    case 3: return f.template operator()<96>();
+    case 4: return f.template operator()<128>();
+    case 5: return f.template operator()<160>();
+    case 6: return f.template operator()<192>();
+    case 7: return f.template operator()<224>();
+    default: return f.template operator()<256>();
+  }
+}
+
 // Computes the sums of a tile of kN rows of x, from stages of kHopperDepth columns each. It starts the next products
 // before the last ones have ended.
 template <class T, int kN>
@@ -93,24 +108,7 @@ __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ho
 template <class T>
 __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
                                         int stages, int warpgroup, int rows) {
-  switch ((rows + kHopperStep - 1) / kHopperStep) {
-    case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
-    case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
-    case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
-    case 4: return multiply_tile_of<T, 128>(sum, ring, at, stages, warpgroup);
-    case 5: return multiply_tile_of<T, 160>(sum, ring, at, stages, warpgroup);
-    case 6: return multiply_tile_of<T, 192>(sum, ring, at, stages, warpgroup);
-    case 7: return multiply_tile_of<T, 224>(sum, ring, at, stages, warpgroup);
-    default: return multiply_tile_of<T, 256>(sum, ring, at, stages, warpgroup);
-  }
-}
-
-// Stores four 8 x 8 matrices to rows of shared memory, transposed. Lane l gives the address of row l % 8 of matrix l /
-// 8.
-__device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
-               "r"(from[1]), "r"(from[2]), "r"(from[3])
-               : "memory");
+  with_tile_size(rows, [&]<int kN>() { multiply_tile_of<T, kN>(sum, ring, at, stages, warpgroup); });
 }
 
 }  // namespace tessera::cuda

@@ -116,8 +116,8 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
       matrices[j] =
           activate<T, Gate>(make_float2(s[0] + bias[0], s[1] + bias[0]), make_float2(s[2] + bias[1], s[3] + bias[1]));
     }
-    store_transposed(results + static_cast<std::uint32_t>((pass * kHopperStep + lane) * kResultRowBytes + warp * 16),
-                     matrices);
+    store_matrices<true>(
+        results + static_cast<std::uint32_t>((pass * kHopperStep + lane) * kResultRowBytes + warp * 16), matrices);
   }
   let_copies_see_shared_stores();
   sync_warpgroup();

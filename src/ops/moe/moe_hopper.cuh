@@ -126,9 +126,9 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
           matrices[j] = pack_two<T>(s[2 * half] + bias[half], s[2 * half + 1] + bias[half]);
         }
       }
-      store_transposed(shared_address(buffer) +
-                           static_cast<std::uint32_t>(lane * kResultRowBytes<kGateUp> + (warp * kHalves + half) * 16),
-                       matrices);
+      store_matrices<true>(shared_address(buffer) + static_cast<std::uint32_t>(lane * kResultRowBytes<kGateUp> +
+                                                                               (warp * kHalves + half) * 16),
+                           matrices);
     }
     // One barrier per pass is enough: a thread that writes a buffer again has passed a barrier since the others read
     // that buffer.

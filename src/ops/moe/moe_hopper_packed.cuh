@@ -65,6 +65,22 @@ struct PackedRings {
   PackedRing<2> scales;
 };
 
+// Issues the copies of a stage's rows of x: those of this block's share, to all blocks of the cluster. `rank` is this
+// block's place in it.
+__device__ inline void copy_packed_rows(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
+                                        int rank, int stage) {
+  ring.wait_empty();
+  SharedBarrier& full = ring.full[ring.slot];
+  const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
+  full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
+  constexpr int kShare = kHopperStep / kHopperCluster;
+  for (int step = 0; step < steps; ++step) {
+    const int row = step * kHopperStep + rank * kShare;
+    copy_box_to_all(ring.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), x, full,
+                    (1 << kHopperCluster) - 1, stage * kHopperDepth, tile.first + row);
+  }
+}
+
 // Issues all copies of the block, in the order in which they are needed. One thread calls it.
 template <class T, bool kGateUp>
 __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRings r, int items, int across,
@@ -88,7 +104,6 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
                 static_cast<std::uint32_t>(8 * blocks), scales);
     }
     r.scales.advance();
-    const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
     for (int s = 0; s < stages; ++s, r.rows.advance()) {
       if (s % kPackedBoxStages == 0) {
         r.weights.wait_empty();
@@ -98,15 +113,7 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
                  tile.expert);
         r.weights.advance();
       }
-      r.rows.wait_empty();
-      SharedBarrier& full = r.rows.full[r.rows.slot];
-      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
-      constexpr int kShare = kHopperStep / kHopperCluster;
-      for (int step = 0; step < steps; ++step) {
-        const int row = step * kHopperStep + rank * kShare;
-        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), p.x, full,
-                        (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
-      }
+      copy_packed_rows(p.x, r.rows, tile, rank, s);
     }
   }
 }
@@ -138,9 +145,9 @@ __device__ inline void unpack_stage(const unsigned char* box, const unsigned cha
   }
 }
 
-__device__ inline void release_rows(const PackedRings& r, int slot) {
+__device__ inline void release_rows(const PackedRing<kPackedStages>& rows, int slot) {
   if (threadIdx.x % kWarp != 0) return;
-  for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(r.rows.empty[slot], block);
+  for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(rows.empty[slot], block);
 }
 
 // The sums of a tile of kN tokens.
@@ -169,7 +176,7 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
       multiply_held<__nv_bfloat16, kN>(sum, a[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
     end_products();
     wait_for_products<1>();
-    if (s > 0) release_rows(r, last);
+    if (s > 0) release_rows(r.rows, last);
     last = r.rows.slot;
     r.rows.advance();
   };
@@ -178,7 +185,7 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
     if (s + 1 < stages) multiply_stage(s + 1, operands[1]);
   }
   wait_for_products<0>();
-  release_rows(r, last);
+  release_rows(r.rows, last);
   __syncwarp();
   if (thread % kWarp == 0) r.scales.empty[r.scales.slot].arrive();
   r.scales.advance();
@@ -186,16 +193,7 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
 
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup, int rows) {
-  switch ((rows + kHopperStep - 1) / kHopperStep) {
-    case 1: return multiply_packed<32>(sum, r, blocks, stages, warpgroup);
-    case 2: return multiply_packed<64>(sum, r, blocks, stages, warpgroup);
-    case 3: return multiply_packed<96>(sum, r, blocks, stages, warpgroup);
-    case 4: return multiply_packed<128>(sum, r, blocks, stages, warpgroup);
-    case 5: return multiply_packed<160>(sum, r, blocks, stages, warpgroup);
-    case 6: return multiply_packed<192>(sum, r, blocks, stages, warpgroup);
-    case 7: return multiply_packed<224>(sum, r, blocks, stages, warpgroup);
-    default: return multiply_packed<256>(sum, r, blocks, stages, warpgroup);
-  }
+  with_tile_size(rows, [&]<int kN>() { multiply_packed<kN>(sum, r, blocks, stages, warpgroup); });
 }
 
 // Preconditions: n is a multiple of 32; k is a multiple of 64 and at most 32 · kPackedMostBlocks; gridDim.x is a

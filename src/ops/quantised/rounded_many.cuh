@@ -57,13 +57,6 @@ struct ManyRounded {
   Gate gate;
 };
 
-// Stores four 8 x 8 matrices to rows of shared memory. Lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void store_matrices(std::uint32_t address, const std::uint32_t (&from)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
-               "r"(from[1]), "r"(from[2]), "r"(from[3])
-               : "memory");
-}
-
 template <class T>
 class ManyTile {
  public:
@@ -139,7 +132,7 @@ class ManyTile {
                        gated<T>(p_.gate, gates[2 * half + 1] + gate_bias.y, gates[4 + 2 * half + 1] + up_bias.y),
                        row + 8 * half, at);
         }
-        store_matrices(to + static_cast<std::uint32_t>((j / 2 + lane / 16) * 16), four);
+        store_matrices<false>(to + static_cast<std::uint32_t>((j / 2 + lane / 16) * 16), four);
       }
     } else {
 #pragma unroll
@@ -154,7 +147,7 @@ class ManyTile {
             four[2 * g + half] = finish(sum[4 * (j + g) + 2 * half] + bias.x, sum[4 * (j + g) + 2 * half + 1] + bias.y,
                                         row + 8 * half, at);
         }
-        store_matrices(to + static_cast<std::uint32_t>((j + lane / 16) * 16), four);
+        store_matrices<false>(to + static_cast<std::uint32_t>((j + lane / 16) * 16), four);
       }
     }
     __syncwarp();
