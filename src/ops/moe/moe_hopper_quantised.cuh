@@ -16,12 +16,10 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kQuantisedStages = 4;  // stages of the ring of x
-inline constexpr int kQuantisedBoxes = 3;   // boxes of the ring of weights
 template <Values kValues>
 inline constexpr int kBoxStages = kHopperRowBytes*(quantised::is_packed(kValues) ? 2 : 1) / kHopperDepth;
 template <bool kGateUp>
-inline constexpr int kQuantisedShared = 1024 + kQuantisedStages* kPackedRowsBytes + kQuantisedBoxes* kPackedBoxBytes +
+inline constexpr int kQuantisedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                         2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kQuantisedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
 
@@ -34,8 +32,8 @@ struct HopperQuantised {
 };
 
 struct QuantisedRings {
-  PackedRing<kQuantisedStages> rows;
-  PackedRing<kQuantisedBoxes> weights;
+  PackedRing<kPackedStages> rows;
+  PackedRing<kPackedBoxes> weights;
 };
 
 // Issues all copies of the block, in the order in which they are needed. One thread calls it.
@@ -47,7 +45,6 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
     const Tile tile = p.order.tiles[i / across];
     const int group = (i % across * kHopperCluster + rank) * (kHopperWeightRows / 16);
-    const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
     for (int s = 0; s < stages; ++s, r.rows.advance()) {
       if (s % kBoxStages<kValues> == 0) {
         r.weights.wait_empty();
@@ -57,15 +54,7 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
                  tile.expert);
         r.weights.advance();
       }
-      r.rows.wait_empty();
-      SharedBarrier& full = r.rows.full[r.rows.slot];
-      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
-      constexpr int kShare = kHopperStep / kHopperCluster;
-      for (int step = 0; step < steps; ++step) {
-        const int row = step * kHopperStep + rank * kShare;
-        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), p.x, full,
-                        (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
-      }
+      copy_packed_rows(p.x, r.rows, tile, rank, s);
     }
   }
 }
@@ -100,10 +89,9 @@ class StageScales {
 
   // Converts a word of the stage's part i.
   __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
-    constexpr float kGrow = quantised::kScaleGrow<T, kValues>;
     const float scale = kValues == Values::kE2M1 ? quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[i]))
                                                  : __uint_as_float(bits_[i]);
-    const std::uint32_t scales = quantised::both_halves<T>(scale * kGrow);
+    const std::uint32_t scales = quantised::value_scale<T, kValues>(scale);
     const std::uint32_t offset = quantised::offset_of<T, kValues>(kValues == Values::kInt4 ? zeros_[i] : 0);
     convert_word<T, kValues>(word, pairs);
 #pragma unroll
@@ -177,8 +165,7 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
       multiply_held<T, kN>(sum, held[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
     end_products();
     wait_for_products<0>();
-    if (thread % kWarp == 0)
-      for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(r.rows.empty[r.rows.slot], block);
+    release_rows(r.rows, r.rows.slot);
     r.rows.advance();
   }
   hold(sum);
@@ -193,16 +180,7 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
 template <class T, Values kValues>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages, int tokens) {
-  switch ((tokens + kHopperStep - 1) / kHopperStep) {
-    case 1: return multiply_quantised<T, kValues, 32>(sum, p, r, rows, stages);
-    case 2: return multiply_quantised<T, kValues, 64>(sum, p, r, rows, stages);
-    case 3: return multiply_quantised<T, kValues, 96>(sum, p, r, rows, stages);
-    case 4: return multiply_quantised<T, kValues, 128>(sum, p, r, rows, stages);
-    case 5: return multiply_quantised<T, kValues, 160>(sum, p, r, rows, stages);
-    case 6: return multiply_quantised<T, kValues, 192>(sum, p, r, rows, stages);
-    case 7: return multiply_quantised<T, kValues, 224>(sum, p, r, rows, stages);
-    default: return multiply_quantised<T, kValues, 256>(sum, p, r, rows, stages);
-  }
+  with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kN>(sum, p, r, rows, stages); });
 }
 
 // Preconditions: n and k are multiples of 16 (of 32 where values have four bits); gridDim.x is a multiple of
@@ -211,24 +189,24 @@ template <class T, Values kValues, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
-  __shared__ SharedBarrier rows_full[kQuantisedStages], rows_empty[kQuantisedStages];
-  __shared__ SharedBarrier weights_full[kQuantisedBoxes], weights_empty[kQuantisedBoxes];
+  __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
+  __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
   constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
   constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
   const HopperMatmul<T>& p = q.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  unsigned char* const boxes = shared + kQuantisedStages * kPackedRowsBytes;
+  unsigned char* const boxes = shared + kPackedStages * kPackedRowsBytes;
   QuantisedRings rings{
       .rows = {shared, kPackedRowsBytes, rows_full, rows_empty},
       .weights = {boxes, kPackedBoxBytes, weights_full, weights_empty},
   };
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kQuantisedStages; ++s) {
+    for (int s = 0; s < kPackedStages; ++s) {
       rows_full[s].init(1);
       rows_empty[s].init(kHopperCluster * kMultiplying);
     }
-    for (int s = 0; s < kQuantisedBoxes; ++s) {
+    for (int s = 0; s < kPackedBoxes; ++s) {
       weights_full[s].init(1);
       weights_empty[s].init(kMultiplying);
     }
@@ -255,7 +233,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
     const int rank = static_cast<int>(block_in_cluster());
     const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    unsigned char* const results = boxes + kQuantisedBoxes * kPackedBoxBytes + warpgroup * 2 * kResultBytes<kGateUp>;
+    unsigned char* const results = boxes + kPackedBoxes * kPackedBoxBytes + warpgroup * 2 * kResultBytes<kGateUp>;
     int turn = 0;
     for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
       const Tile tile = p.order.tiles[i / across];

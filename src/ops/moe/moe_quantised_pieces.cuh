@@ -107,7 +107,7 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[k
 template <class T, Values kValues>
 __device__ inline void pair_columns(const uint4& columns, std::uint32_t (&pairs)[4]) {
   if constexpr (quantised::is_packed(kValues)) {
-    pair_up(columns, pairs);
+    quantised::pair_up(columns, pairs);
   } else if constexpr (kAlternates<T, kValues>) {
     pairs[0] = __byte_perm(columns.x, columns.y, 0x5410);
     pairs[1] = __byte_perm(columns.x, columns.y, 0x7632);
@@ -135,14 +135,13 @@ template <class T, Values kValues>
 class PieceScales {
  public:
   __device__ explicit PieceScales(const Piece<kValues>& piece) : offset_(quantised::offset_of<T, kValues>(piece.zero)) {
-    constexpr float kGrow = quantised::kScaleGrow<T, kValues>;
     if constexpr (kValues == Values::kE2M1) {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        scales_[i] = quantised::both_halves<T>(
-            quantised::number_of_e4m3(static_cast<std::uint8_t>(piece.scale >> (8 * i) & 255U)) * kGrow);
+        scales_[i] = quantised::value_scale<T, kValues>(
+            quantised::number_of_e4m3(static_cast<std::uint8_t>(piece.scale >> (8 * i) & 255U)));
     } else {
-      scales_[0] = scales_[1] = quantised::both_halves<T>(__uint_as_float(piece.scale) * kGrow);
+      scales_[0] = scales_[1] = quantised::value_scale<T, kValues>(__uint_as_float(piece.scale));
     }
   }
 

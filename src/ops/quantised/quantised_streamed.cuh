@@ -90,11 +90,7 @@ struct PairedColumns {
   // The pairs that belong to the i-th word of w of a load: four for a packed word, two for a word of bytes.
   __device__ void pairs_of_word(int word, std::uint32_t (&pairs)[is_packed(kValues) ? 4 : 2]) const {
     if constexpr (is_packed(kValues)) {
-      const uint4& eight = columns[word];
-      pairs[0] = __byte_perm(eight.x, eight.z, 0x5410);
-      pairs[1] = __byte_perm(eight.x, eight.z, 0x7632);
-      pairs[2] = __byte_perm(eight.y, eight.w, 0x5410);
-      pairs[3] = __byte_perm(eight.y, eight.w, 0x7632);
+      pair_up(columns[word], pairs);
     } else {
       const uint4& eight = columns[word / 2];
       pairs[0] = word % 2 == 0 ? eight.x : eight.z;
@@ -113,14 +109,13 @@ struct RowScales {
   // `scale` and `zero` are in shared memory; `zero` is null where all zeros are 8.
   __device__ RowScales(const unsigned char* scale, const unsigned char* zero)
       : offset(offset_of<T, kValues>(zero == nullptr ? 8 : *zero)) {
-    constexpr float kGrow = kScaleGrow<T, kValues>;
     if constexpr (kScaleOf == ScaleOf::kSums) {
       sum_scale = *reinterpret_cast<const float*>(scale);
     } else if constexpr (kScaleOf == ScaleOf::kValues && kValues == Values::kE2M1) {
-      scales[0] = both_halves<T>(number_of_e4m3(scale[0]) * kGrow);
-      scales[1] = both_halves<T>(number_of_e4m3(scale[1]) * kGrow);
+      scales[0] = value_scale<T, kValues>(number_of_e4m3(scale[0]));
+      scales[1] = value_scale<T, kValues>(number_of_e4m3(scale[1]));
     } else if constexpr (kScaleOf == ScaleOf::kValues) {
-      scales[0] = scales[1] = both_halves<T>(*reinterpret_cast<const float*>(scale) * kGrow);
+      scales[0] = scales[1] = value_scale<T, kValues>(*reinterpret_cast<const float*>(scale));
     }
   }
 };

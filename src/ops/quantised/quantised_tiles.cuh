@@ -69,16 +69,15 @@ struct StageScales {
   std::uint32_t offsets[kValues == Values::kInt4 ? Loaded::kCount : 1];
 
   __device__ explicit StageScales(const Loaded& loaded) {
-    constexpr float kGrow = kScaleGrow<T, kValues>;
     if constexpr (kValues != Values::kInt4) offsets[0] = offset_of<T, kValues>(0);
 #pragma unroll
     for (int i = 0; i < Loaded::kCount; ++i) {
       if constexpr (kValues == Values::kInt4) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros[i]));
       if constexpr (kValues == Values::kE2M1) {
-        scales[i] = both_halves<T>(
-            number_of_e4m3(static_cast<std::uint8_t>(loaded.scales[i / 4] >> (i % 4 * 8) & 255u)) * kGrow);
+        scales[i] = value_scale<T, kValues>(
+            number_of_e4m3(static_cast<std::uint8_t>(loaded.scales[i / 4] >> (i % 4 * 8) & 255u)));
       } else if constexpr (kGroups > 0) {
-        scales[i] = both_halves<T>(__uint_as_float(loaded.scales[i]) * kGrow);
+        scales[i] = value_scale<T, kValues>(__uint_as_float(loaded.scales[i]));
       }
     }
   }

@@ -16,13 +16,11 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
-#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera::cuda::quantised {
@@ -95,11 +93,7 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
     }
   } else if constexpr (kValues == Values::kE4M3) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const auto two = static_cast<__nv_fp8x2_storage_t>(word >> (16 * i));
-      const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(two, __NV_E4M3);
-      pairs[i] = static_cast<std::uint32_t>(halves.x) | static_cast<std::uint32_t>(halves.y) << 16;
-    }
+    for (int i = 0; i < 2; ++i) pairs[i] = widen_two<T>(word >> (16 * i));
   } else if constexpr (kIsBf16<T>) {
     const std::uint32_t above = word ^ 0x80808080u;  // values + 128
     constexpr std::uint32_t kLarge = 0x4B000000u;    // 2^23: its last bits count ones
@@ -135,9 +129,13 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = (word >> (4 * i) & 0x000F000Fu) | kBase;
   } else if constexpr (kIsBf16<T>) {
-    // Signs that are not a pair's own lie where bits of its values replace them.
-    const std::uint32_t even = word & 0x08080808u;
-    const std::uint32_t odd = word & 0x80808080u;
+    // Signs are cut out for two pairs at once: those that are not a pair's own lie where bits of its values replace
+    // them. It is assembly because the compiler, which sees the zeros, would cut out each sign by itself. Left shifts
+    // issue beside logic instructions.
+    std::uint32_t even;
+    std::uint32_t odd;
+    asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
+    asm("and.b32 %0, %1, 0x80808080;" : "=r"(odd) : "r"(word));
     pairs[0] = merge<0x01C001C0u>(word << 6, even << 12);
     pairs[1] = merge<0x01C001C0u>(word << 2, odd << 8);
     pairs[2] = merge<0x01C001C0u>(word >> 2, even << 4);
@@ -148,6 +146,14 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
     pairs[2] = merge<0x0E000E00u>(word << 1, (word & 0x08000800u) << 4);
     pairs[3] = merge<0x0E000E00u>(word >> 3, word & 0x80008000u);
   }
+}
+
+// Arranges eight columns of x as convert_nibbles() arranges eight values.
+__device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) {
+  pairs[0] = __byte_perm(columns.x, columns.z, 0x5410);
+  pairs[1] = __byte_perm(columns.x, columns.z, 0x7632);
+  pairs[2] = __byte_perm(columns.y, columns.w, 0x5410);
+  pairs[3] = __byte_perm(columns.y, columns.w, 0x7632);
 }
 
 // Converts a byte of two values of four bits, the first in the lower half.
@@ -167,7 +173,7 @@ __device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) 
   return pair;
 }
 
-// The value of a converted pair times the scale in both halves of `scale`, which is both_halves(kScaleGrow · scale).
+// The value of a converted pair times a scale, which value_scale() has prepared.
 template <class T, Values kValues>
 __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset, std::uint32_t scale) {
   if constexpr (is_float(kValues)) return times<T>(pair, scale);
@@ -175,7 +181,22 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
 }
 
 __device__ inline float number_of_e4m3(std::uint8_t code) {
-  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
+  __nv_fp8_e4m3 number;
+  number.__x = code;
+  return to_float(number);
+}
+
+// Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+__device__ inline float number_of_e2m1(unsigned code) {
+  const unsigned index = code & 7u;
+  const unsigned twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2u : 0u);
+  return static_cast<float>(twice) * ((code & 8u) != 0 ? -0.5F : 0.5F);
+}
+
+// The scale of values as scaled() takes it.
+template <class T, Values kValues>
+__device__ inline std::uint32_t value_scale(float scale) {
+  return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
 // Returns the shift that turns a column into its group. -1: the matrix needs a division or a table.
@@ -210,11 +231,7 @@ __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::i
       value = static_cast<float>(static_cast<int>(code) - (m.zeros != nullptr ? m.zeros[zero_at] : 8));
       break;
     }
-    case Values::kE2M1: {
-      const unsigned twice = (code & 7u) + ((code & 7u) > 4 ? (code & 7u) - 4 : 0) + ((code & 7u) > 6 ? 2u : 0u);
-      value = static_cast<float>(twice) * ((code & 8u) != 0 ? -0.5F : 0.5F);
-      break;
-    }
+    case Values::kE2M1: value = number_of_e2m1(code); break;
   }
   return value * (scale_of(m, at) * (m.factor != nullptr ? m.factor[n] : 1.0F));
 }
