@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tessera/base/float8.h"
 #include "tessera/ops/quantised/quantised_test_util.h"
 #include "tessera/ops/rows/row_test_util.h"
 
@@ -122,18 +123,6 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantisedLinear,
                                   std::string(ir::dtype_name(std::get<1>(c.param)));
                          });
 
-// Returns the number of E4M3 that is nearest to x; of two the one with an even code. x is at most 448.
-double nearest_e4m3(double x) {
-  double best = 0;
-  for (int code = 0; code < 0x7f; ++code) {
-    const double value = value_of(Values::kE4M3, static_cast<std::uint8_t>(code));
-    const double distance = std::abs(std::abs(x) - value);
-    const double so_far = std::abs(std::abs(x) - best);
-    if (distance < so_far || (distance == so_far && code % 2 == 0)) best = value;
-  }
-  return std::copysign(best, x);
-}
-
 // Rounds each group of columns of each row to E4M3 with a scale of its own.
 std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, std::int64_t group) {
   std::vector<double> rounded = x.values();
@@ -144,7 +133,8 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
       float largest = 0;
       for (auto v = begin; v != end; ++v) largest = std::max(largest, static_cast<float>(std::abs(*v)));
       const float scale = largest > 0 ? largest / 448.0F : 1.0F;
-      for (auto v = begin; v != end; ++v) *v = nearest_e4m3(static_cast<float>(*v) * (1.0F / scale)) * scale;
+      for (auto v = begin; v != end; ++v)
+        *v = to_float(from_float<Float8E4M3>(static_cast<float>(*v) * (1.0F / scale))) * static_cast<double>(scale);
     }
   return rounded;
 }
