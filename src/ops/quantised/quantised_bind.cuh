@@ -8,7 +8,7 @@
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/tensor_map.h"
 #include "tessera/ops/quantised/quantised_block.cuh"
-#include "tessera/ops/quantised/quantised_problem.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 
 namespace tessera::cuda::quantised {
 
@@ -19,10 +19,9 @@ struct Arrangement {
 
 // Blocks split k while they fill the multiprocessors no more than once and have two stages each. In a deterministic
 // forward nothing that depends on m may change the order of sums.
-inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::int64_t most_blocks,
-                           bool deterministic) {
+inline Arrangement arrange(const QuantisedCall& p, std::int64_t tiles, std::int64_t most_blocks) {
   if (tiles >= most_blocks) return {.shared = true};
-  if (deterministic) return {};
+  if (p.deterministic) return {};
   int split = 1;
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
   while (split < kMostSplit && 2 * split * tiles <= most_blocks && stages >= 4 * split) split *= 2;
@@ -30,12 +29,12 @@ inline Arrangement arrange(const QuantisedProblem& p, std::int64_t tiles, std::i
 }
 
 // Maps the values in boxes of a tile's rows and a stage's columns.
-inline Result<CUtensorMap> map_of_values(const QuantisedProblem& p, Gate gate) {
+inline Result<CUtensorMap> map_of_values(const QuantisedCall& p) {
   const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
   const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
   const int box = kStageColumns / per_byte / 2;
   const Swizzle swizzle = per_byte == 1 ? Swizzle::k128Bytes : Swizzle::k64Bytes;
-  if (gate == Gate::kNone)
+  if (p.gate == Gate::kNone)
     return encode_tensor_map(ir::DType::kBFloat16, p.w.values,
                              std::array{TensorBox{.size = elements, .stride = 1, .box = box},
                                         TensorBox{.size = p.n, .stride = elements, .box = kTileWeights}},
@@ -53,10 +52,10 @@ struct TileRows {
   std::int64_t scale_stride = 0;
 };
 
-// `y` is the gate's result where there is a gate. `before` enqueues what computes the rows.
+// `before` enqueues what computes the rows.
 template <class Product, class Before>
-Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedProblem& p, const TileRows& rows,
-                                            Gate gate, std::byte* y, bool deterministic, Before before) {
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCall& p, const TileRows& rows,
+                                            Before before) {
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;
@@ -68,28 +67,28 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedPro
   static_assert(kN * kTileSumRow * 4 <= kStages * Ring::kStageBytes);
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
   const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
-  const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers, deterministic);
+  const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers);
   const TiledQuantised<T> bound{
       .x = TRY(encode_tensor_map(
           ir::DType::kBFloat16, rows.data,
           std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
                      TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}})),
-      .values = TRY(map_of_values(p, gate)),
+      .values = TRY(map_of_values(p)),
       .w = p.w,
       .x_scales = rows.scales,
       .scale_stride = static_cast<int>(rows.scale_stride),
       .bias = reinterpret_cast<const T*>(p.bias),
       .residual = reinterpret_cast<const T*>(p.residual),
-      .y = reinterpret_cast<T*>(y),
+      .y = reinterpret_cast<T*>(p.y),
       .m = static_cast<int>(p.m),
-      .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+      .n = static_cast<int>(p.y_columns()),
       .k = static_cast<int>(p.k),
       .row_tiles = static_cast<int>(row_tiles),
       .split = a.split,
       .shared = a.shared,
       .stages = kStages,
       .group_shift = group_shift_of(p.w),
-      .gate = gate};
+      .gate = p.gate};
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, name));
   const std::int64_t clusters = row_tiles * (a.shared ? ceil_div(weight_tiles, std::int64_t{2}) : weight_tiles);
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);

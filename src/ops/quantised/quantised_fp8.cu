@@ -6,7 +6,7 @@
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/quantised_bind.cuh"
-#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 #include "tessera/ops/quantised/rounded_many.cuh"
 
 namespace tessera {
@@ -16,6 +16,9 @@ using namespace cuda;
 using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
 
+// Rows from which on the gate joins these kernels. Fewer rows go by one launch without rounding.
+constexpr std::int64_t kFewestGatedRows = 17;
+
 // Rounded rows in the workspace.
 struct RoundedLayout {
   std::int64_t scale_stride;
@@ -23,7 +26,7 @@ struct RoundedLayout {
   std::size_t size;
 };
 
-RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
+RoundedLayout lay_out_rounded(const QuantisedCall& p) {
   RoundedLayout l{.scale_stride = ceil_div(p.m, std::int64_t{kManyRows}) * kManyRows,
                   .scales = align_up(static_cast<std::size_t>(p.m * p.k)),
                   .size = 0};
@@ -32,7 +35,7 @@ RoundedLayout lay_out_rounded(const QuantisedProblem& p) {
   return l;
 }
 
-RoundedRows rounded_rows(const QuantisedProblem& p) {
+RoundedRows rounded_rows(const QuantisedCall& p) {
   const RoundedLayout l = lay_out_rounded(p);
   return {.values = reinterpret_cast<std::uint8_t*>(p.workspace),
           .scales = reinterpret_cast<float*>(p.workspace + l.scales),
@@ -41,7 +44,7 @@ RoundedRows rounded_rows(const QuantisedProblem& p) {
 
 // Enqueues the launch that rounds x.
 template <class T>
-auto rounding(const QuantisedProblem& p) {
+auto rounding(const QuantisedCall& p) {
   const std::int64_t threads = ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
                                        static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
@@ -51,15 +54,15 @@ auto rounding(const QuantisedProblem& p) {
 }
 
 // Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
-bool many_serves(const QuantisedProblem& p, Gate gate) {
-  const std::int64_t part = gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
+bool many_serves(const QuantisedCall& p) {
+  const std::int64_t part = p.gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
   const bool whole =
-      p.w.num_groups == 1 || (p.w.format.group_rows % part == 0 && (gate == Gate::kNone || p.n / 2 % part == 0));
+      p.w.num_groups == 1 || (p.w.format.group_rows % part == 0 && (p.gate == Gate::kNone || p.n / 2 % part == 0));
   return p.m > kManyRows && p.n % 16 == 0 && whole;
 }
 
 template <class T>
-Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
+Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall& p) {
   const RoundedRows rows = rounded_rows(p);
   const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
@@ -69,21 +72,21 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
           ir::DType::kBFloat16, rows.values,
           std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
                      TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}})),
-      .values = TRY(map_of_values(p, gate)),
+      .values = TRY(map_of_values(p)),
       .x_scales = rows.scales,
       .w_scales = reinterpret_cast<const float*>(p.w.scales),
       .bias = reinterpret_cast<const T*>(p.bias),
       .residual = reinterpret_cast<const T*>(p.residual),
-      .y = reinterpret_cast<T*>(y),
+      .y = reinterpret_cast<T*>(p.y),
       .scale_stride = static_cast<int>(rows.scale_stride),
       .w_groups = static_cast<int>(p.w.num_groups),
       .group_rows = static_cast<int>(p.w.format.group_rows),
       .m = static_cast<int>(p.m),
-      .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+      .n = static_cast<int>(p.y_columns()),
       .k = static_cast<int>(p.k),
       .row_tiles = static_cast<int>(row_tiles),
       .items = static_cast<int>(items),
-      .gate = gate};
+      .gate = p.gate};
   const std::int64_t at_once = TRY(
       clusters_at_once(reinterpret_cast<const void*>(rounded_many<T>), kManyThreads, kManyCluster, kManyBytes, name));
   const std::int64_t clusters = std::min(items, at_once);
@@ -97,51 +100,37 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedProb
 }
 
 template <class T>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
-  if (many_serves(p, gate)) return make_many<T>(name, p, gate, y);
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
+  const char* const name =
+      p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
+  if (many_serves(p)) return make_many<T>(name, p);
   const RoundedRows rounded = rounded_rows(p);
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
   const auto round = rounding<T>(p);
-  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, gate, y, deterministic, round);
-  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, gate, y, deterministic, round);
-  return make_block<RoundedProduct<T, 128>>(name, p, rows, gate, y, deterministic, round);
-}
-
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
-  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(name, p, gate, y, deterministic)
-                                         : make<__half>(name, p, gate, y, deterministic);
+  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, round);
+  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, round);
+  return make_block<RoundedProduct<T, 128>>(name, p, rows, round);
 }
 
 }  // namespace
 
-bool quantised_fp8_serves(const QuantisedProblem& p) {
+bool quantised_fp8_serves(const QuantisedCall& p) {
   const QuantisedFormat& f = p.w.format;
   const bool by_group = p.inputs == Inputs::kGroup && f.group_cols == kRoundedGroup && p.w.num_groups > 1;
   const bool by_token = p.inputs == Inputs::kToken && p.w.num_groups == 1;
+  const std::int64_t fewest_rows = p.gate == Gate::kNone ? 1 : kFewestGatedRows;
   return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && f.values == Values::kE4M3 &&
-         f.scales == Scales::kFloat32 && !f.groups && !f.factor && (by_group || by_token) && p.m >= 1 && p.n % 8 == 0 &&
-         p.k % 16 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) && is_aligned(p.residual) &&
-         is_aligned(p.y) &&
+         f.scales == Scales::kFloat32 && !f.groups && !f.factor && (by_group || by_token) && p.m >= fewest_rows &&
+         p.y_columns() % 8 == 0 && p.k % 16 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) &&
+         is_aligned(p.residual) && is_aligned(p.y) &&
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
 
-std::size_t quantised_fp8_workspace(const QuantisedProblem& p) { return lay_out_rounded(p).size; }
+std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return lay_out_rounded(p).size; }
 
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedProblem& p, bool deterministic) {
-  return make("quantised_linear, rounded rows", p, Gate::kNone, p.y, deterministic);
-}
-
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8_gated(std::span<const BindArgs> calls) {
-  const QuantisedProblem p = make_quantised_problem(calls[0]);
-  std::byte* const y = calls[1].results[0].data.raw();
-  const bool deterministic = calls[0].context.limits.deterministic;
-  if (deterministic || p.m <= kMostUnroundedRows || !quantised_fp8_serves(p) || p.residual != nullptr ||
-      p.n % 16 != 0 || !is_aligned(y))
-    return std::unique_ptr<BoundOp>();
-  return make("quantised_linear and gate, rounded rows", p, gate_of(calls[1].node), y, deterministic);
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p) {
+  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p) : make<__half>(p);
 }
 
 }  // namespace tessera

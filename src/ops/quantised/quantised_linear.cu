@@ -10,33 +10,62 @@
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <limits>
+#include <span>
 
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 
 namespace tessera {
 namespace {
 
-bool is_streamed(const QuantisedProblem& p, bool deterministic) {
-  return !deterministic && quantised_streamed_serves(p);
+enum class Way { kNothing, kStreamed, kRoundedRows, kTiles, kPlain };
+
+Way choose(const QuantisedCall& call) {
+  if (call.m == 0) return Way::kNothing;
+  if (quantised_streamed_serves(call)) return Way::kStreamed;
+  if (quantised_fp8_serves(call)) return Way::kRoundedRows;
+  return quantised_tiles_serve(call) ? Way::kTiles : Way::kPlain;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_way(Way way, const QuantisedCall& call) {
+  switch (way) {
+    case Way::kNothing: return make_cuda_op("quantised_linear", [](cudaStream_t) {});
+    case Way::kStreamed: return bind_quantised_streamed(call);
+    case Way::kRoundedRows: return bind_quantised_fp8(call);
+    case Way::kTiles: return bind_quantised_tiles(call);
+    default: return bind_quantised_plain(call);
+  }
+}
+
+QuantisedCall call_of(const BindArgs& args) {
+  QuantisedCall call{make_quantised_problem(args)};
+  call.deterministic = args.context.limits.deterministic;
+  return call;
 }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const QuantisedProblem p = make_quantised_problem(args);
-  const bool rounds = p.m > 0 && !is_streamed(p, args.context.limits.deterministic) && quantised_fp8_serves(p);
-  return rounds ? quantised_fp8_workspace(p) : std::size_t{0};
+  const QuantisedCall call = call_of(args);
+  return choose(call) == Way::kRoundedRows ? quantised_fp8_workspace(call) : std::size_t{0};
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const QuantisedProblem p = make_quantised_problem(args);
-  if (p.m == 0) return make_cuda_op("quantised_linear", [](cudaStream_t) {});
   TRY(static_cast<CudaDevice&>(args.device).make_current());
-  const bool deterministic = args.context.limits.deterministic;
-  if (is_streamed(p, deterministic)) return bind_quantised_streamed(p);
-  if (quantised_fp8_serves(p)) return bind_quantised_fp8(p, deterministic);
-  if (quantised_tiles_serve(p)) return bind_quantised_tiles(p, deterministic);
-  return bind_quantised_plain(p);
+  const QuantisedCall call = call_of(args);
+  return bind_way(choose(call), call);
+}
+
+// Binds a JoinedKernelDef's operators: a quantised_linear without residual, then silu_mul or gelu_mul. Null where no
+// kernel serves both, and in deterministic forwards. The workspace is that of the linear alone, which takes rounded
+// rows wherever both together do.
+Result<std::unique_ptr<BoundOp>> bind_gated(std::span<const BindArgs> calls) {
+  QuantisedCall call = call_of(calls[0]);
+  if (call.deterministic || call.residual != nullptr) return std::unique_ptr<BoundOp>();
+  call.gate = cuda::gate_of(calls[1].node);
+  call.y = calls[1].results[0].data.raw();
+  const Way way = choose(call);
+  if (way == Way::kNothing || way == Way::kPlain) return std::unique_ptr<BoundOp>();
+  return bind_way(way, call);
 }
 
 }  // namespace
@@ -47,24 +76,8 @@ const KernelDef kQuantisedLinearCuda{
 const std::vector<JoinedKernelDef>& joined_quantised_kernels() {
   constexpr std::int64_t kAnyRows = std::numeric_limits<std::int64_t>::max();
   static const std::vector<JoinedKernelDef> kernels{
-      {.ops = {"quantised_linear", "silu_mul"}, .name = "streamed", .most_rows = 16, .bind = bind_quantised_gated},
-      {.ops = {"quantised_linear", "gelu_mul"}, .name = "streamed", .most_rows = 16, .bind = bind_quantised_gated},
-      {.ops = {"quantised_linear", "silu_mul"},
-       .name = "rounded rows",
-       .most_rows = kAnyRows,
-       .bind = bind_quantised_fp8_gated},
-      {.ops = {"quantised_linear", "gelu_mul"},
-       .name = "rounded rows",
-       .most_rows = kAnyRows,
-       .bind = bind_quantised_fp8_gated},
-      {.ops = {"quantised_linear", "silu_mul"},
-       .name = "tiles",
-       .most_rows = kAnyRows,
-       .bind = bind_quantised_tiles_gated},
-      {.ops = {"quantised_linear", "gelu_mul"},
-       .name = "tiles",
-       .most_rows = kAnyRows,
-       .bind = bind_quantised_tiles_gated}};
+      {.ops = {"quantised_linear", "silu_mul"}, .name = "gated", .most_rows = kAnyRows, .bind = bind_gated},
+      {.ops = {"quantised_linear", "gelu_mul"}, .name = "gated", .most_rows = kAnyRows, .bind = bind_gated}};
   return kernels;
 }
 

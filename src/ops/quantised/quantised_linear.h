@@ -17,6 +17,8 @@
 // bits do not depend on the number of rows.
 #pragma once
 
+#include <vector>
+
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/contract/op.h"
 
@@ -25,5 +27,7 @@ namespace tessera {
 extern const ir::OpDecl kQuantisedLinear;
 extern const KernelDef kQuantisedLinearCpu;
 extern const KernelDef kQuantisedLinearCuda;
+// CUDA's kernels that also compute the gate behind a quantised_linear.
+const std::vector<JoinedKernelDef>& joined_quantised_kernels();
 
 }  // namespace tessera

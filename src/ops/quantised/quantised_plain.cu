@@ -3,7 +3,7 @@
 // and converting w again for every eight rows bounds it.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 #include "tessera/ops/quantised/quantised_values.cuh"
 
 namespace tessera {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarp) plain(const Plain<T> p) 
 }  // namespace
 }  // namespace cuda::quantised
 
-Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedProblem& p) {
+Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& p) {
   return cuda::dispatch_dtype(p.dtype, "quantised_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     using namespace cuda::quantised;
     const Plain<T> bound{.w = p.w,

@@ -8,7 +8,7 @@
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/linear/linear_cuda.h"
-#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 
 namespace tessera {
 namespace {
@@ -91,50 +91,36 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const StreamedQuantised<
                                  : make<T, Values::kInt4, ScaleOf::kValues>(name, p, workers);
 }
 
-// `y` is the gate's result where there is a gate.
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y) {
+}  // namespace
+
+bool quantised_streamed_serves(const QuantisedCall& p) {
+  return !p.deterministic && (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 &&
+         p.m <= kMostStreamedRows && p.n % kTileRows == 0 && p.w.row_bytes() % kQuadBytes == 0 && is_aligned(p.x) &&
+         is_aligned(p.w.values) && can_launch_early() && scale_place(p.w).has_value() &&
+         tile_scales(p.w, p.gate).has_value();
+}
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& p) {
+  const char* const name = p.gate == Gate::kNone ? "quantised_linear, streamed" : "quantised_linear and gate, streamed";
   const auto of = [&]<class T>() {
     return make<T>(name,
                    {.w = p.w,
                     .x = reinterpret_cast<const T*>(p.x),
                     .bias = reinterpret_cast<const T*>(p.bias),
                     .residual = reinterpret_cast<const T*>(p.residual),
-                    .y = reinterpret_cast<T*>(y),
+                    .y = reinterpret_cast<T*>(p.y),
                     .m = static_cast<int>(p.m),
-                    .n = static_cast<int>(gate == Gate::kNone ? p.n : p.n / 2),
+                    .n = static_cast<int>(p.y_columns()),
                     .row_bytes = static_cast<int>(p.w.row_bytes()),
                     .stage_bytes = 0,
                     .slot_row = 0,
                     .slots = 0,
                     .group_shift = group_shift_of(p.w),
-                    .scales = *tile_scales(p.w, gate),
-                    .gate = gate},
+                    .scales = *tile_scales(p.w, p.gate),
+                    .gate = p.gate},
                    p.workers);
   };
   return p.dtype == ir::DType::kBFloat16 ? of.template operator()<__nv_bfloat16>() : of.template operator()<__half>();
-}
-
-// With a gate a tile has 8 rows of gates and 8 of ups.
-bool serves(const QuantisedProblem& p, Gate gate) {
-  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 && p.m <= kMostStreamedRows &&
-         p.n % kTileRows == 0 && p.w.row_bytes() % kQuadBytes == 0 && is_aligned(p.x) && is_aligned(p.w.values) &&
-         can_launch_early() && scale_place(p.w).has_value() && tile_scales(p.w, gate).has_value();
-}
-
-}  // namespace
-
-bool quantised_streamed_serves(const QuantisedProblem& p) { return serves(p, Gate::kNone); }
-
-Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedProblem& p) {
-  return make("quantised_linear, streamed", p, Gate::kNone, p.y);
-}
-
-Result<std::unique_ptr<BoundOp>> bind_quantised_gated(std::span<const BindArgs> calls) {
-  const QuantisedProblem p = make_quantised_problem(calls[0]);
-  const Gate gate = gate_of(calls[1].node);
-  if (calls[0].context.limits.deterministic || !serves(p, gate) || p.residual != nullptr)
-    return std::unique_ptr<BoundOp>();
-  return make("quantised_linear and gate, streamed", p, gate, calls[1].results[0].data.raw());
 }
 
 }  // namespace tessera

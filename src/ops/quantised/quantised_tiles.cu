@@ -4,7 +4,7 @@
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/quantised_bind.cuh"
-#include "tessera/ops/quantised/quantised_cuda.h"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
 
 namespace tessera {
 namespace {
@@ -31,63 +31,43 @@ int groups_of_stage(const QuantisedMatrix& w) {
 }
 
 template <class T, Values kValues, int kGroups, int kN>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
-  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k}, gate, y,
-                                                               deterministic, [](cudaStream_t) {});
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
+  const char* const name = p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
+  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k},
+                                                               [](cudaStream_t) {});
 }
 
 template <class T, Values kValues, int kGroups>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
-  if (p.m <= 32) return make<T, kValues, kGroups, 32>(name, p, gate, y, deterministic);
-  if (p.m <= 64) return make<T, kValues, kGroups, 64>(name, p, gate, y, deterministic);
-  return make<T, kValues, kGroups, 128>(name, p, gate, y, deterministic);
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
+  if (p.m <= 32) return make<T, kValues, kGroups, 32>(p);
+  if (p.m <= 64) return make<T, kValues, kGroups, 64>(p);
+  return make<T, kValues, kGroups, 128>(p);
 }
 
 template <class T>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
   const int groups = groups_of_stage(p.w);
   switch (p.w.format.values) {
-    case Values::kE4M3:
-      return groups == 0 ? make<T, Values::kE4M3, 0>(name, p, gate, y, deterministic)
-                         : make<T, Values::kE4M3, 1>(name, p, gate, y, deterministic);
-    case Values::kInt8: return make<T, Values::kInt8, 0>(name, p, gate, y, deterministic);
-    case Values::kE2M1: return make<T, Values::kE2M1, 8>(name, p, gate, y, deterministic);
+    case Values::kE4M3: return groups == 0 ? make<T, Values::kE4M3, 0>(p) : make<T, Values::kE4M3, 1>(p);
+    case Values::kInt8: return make<T, Values::kInt8, 0>(p);
+    case Values::kE2M1: return make<T, Values::kE2M1, 8>(p);
     case Values::kInt4: break;
   }
-  return groups == 1 ? make<T, Values::kInt4, 1>(name, p, gate, y, deterministic)
-                     : make<T, Values::kInt4, 4>(name, p, gate, y, deterministic);
-}
-
-Result<std::unique_ptr<BoundOp>> make(const char* name, const QuantisedProblem& p, Gate gate, std::byte* y,
-                                      bool deterministic) {
-  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(name, p, gate, y, deterministic)
-                                         : make<__half>(name, p, gate, y, deterministic);
+  return groups == 1 ? make<T, Values::kInt4, 1>(p) : make<T, Values::kInt4, 4>(p);
 }
 
 }  // namespace
 
-bool quantised_tiles_serve(const QuantisedProblem& p) {
-  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 && p.n % 8 == 0 &&
+bool quantised_tiles_serve(const QuantisedCall& p) {
+  return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 && p.y_columns() % 8 == 0 &&
          p.k % 32 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) && is_aligned(p.residual) &&
          is_aligned(p.y) && groups_of_stage(p.w) != kNotServed &&
          runs_sm90a_code(
              reinterpret_cast<const void*>(quantised_block<ConvertedProduct<__nv_bfloat16, Values::kE4M3, 1, 32>>));
 }
 
-Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedProblem& p, bool deterministic) {
-  return make("quantised_linear, tiles", p, Gate::kNone, p.y, deterministic);
-}
-
-Result<std::unique_ptr<BoundOp>> bind_quantised_tiles_gated(std::span<const BindArgs> calls) {
-  const QuantisedProblem p = make_quantised_problem(calls[0]);
-  std::byte* const y = calls[1].results[0].data.raw();
-  const bool deterministic = calls[0].context.limits.deterministic;
-  if (deterministic || !quantised_tiles_serve(p) || p.residual != nullptr || p.n % 16 != 0 || !is_aligned(y))
-    return std::unique_ptr<BoundOp>();
-  return make("quantised_linear and gate, tiles", p, gate_of(calls[1].node), y, deterministic);
+Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& p) {
+  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p) : make<__half>(p);
 }
 
 }  // namespace tessera

@@ -1,4 +1,3 @@
-#include "tessera/ops/quantised/quantised_cuda.h"
 #include "tessera/ops/quantised/quantised_linear.h"
 #include "tessera/ops/quantised/room.h"
 
