@@ -51,7 +51,7 @@ class VerifiedRunner {
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
     const std::int64_t pages = tokens / runner.page_size + runner.max_requests + 2;
     for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
-    const WeightSource source = TRY(weight_source(options, plan.graphs));
+    const WeightSource source = TRY(weight_source(options, plan));
     Weights weights = TRY(Weights::allocate(plan.graphs.weights, *made->device_));
     const auto load = [&] {
       return fill_weights(plan.graphs.weights, weights.addresses(), source, *made->device_, options.show_progress);

@@ -64,7 +64,7 @@ class EngineRank final : public RankHost {
     cut_to(agreed, *plan_);
     plan_->runner.communicator = &communicator;
     plan_->runner.show_progress = false;
-    const WeightSource source = TRY(weight_source(options_, plan_->graphs));
+    const WeightSource source = TRY(weight_source(options_, *plan_));
     Weights weights = TRY(Weights::load(plan_->graphs.weights, source, *device_, /*show_progress=*/false));
     runner_ =
         TRY(ModelRunner::create(std::move(plan_->graphs), std::move(weights), *device_, std::move(plan_->runner)));

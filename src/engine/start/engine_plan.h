@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "tessera/model/config/config.h"
 #include "tessera/model/config/embedding_config.h"
 #include "tessera/model/model.h"
+#include "tessera/model/weights/checkpoint.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
@@ -46,6 +48,7 @@ struct EnginePlan {
   ModelConfig config;
   std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
   ModelOptions model;
+  std::shared_ptr<const Checkpoint> checkpoint;  // null: the plan needed no tensor's type
   ModelGraphs graphs;
   RunnerOptions runner;
   StepOrder steps;

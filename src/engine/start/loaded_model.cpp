@@ -133,7 +133,7 @@ Status ModelStart::take_texts() {
 Status ModelStart::load_weights() {
   const Clock::time_point opening = Clock::now();
   weights_ = TRY(Weights::allocate(plan_.graphs.weights, *model_.device));
-  WeightSource source = TRY(weight_source(model_.options, plan_.graphs));
+  WeightSource source = TRY(weight_source(model_.options, plan_));
   model_.start.record("open weights", opening, Clock::now());
   load_.emplace(plan_.graphs.weights, *weights_, std::move(source), *model_.device, model_.options.show_progress);
   TRY(model_.peers->load_weights(plan_, [&] { return load_->start(); }));

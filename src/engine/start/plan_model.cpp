@@ -97,13 +97,14 @@ void note_cache_scales(EnginePlan& plan) {
   }
 }
 
-// Returns a function that looks tensors up in the checkpoint's headers.
-Result<StoredTypeOf> stored_types(const EngineOptions& options) {
-  const auto checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
-  return StoredTypeOf([checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
+// Opens the checkpoint, and lets the model look tensors up in its headers.
+Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
+  plan.checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
+  plan.model.stored_type = [checkpoint = plan.checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
     const StoredTensor* stored = checkpoint->find(tensor);
     return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
-  });
+  };
+  return ok_status();
 }
 
 // Returns how WeightFormats::method() calls a format. Other engines have names for kernels too.
@@ -164,7 +165,7 @@ Status build_graphs(PlanDraft& draft) {
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
   const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type());
-  if (asks_types && options.load_format != LoadFormat::kDummy) plan.model.stored_type = TRY(stored_types(options));
+  if (asks_types && options.load_format != LoadFormat::kDummy) TRY(ask_stored_types(options, plan));
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));

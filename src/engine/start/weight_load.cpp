@@ -10,10 +10,12 @@
 
 namespace tessera {
 
-Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs) {
+Result<WeightSource> weight_source(const EngineOptions& options, const EnginePlan& plan) {
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
-  Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
-  const std::string unread = unread_tensors(checkpoint, all_weights(graphs));
+  std::shared_ptr<const Checkpoint> checkpoint = plan.checkpoint;
+  if (checkpoint == nullptr)
+    checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
+  const std::string unread = unread_tensors(*checkpoint, all_weights(plan.graphs));
   if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
   return checkpoint_source(std::move(checkpoint));
 }

@@ -8,14 +8,14 @@
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_options.h"
-#include "tessera/model/model.h"
+#include "tessera/engine/start/engine_plan.h"
 #include "tessera/model/weights/weights.h"
 
 namespace tessera {
 
 // Returns the source of the model's weights: its folder, or random numbers. Logs which parts of the folder the model
 // does not use: vision towers, and heads that predict further tokens.
-Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs);
+Result<WeightSource> weight_source(const EngineOptions& options, const EnginePlan& plan);
 
 // When a load began and ended.
 struct LoadTimes {

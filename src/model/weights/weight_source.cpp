@@ -187,10 +187,14 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
 }  // namespace
 
 WeightSource checkpoint_source(Checkpoint checkpoint) {
-  const auto shared = std::make_shared<const Checkpoint>(std::move(checkpoint));
-  return [shared](const WeightSpec&, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
-                  std::span<std::byte> to) -> Status {
-    return std::visit([&](const auto& storage) { return read(*shared, part, storage, dtype, runs, to); }, part.storage);
+  return checkpoint_source(std::make_shared<const Checkpoint>(std::move(checkpoint)));
+}
+
+WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint) {
+  return [checkpoint = std::move(checkpoint)](const WeightSpec&, const WeightPart& part, StoredDtype dtype,
+                                              const SliceRuns& runs, std::span<std::byte> to) -> Status {
+    return std::visit([&](const auto& storage) { return read(*checkpoint, part, storage, dtype, runs, to); },
+                      part.storage);
   };
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "tessera/base/status.h"
@@ -18,6 +19,7 @@ using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPa
                                           const SliceRuns& runs, std::span<std::byte> to)>;
 
 // Reads from a checkpoint. A missing tensor, or one of the wrong shape or type, is an error that names it.
+WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint);
 WeightSource checkpoint_source(Checkpoint checkpoint);
 
 // Makes random content from `seed` alone (load format "dummy").
