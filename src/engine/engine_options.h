@@ -70,7 +70,8 @@ struct EngineOptions {
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
   double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
-  // The format of quantised weights, as SGLang and vLLM call it, which must be the checkpoint's; empty: whatever it is.
+  // The format of quantised weights: the checkpoint's, as SGLang and vLLM call it, or for a checkpoint that is not
+  // quantised the one to which it is at the start: fp8, int8, int4 or nvfp4. Empty: as the checkpoint is.
   std::string quantization{};
   // Type of the KV cache: the same names, or "fp8_e4m3"; auto: that of the activations.
   std::string kv_cache_dtype = "auto";

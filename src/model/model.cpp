@@ -137,6 +137,9 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (options.dp_size > 1 && (family->make_body || family->change_body))
     return unimplemented(
         fmt::format("enable_dp_attention: {}, whose body was given as a whole, is not accepted", family->architecture));
+  if (family->make_body && config.formats.at_start())
+    return unimplemented(fmt::format("quantization: {}, whose body was given as a whole, is not quantised at the start",
+                                     family->architecture));
   ModelGraphs graphs;
   graphs.dp_size = options.dp_size;
   graphs.own_layers = layers_of_stage(config.num_hidden_layers, options.pp_stage, options.pp_size);
@@ -151,6 +154,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
     graphs.layers = body.take_layers();
     graphs.dequantised = body.take_dequantised();
+    graphs.at_start = body.take_at_start();
     if (options.pp_size > 1)
       graphs.body =
           TRY(stage_of(graphs, body)
@@ -162,6 +166,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   LayerBuilder head("head", options, ops, config.tensor_prefix, config.formats);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
+  std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);
     const ir::ValueId rows = family->build_tower(tower, *config.vision);

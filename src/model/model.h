@@ -85,6 +85,13 @@ struct DequantisedWeight {
   std::string reason;
 };
 
+// A matrix of a model that is quantised at the start. It is rounded to `format`, or not, because of `reason`.
+struct WeightAtStart {
+  std::string module;       // or the tensor of a stack of experts
+  std::string format = {};  // describe(WeightFormat); empty: none
+  std::string reason = {};
+};
+
 struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
@@ -93,7 +100,8 @@ struct ModelGraphs {
   ir::Graph logprobs;
   std::vector<WeightSpec> weights;  // of body, head and tower
   std::vector<DequantisedWeight> dequantised = {};
-  std::vector<LayerInfo> layers = {};  // [layers], or empty: ForwardContext::layers
+  std::vector<WeightAtStart> at_start = {};  // of body and head, each once
+  std::vector<LayerInfo> layers = {};        // [layers], or empty: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare
   // them, without weights.

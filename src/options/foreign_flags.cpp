@@ -26,11 +26,12 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
   };
 }
 
-// Formats in which a checkpoint may be stored, by the names of SGLang and vLLM; "none" says nothing.
-constexpr std::array<std::string_view, 15> kFormats = {
-    "none",         "fp8",          "fbgemm_fp8", "compressed-tensors", "modelopt",
-    "modelopt_fp8", "modelopt_fp4", "gptq",       "gptq_marlin",        "awq",
-    "awq_marlin",   "mxfp4",        "w8a8_int8",  "w8a8_fp8",           "auto"};
+// Formats in which a checkpoint may be stored, by the names of SGLang and vLLM, and to which one may be quantised; "none"
+// says nothing.
+constexpr std::array<std::string_view, 18> kFormats = {
+    "none",         "fp8",          "int8",        "int4",  "nvfp4",      "fbgemm_fp8", "compressed-tensors", "modelopt",
+    "modelopt_fp8", "modelopt_fp4", "gptq",        "gptq_marlin", "awq",  "awq_marlin", "mxfp4",              "w8a8_int8",
+    "w8a8_fp8",     "auto"};
 
 // Whether a flag that turns off chunked prefill was given, in either spelling.
 bool asks_for_whole_prompts(const ForeignFlags& foreign) {
@@ -95,8 +96,9 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
   add.flag("--no-enable-chunked-prefill", "--chunked-prefill-size -1", foreign.no_chunked_prefill);
   add.value("--task", "auto|generate|embed|classify|score|reward",
             "embed is --is-embedding; what else a model does its files say", choice_of(kTasks, foreign.task));
-  add.value("--quantization", "none|fp8|gptq|awq|compressed-tensors|modelopt|…",
-            "the format of the checkpoint's weights, which is found without it; refused if it is another one",
+  add.value("--quantization", "none|fp8|int8|int4|nvfp4|gptq|awq|compressed-tensors|modelopt|…",
+            "fp8, int8, int4 and nvfp4 quantise a checkpoint that is not quantised; another format than a quantised "
+            "checkpoint's is refused",
             choice_of(kFormats, foreign.quantization));
   add_ineffective_flags(add, foreign.ineffective);
 }

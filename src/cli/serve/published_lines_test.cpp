@@ -29,7 +29,7 @@ constexpr Published kLines[] = {
     {"--model-path MODEL --enable-torch-compile --torch-compile-max-bs 8"},
     {"--model-path MODEL --chunked-prefill-size -1 --disable-radix-cache"},
     {"--model-path MODEL --quantization fp8"},
-    {"--model-path MODEL --torchao-config int4wo-128", "it asks for weights that are quantised at the start"},
+    {"--model-path MODEL --torchao-config int4wo-128", "it asks for settings of weights that are quantised at the start"},
     {"--model-path MODEL --kv-cache-dtype fp8_e5m2", "--kv-cache-dtype: \"fp8_e5m2\" is not supported"},
     {"--model-path MODEL --kv-cache-dtype fp8_e4m3"},
     {"--model-path MODEL --sampling-backend pytorch", "", "--sampling-backend pytorch has no effect"},

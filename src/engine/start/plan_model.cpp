@@ -1,5 +1,6 @@
 // The steps of a plan that read the model's config and make its graphs.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -82,6 +83,30 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
+// How many modules have something in common, and the first of them.
+struct ModuleCount {
+  std::int64_t count = 0;
+  std::string first;
+};
+
+// Says in one note what was quantised at the start, and what was not, and why.
+void note_at_start(EnginePlan& plan) {
+  if (plan.graphs.at_start.empty()) return;
+  std::map<std::string, ModuleCount> rounded;
+  std::map<std::string, ModuleCount> left;
+  for (const WeightAtStart& weight : plan.graphs.at_start) {
+    ModuleCount& same = weight.format.empty() ? left[weight.reason] : rounded[weight.format];
+    if (++same.count == 1) same.first = weight.module;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [format, modules] : rounded)
+    texts.push_back(fmt::format("{} matrices are quantised at the start as {}", modules.count, format));
+  for (const auto& [reason, modules] : left)
+    texts.push_back(fmt::format("{} stay {}, {} first, because {}", modules.count,
+                                ir::dtype_name(plan.model.weight_type()), modules.first, reason));
+  plan.notes.push_back(fmt::format("{}", fmt::join(texts, "; ")));
+}
+
 // Says where the scales of an FP8 cache come from, or that those of the checkpoint are unused.
 void note_cache_scales(EnginePlan& plan) {
   const std::optional<KvCacheFormat> stored = plan.config.formats.kv_cache();
@@ -120,18 +145,25 @@ std::string_view method_of(std::string_view quantization) {
   return quantization;
 }
 
-Status check_quantization(const EngineOptions& options, const ModelConfig& config) {
+// Checks the format that is asked for, or lets the model quantise itself so if its checkpoint has none.
+Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;
   const std::string method = mxfp4 ? "mxfp4" : config.formats.method();
+  const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
-  if (!method.empty())
+  if (!method.empty()) {
+    // "fp8" is also the name of a method, and then means no other one.
+    if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
-  return unimplemented(
-      fmt::format("quantization: {} is not supported yet for a checkpoint that is not quantised; one that is stored so "
-                  "is supported",
-                  asked));
+  }
+  if (!start)
+    return invalid_argument(fmt::format(
+        "quantization: {} is not accepted for a checkpoint that is not quantised; {} are, to quantise it at the start",
+        asked, kStartFormatNames));
+  config.formats = config.formats.quantised_at_start(*start);
+  return ok_status();
 }
 
 }  // namespace
@@ -140,7 +172,7 @@ Status read_config(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
-  TRY(check_quantization(draft.options, plan.config));
+  TRY(apply_quantization(draft.options, plan.config));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   return ok_status();
@@ -171,6 +203,7 @@ Status build_graphs(PlanDraft& draft) {
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(all_weights(plan.graphs));
   note_dequantised(plan);
+  note_at_start(plan);
   note_cache_scales(plan);
   return ok_status();
 }

@@ -36,7 +36,8 @@ struct Tensors {
 std::string_view matrix_name(Spelling spelling) {
   switch (spelling) {
     case Spelling::kScaled:
-    case Spelling::kNvfp4: return "weight";
+    case Spelling::kNvfp4:
+    case Spelling::kNumbers: return "weight";
     case Spelling::kPacked:
     case Spelling::kNvfp4Packed: return "weight_packed";
     case Spelling::kGptq:
@@ -109,6 +110,7 @@ Status check_rest(const Tensors& tensors, WeightFormat& format) {
     case Spelling::kNvfp4:
       TRY(need(tensors, "weight_scale", StoredDtype::kF8E4M3));
       return need(tensors, "weight_scale_2", StoredDtype::kF32);
+    case Spelling::kNumbers: break;  // no settings say so
   }
   return ok_status();
 }

@@ -30,6 +30,8 @@ struct WeightFormat {
     // ModelOpt: "weight" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16], "weight_scale_2" F32 [], a
     // factor.
     kNvfp4,
+    // "weight" [rows, cols] of F32, F16 or BF16, which is quantised while it is read; nothing else is stored.
+    kNumbers,
   };
   // The rounding of the linear's inputs for which it was published. A computation without it is closer to the original.
   enum class Inputs : std::uint8_t {

@@ -78,6 +78,17 @@ Result<FormatRules> read_beside(const Section* section, const Json& beside, cons
   return section != nullptr ? read_section(*section, &modelopt) : read_modelopt(nullptr, &modelopt);
 }
 
+std::optional<StartFormat> kind_of(WeightFormat::Values values) {
+  switch (values) {
+    case WeightFormat::Values::kE4M3: return StartFormat::kFp8;
+    case WeightFormat::Values::kInt8: return StartFormat::kInt8;
+    case WeightFormat::Values::kInt4: return StartFormat::kInt4;
+    case WeightFormat::Values::kE2M1: return StartFormat::kNvfp4;
+    case WeightFormat::Values::kPlain: break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Status add_pattern(const Fields& fields, std::string_view key, std::string_view pattern, NamePatterns& patterns) {
@@ -133,9 +144,28 @@ Result<WeightFormats> WeightFormats::read(const Json& config, const Json* beside
   return formats;
 }
 
-bool WeightFormats::any() const { return rules_ != nullptr && !rules_->groups.empty(); }
+WeightFormats WeightFormats::quantised_at_start(StartFormat format) const {
+  WeightFormats formats = *this;
+  formats.at_start_ = format;
+  return formats;
+}
 
-std::string WeightFormats::method() const { return any() ? rules_->method : std::string(); }
+bool WeightFormats::any() const { return at_start_ || (rules_ != nullptr && !rules_->groups.empty()); }
+
+std::string WeightFormats::method() const {
+  return rules_ == nullptr || rules_->groups.empty() ? std::string() : rules_->method;
+}
+
+std::optional<StartFormat> WeightFormats::kind() const {
+  std::optional<StartFormat> kind;
+  if (rules_ == nullptr) return kind;
+  for (const FormatGroup& group : rules_->groups) {
+    const std::optional<StartFormat> of_group = kind_of(group.format.values);
+    if (!of_group || (kind && kind != of_group)) return std::nullopt;
+    kind = of_group;
+  }
+  return kind;
+}
 
 std::optional<KvCacheFormat> WeightFormats::kv_cache() const {
   return rules_ == nullptr ? std::nullopt : rules_->kv_cache;

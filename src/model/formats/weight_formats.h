@@ -15,6 +15,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
+#include "tessera/model/formats/start_format.h"
 #include "tessera/model/formats/weight_format.h"
 #include "tessera/model/weights/stored_dtype.h"
 
@@ -43,14 +44,22 @@ class WeightFormats {
   // invalid_argument for what is wrong or contradicts itself.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
+  // Returns formats by which linears that are stored as numbers are quantised while they are read. Precondition:
+  // method() is empty.
+  WeightFormats quantised_at_start(StartFormat format) const;
+  std::optional<StartFormat> at_start() const { return at_start_; }
+
   // Returns whether some linear may be quantised.
   bool any() const;
   // Returns what --quantization of other engines calls the format: "fp8", "fbgemm_fp8", "compressed-tensors",
   // "modelopt", "gptq", "awq"; empty if every weight is plain.
   std::string method() const;
+  // Returns which of the formats that can be made at the start those of the settings are; nothing if they are none of
+  // them, or of several kinds.
+  std::optional<StartFormat> kind() const;
   std::optional<KvCacheFormat> kv_cache() const;
 
-  // Returns the format of the linear `module` ("model.layers.0.self_attn.q_proj"). Without `stored` the settings
+  // Returns how the linear `module` ("model.layers.0.self_attn.q_proj") is stored. Without `stored` the settings
   // decide, and with it they decide only for a module that has no tensor. Otherwise a plain "weight" without scales is
   // plain, and one that is stored as the settings describe is quantised, whatever lists of modules say. A module whose
   // tensors contradict each other or the settings is invalid_argument; the message names tensor, type and what is
@@ -60,6 +69,7 @@ class WeightFormats {
  private:
   std::string file_;
   std::shared_ptr<const FormatRules> rules_;  // null: every weight is plain
+  std::optional<StartFormat> at_start_;
 };
 
 }  // namespace tessera

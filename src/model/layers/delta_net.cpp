@@ -87,7 +87,8 @@ DeltaNetBlocks delta_net_blocks(LayerBuilder& b, const ModelConfig& config, cons
     blocks.ba.push_back({.tensor = prefix + tensor,
                          .rows = local.value_heads,
                          .first_row = local.first_value_head,
-                         .tensor_rows = net.value_heads});
+                         .tensor_rows = net.value_heads,
+                         .quantisable = Quantisable::kIfStored});
   return blocks;
 }
 
@@ -98,12 +99,13 @@ DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config
   DeltaNetBlocks blocks;
   // Adds rows `first` … `first` + `rows` - 1 of each local key head, which has `stride` rows in the tensor.
   const auto add = [&](std::vector<LinearBlock>& to, const char* tensor, std::int64_t stride, std::int64_t first,
-                       std::int64_t rows) {
+                       std::int64_t rows, Quantisable quantisable = Quantisable::kYes) {
     for (std::int64_t head = 0; head < local.key_heads; ++head)
       to.push_back({.tensor = prefix + tensor,
                     .rows = rows,
                     .first_row = (local.first_key_head + head) * stride + first,
-                    .tensor_rows = net.key_heads * stride});
+                    .tensor_rows = net.key_heads * stride,
+                    .quantisable = quantisable});
   };
   const std::int64_t values = shared * net.value_head_dim;
   const std::int64_t stride = 2 * net.key_head_dim + 2 * values;
@@ -111,8 +113,8 @@ DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config
   add(blocks.qkvz, "in_proj_qkvz", stride, net.key_head_dim, net.key_head_dim);
   add(blocks.qkvz, "in_proj_qkvz", stride, 2 * net.key_head_dim, values);
   add(blocks.qkvz, "in_proj_qkvz", stride, 2 * net.key_head_dim + values, values);
-  add(blocks.ba, "in_proj_ba", 2 * shared, 0, shared);
-  add(blocks.ba, "in_proj_ba", 2 * shared, shared, shared);
+  add(blocks.ba, "in_proj_ba", 2 * shared, 0, shared, Quantisable::kIfStored);
+  add(blocks.ba, "in_proj_ba", 2 * shared, shared, shared, Quantisable::kIfStored);
   return blocks;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
@@ -91,26 +93,27 @@ std::int64_t ExpertParts::values_of(Packed content) { return content == Packed::
 std::vector<LinearPart> ExpertParts::gate_up_matrices(Of of) const {
   std::vector<LinearPart> matrices;
   for (const std::int64_t e : experts_of(of))
-    for (const std::string& name : {tensors_.gate, tensors_.up})
-      matrices.push_back({.tensor = module(e, name),
-                          .tensor_rows = size_,
-                          .tensor_cols = hidden_,
-                          .slice = {.dim = 0, .begin = first_, .size = local_},
-                          .rows = local_,
-                          .cols = hidden_});
+    for (const bool up : {false, true})
+      matrices.push_back(matrix_of(gate_or_up(e, up), module(e, up ? tensors_.up : tensors_.gate)));
   return matrices;
 }
 
 std::vector<LinearPart> ExpertParts::down_matrices(Of of) const {
   std::vector<LinearPart> matrices;
-  for (const std::int64_t e : experts_of(of))
-    matrices.push_back({.tensor = module(e, tensors_.down),
-                        .tensor_rows = hidden_,
-                        .tensor_cols = size_,
-                        .slice = {.dim = 1, .begin = first_, .size = local_},
-                        .rows = hidden_,
-                        .cols = local_});
+  for (const std::int64_t e : experts_of(of)) matrices.push_back(matrix_of(down(e), module(e, tensors_.down)));
   return matrices;
+}
+
+LinearPart ExpertParts::matrix_of(WeightPart part, std::string module) const {
+  const bool by_columns = part.slice.dim == 1;
+  return {.tensor = tensors_.layout == ExpertLayout::kSeparate ? std::move(module) : part.tensor,
+          .matrix = part.tensor,
+          .tensor_rows = part.shape[0],
+          .tensor_cols = part.shape[1],
+          .slice = part.slice,
+          .rows = by_columns ? part.shape[0] : local_,
+          .cols = by_columns ? local_ : part.shape[1],
+          .storage = std::move(part.storage)};
 }
 
 std::vector<WeightPart> ExpertParts::gate_up_bias() const {

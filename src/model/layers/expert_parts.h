@@ -32,6 +32,9 @@ class ExpertParts {
 
   ExpertParts(const ModelConfig& config, const ModelOptions& options, const ExpertTensors& tensors);
 
+  bool are_separate() const { return tensors_.layout == ExpertLayout::kSeparate; }
+  std::int64_t hidden_size() const { return hidden_; }
+  std::int64_t whole_size() const { return size_; }   // the intermediate size
   std::int64_t local_size() const { return local_; }  // the rank's part of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
   // Returns whether this rank adds the bias of down: only one of the partial sums may include it.
@@ -51,8 +54,7 @@ class ExpertParts {
   // Returns how many of an expert's values one byte belongs to.
   static std::int64_t values_of(Packed content);
 
-  // Return the matrices of this rank's experts, or of all others, each of a tensor of its own; without formats.
-  // Precondition: the layout is kSeparate.
+  // Return the matrices of this rank's experts, or of all others that have tensors of their own; without formats.
   enum class Of : std::uint8_t { kThisRank, kOthers };
   std::vector<LinearPart> gate_up_matrices(Of of) const;
   std::vector<LinearPart> down_matrices(Of of) const;
@@ -67,6 +69,8 @@ class ExpertParts {
   std::vector<std::int64_t> experts_elsewhere() const;
   std::vector<std::int64_t> experts_of(Of of) const;
   std::string module(std::int64_t expert, const std::string& name) const;  // without ".weight"
+  // Returns the part's matrix, which belongs to `module` if experts are separate.
+  LinearPart matrix_of(WeightPart part, std::string module) const;
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;
   std::vector<std::int64_t> packed_shape(std::int64_t rows, std::int64_t columns, Packed content) const;

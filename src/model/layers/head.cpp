@@ -61,8 +61,9 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
   const std::string own = config.num_labels > 0 ? "score" : "lm_head";
   const bool tied = config.tie_word_embeddings && config.num_labels == 0;
   const std::string tensor = tied ? b.tensor("embed_tokens") : own;
-  ir::ValueId y = b.linear(tensor, wanted, {{.tensor = tensor, .rows = config.num_logits(), .plain = tied}}, false,
-                           sliced ? Parallel::kColumn : Parallel::kNone);
+  const LinearBlock head{
+      .tensor = tensor, .rows = config.num_logits(), .quantisable = tied ? Quantisable::kNo : Quantisable::kIfStored};
+  ir::ValueId y = b.linear(tensor, wanted, {head}, false, sliced ? Parallel::kColumn : Parallel::kNone);
   if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{b.options().tp_size}}});
   if (b.options().dtype != ir::DType::kFloat32) y = b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
   return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;

@@ -79,7 +79,7 @@ ir::ValueId LayerBuilder::ones(std::int64_t size) {
 }
 
 Result<std::vector<LinearPart>> LayerBuilder::parts_of(const std::vector<LinearBlock>& blocks, std::int64_t local_in,
-                                                       Parallel parallel) const {
+                                                       Parallel parallel) {
   const bool alone = parallel == Parallel::kNone;
   const int ranks = alone ? 1 : options_.tp_size;
   const int rank = alone ? 0 : options_.tp_rank;
@@ -100,10 +100,40 @@ Result<std::vector<LinearPart>> LayerBuilder::parts_of(const std::vector<LinearB
                     .storage = block.storage};
     if (part.padded && !alone)
       return internal_error(fmt::format("{}: zeros behind a block that ranks share out", block.tensor));
-    if (std::holds_alternative<PlainStorage>(block.storage) && !block.plain) part.format = TRY(format_of(block.tensor));
+    part.format = TRY(format_of_block(block, part.tensor_cols));
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std::int64_t cols) {
+  if (!std::holds_alternative<PlainStorage>(block.storage) || block.quantisable == Quantisable::kNo)
+    return WeightFormat();
+  WeightFormat format = TRY(format_of(block.tensor));
+  if (!format.is_plain()) return format;
+  if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
+  leave_at_start(block.tensor, "heads, routers and gates stay so");
+  return format;
+}
+
+WeightFormat LayerBuilder::format_at_start(const std::string& module, std::int64_t cols) {
+  const std::optional<StartFormat> at_start = formats_.at_start();
+  if (!at_start) return {};
+  const std::optional<WeightFormat> format = tessera::format_at_start(*at_start, cols);
+  if (!format) {
+    leave_at_start(module, fmt::format("their columns are a multiple of {}, not of {}", cols, start_cols(*at_start)));
+    return {};
+  }
+  note_at_start({.module = module, .format = describe(*format)});
+  return *format;
+}
+
+void LayerBuilder::leave_at_start(const std::string& module, const std::string& reason) {
+  if (quantises_at_start()) note_at_start({.module = module, .reason = reason});
+}
+
+void LayerBuilder::note_at_start(WeightAtStart weight) {
+  if (noted_at_start_.insert(weight.module).second) at_start_.push_back(std::move(weight));
 }
 
 ir::ValueId LayerBuilder::linear_of(const std::string& name, ir::ValueId x, std::span<const LinearPart> parts,
@@ -165,7 +195,10 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 Result<Storage> LayerBuilder::read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                               std::string_view reason) {
   const WeightFormat format = TRY(format_of(module));
-  if (format.is_plain()) return Storage(PlainStorage{});
+  if (format.is_plain()) {
+    leave_at_start(module, std::string(reason));
+    return Storage(PlainStorage{});
+  }
   if (format.spelling != WeightFormat::Spelling::kScaled)
     return unimplemented(
         fmt::format("{} is {}; accepted: F32, F16 or BF16, FP8 or INT8, as {}", module, describe(format), reason));

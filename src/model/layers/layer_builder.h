@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +28,14 @@ enum class Parallel : std::uint8_t {
   kRowPart,  // like kRow without the sum over the ranks: the caller adds more to it first
 };
 
+// Whether the matrix of a linear may be quantised.
+enum class Quantisable : std::uint8_t {
+  kYes,       // if the checkpoint stores it so, or at the start
+  kIfStored,  // only if the checkpoint stores it so: heads, routers, gates, which published checkpoints leave as
+              // numbers
+  kNo,        // never, whatever the checkpoint's settings say of linears: a tied head
+};
+
 // One output block of a linear layer: rows of a matrix [*, in] of the checkpoint.
 struct LinearBlock {
   std::string tensor;  // without ".weight" or ".bias"
@@ -42,7 +52,7 @@ struct LinearBlock {
   // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
   std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: those of x
-  bool plain = false;     // never quantised, whatever the checkpoint's settings say of linears: a tied head
+  Quantisable quantisable = Quantisable::kYes;
 };
 
 // Returns the rows of the block that a rank of column parallelism holds. invalid_argument if they do not divide.
@@ -107,8 +117,17 @@ class LayerBuilder {
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 
+  // Returns the format to which the matrix of numbers of `module`, with rows of `cols` values, is quantised at the
+  // start. A plain one if the model's formats say nothing of a start, or if the columns do not fit, which is noted.
+  WeightFormat format_at_start(const std::string& module, std::int64_t cols);
+  // Notes that the matrix of numbers of `module` is not quantised at the start, and why. No effect if none is.
+  void leave_at_start(const std::string& module, const std::string& reason);
+  // Returns whether linears are quantised at the start.
+  bool quantises_at_start() const { return formats_.at_start().has_value(); }
+
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }
   std::vector<DequantisedWeight> take_dequantised() { return std::move(dequantised_); }
+  std::vector<WeightAtStart> take_at_start() { return std::move(at_start_); }
   // Returns [layers begun], or nothing if no layer was described.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
@@ -117,7 +136,10 @@ class LayerBuilder {
 
  private:
   Result<std::vector<LinearPart>> parts_of(const std::vector<LinearBlock>& blocks, std::int64_t local_in,
-                                           Parallel parallel) const;
+                                           Parallel parallel);
+  // Returns the format of a block's matrix, whose rows in the checkpoint have `cols` values.
+  Result<WeightFormat> format_of_block(const LinearBlock& block, std::int64_t cols);
+  void note_at_start(WeightAtStart weight);
   // Adds the product with the matrix of parts that have one format.
   ir::ValueId linear_of(const std::string& name, ir::ValueId x, std::span<const LinearPart> parts, bool bias,
                         std::optional<ir::ValueId> residual);
@@ -127,6 +149,8 @@ class LayerBuilder {
   WeightFormats formats_;
   std::vector<WeightSpec> weights_;
   std::vector<DequantisedWeight> dequantised_;
+  std::vector<WeightAtStart> at_start_;
+  std::set<std::string, std::less<>> noted_at_start_;          // modules of at_start_
   std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
   std::int64_t num_layers_ = 0;                                // layers begun
   std::vector<std::size_t> layer_starts_;

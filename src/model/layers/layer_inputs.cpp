@@ -27,6 +27,11 @@ void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64
   for (std::size_t i = 0; i < pieces.size() && b.graph.ok(); ++i) split_evenly(b, pieces[i], counts[i], size, to);
 }
 
+// Returns a block that published checkpoints leave as numbers where others are quantised.
+LinearBlock unrounded(const std::string& tensor, std::int64_t rows) {
+  return {.tensor = tensor, .rows = rows, .quantisable = Quantisable::kIfStored};
+}
+
 ir::ValueId activate(LayerBuilder& b, const ModelConfig& config, ir::ValueId x) {
   if (config.hidden_act == Activation::kSilu) return b.graph.op("silu", {x});
   return b.graph.op("gelu", {x}, {{"tanh", config.hidden_act == Activation::kGeluTanh}});
@@ -44,9 +49,9 @@ std::vector<ir::ValueId> layer_inputs(LayerBuilder& b, const ModelConfig& config
               {{"scale", std::sqrt(static_cast<double>(size))}});
 
   const std::string projection = b.tensor("per_layer_model_projection");
-  const ir::ValueId projected = b.graph.op(
-      "scale", {b.linear(projection, embedded, {{.tensor = projection, .rows = all}}, false, Parallel::kNone)},
-      {{"factor", 1.0 / std::sqrt(static_cast<double>(config.hidden_size))}});
+  const ir::ValueId projected =
+      b.graph.op("scale", {b.linear(projection, embedded, {unrounded(projection, all)}, false, Parallel::kNone)},
+                 {{"factor", 1.0 / std::sqrt(static_cast<double>(config.hidden_size))}});
   const ir::ValueId normed =
       b.graph.op("head_norm", {projected, b.norm_weight(b.tensor("per_layer_projection_norm.weight"), size)},
                  norm_attributes(config));
@@ -63,9 +68,9 @@ ir::ValueId layer_input_branch(LayerBuilder& b, const ModelConfig& config, Resid
   const std::string projection = prefix + "per_layer_projection";
   const std::int64_t size = config.gemma4->per_layer_input_size;
   const ir::ValueId gated =
-      activate(b, config, b.linear(gate, h.value(), {{.tensor = gate, .rows = size}}, false, Parallel::kNone));
+      activate(b, config, b.linear(gate, h.value(), {unrounded(gate, size)}, false, Parallel::kNone));
   const ir::ValueId projected = b.linear(projection, b.graph.op("mul", {gated, own}),
-                                         {{.tensor = projection, .rows = config.hidden_size}}, false, Parallel::kNone);
+                                         {unrounded(projection, config.hidden_size)}, false, Parallel::kNone);
   return h.norm_of(projected, prefix + "post_per_layer_input_norm.weight");
 }
 

@@ -18,6 +18,10 @@ std::int64_t sum_of_rows(std::span<const LinearPart> parts) {
                          [](std::int64_t sum, const LinearPart& part) { return sum + part.rows; });
 }
 
+std::string matrix_tensor(const LinearPart& part) {
+  return part.matrix.empty() ? part.tensor + ".weight" : part.matrix;
+}
+
 bool by_columns(const LinearPart& part) { return part.slice.dim == 1; }
 std::int64_t first_row(const LinearPart& part) { return by_columns(part) ? 0 : part.slice.begin; }
 std::int64_t first_col(const LinearPart& part) { return by_columns(part) ? part.slice.begin : 0; }
@@ -76,6 +80,7 @@ Names names_of(const WeightFormat& format) {
     case Spelling::kNvfp4Packed:
       return {.values = "weight_packed", .scales = "weight_scale", .factor = "weight_global_scale"};
     case Spelling::kNvfp4: return {.values = "weight", .scales = "weight_scale", .factor = "weight_scale_2"};
+    case Spelling::kNumbers: break;
   }
   return {};
 }
@@ -83,7 +88,7 @@ Names names_of(const WeightFormat& format) {
 QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
   constexpr std::array kValues{QuantisedFormat::Values::kE4M3, QuantisedFormat::Values::kInt8,
                                QuantisedFormat::Values::kInt4, QuantisedFormat::Values::kE2M1};
-  const bool nvfp4 = format.spelling == Spelling::kNvfp4 || format.spelling == Spelling::kNvfp4Packed;
+  const bool nvfp4 = format.values == FormatValues::kE2M1;
   return {.values = kValues[static_cast<std::size_t>(format.values) - 1],
           .scales = nvfp4 ? QuantisedFormat::Scales::kE4M3 : QuantisedFormat::Scales::kFloat32,
           .group_rows = nvfp4 ? 1 : grid.rows,
@@ -101,6 +106,14 @@ float dummy_scale(FormatValues values) {
     case FormatValues::kE2M1: return 6.7e-3F;
     default: return 3e-2F;
   }
+}
+
+// Returns where the numbers of the part's matrix are, which are quantised while they are read.
+StridedStorage numbers_of(const LinearPart& part) {
+  if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return *strided;
+  if (std::holds_alternative<TransposedStorage>(part.storage))
+    return {.tensor_shape = {part.tensor_cols, part.tensor_rows}, .row_stride = 1, .col_stride = part.tensor_rows};
+  return {.tensor_shape = {part.tensor_rows, part.tensor_cols}, .row_stride = part.tensor_cols};
 }
 
 // Makes the weights of one linear.
@@ -129,6 +142,21 @@ class Joiner {
   }
   bool has_small_scales() const { return format_.scales == QuantisedFormat::Scales::kE4M3; }
 
+  bool of_numbers() const { return parts_[0].format.spelling == Spelling::kNumbers; }
+
+  std::string tensor_of(const LinearPart& part, const char* name) const {
+    return of_numbers() ? matrix_tensor(part) : fmt::format("{}.{}", part.tensor, name);
+  }
+
+  RoundedStorage rounded(const LinearPart& part, RoundedStorage::Content content) const {
+    return {.numbers = numbers_of(part),
+            .rows = part.tensor_rows,
+            .cols = part.tensor_cols,
+            .rounding = {.values = format_.values, .block_rows = block_rows(part), .block_cols = block_cols(part)},
+            .content = content,
+            .dummy = dummy_scale(part.format.values)};
+  }
+
   // Returns a weight of this linear, with its parts still missing.
   WeightSpec spec(const char* suffix, ir::DType dtype, ir::Shape shape) const {
     return {.name = fmt::format("{}.{}", name_, suffix), .type = {dtype, std::move(shape)}};
@@ -139,7 +167,7 @@ class Joiner {
     WeightSpec weight = spec("weight", ir::DType::kUInt8, {sum_of_rows(parts_), parts_[0].cols / per_byte});
     for (const LinearPart& part : parts_) {
       const std::int64_t bytes = part.tensor_cols / per_byte;
-      weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.values),
+      weight.parts.push_back({.tensor = tensor_of(part, names_.values),
                               .shape = {part.tensor_rows, bytes},
                               .slice = slice_of_blocks(part, 1, per_byte),
                               .storage = value_storage(part, bytes)});
@@ -150,6 +178,7 @@ class Joiner {
   }
 
   Storage value_storage(const LinearPart& part, std::int64_t bytes) const {
+    if (of_numbers()) return rounded(part, RoundedStorage::Content::kValues);
     if (format_.values == QuantisedFormat::Values::kInt4)
       return NibbleStorage{.rows = part.tensor_rows,
                            .cols = part.tensor_cols,
@@ -170,28 +199,45 @@ class Joiner {
     const std::int64_t down = ceil_div(sum_of_rows(parts_), format_.group_rows);
     WeightSpec weight = spec("scales", has_small_scales() ? ir::DType::kUInt8 : ir::DType::kFloat32, {down, across});
     for (const LinearPart& part : parts_) {
-      const std::string tensor = fmt::format("{}.{}", part.tensor, names_.scales);
+      const std::string tensor = tensor_of(part, names_.scales);
       if (has_small_scales()) {
         const std::int64_t cols = part.tensor_cols / kNvfp4Group;
         weight.parts.push_back({.tensor = tensor,
                                 .shape = {part.tensor_rows, cols},
                                 .slice = slice_of_blocks(part, 1, kNvfp4Group),
-                                .storage = PackedStorage{.tensor_shape = {part.tensor_rows, cols},
-                                                         .row_stride = cols,
-                                                         .content = PackedStorage::Content::kScales,
-                                                         .dtype = StoredDtype::kF8E4M3}});
+                                .storage = small_scale_storage(part, cols)});
         continue;
       }
-      GridStorage storage = grid(part, block_rows(part), block_cols(part));
-      storage.step_rows = format_.group_rows;
-      storage.step_cols = format_.groups ? storage.block_cols : format_.group_cols;
-      weight.parts.push_back(
-          {.tensor = tensor,
-           .shape = {ceil_div(part.tensor_rows, storage.step_rows), ceil_div(part.tensor_cols, storage.step_cols)},
-           .slice = slice_of_table(part, storage.step_rows, storage.step_cols),
-           .storage = storage});
+      const std::int64_t step_rows = format_.group_rows;
+      const std::int64_t step_cols = format_.groups ? block_cols(part) : format_.group_cols;
+      weight.parts.push_back({.tensor = tensor,
+                              .shape = {ceil_div(part.tensor_rows, step_rows), ceil_div(part.tensor_cols, step_cols)},
+                              .slice = slice_of_table(part, step_rows, step_cols),
+                              .storage = scale_storage(part, step_rows, step_cols)});
     }
     return weight;
+  }
+
+  Storage small_scale_storage(const LinearPart& part, std::int64_t cols) const {
+    if (of_numbers()) {
+      RoundedStorage storage = rounded(part, RoundedStorage::Content::kScales);
+      storage.step_cols = kNvfp4Group;
+      return storage;
+    }
+    return PackedStorage{.tensor_shape = {part.tensor_rows, cols},
+                         .row_stride = cols,
+                         .content = PackedStorage::Content::kScales,
+                         .dtype = StoredDtype::kF8E4M3};
+  }
+
+  Storage scale_storage(const LinearPart& part, std::int64_t step_rows, std::int64_t step_cols) const {
+    const auto with_steps = [&](auto storage) -> Storage {
+      storage.step_rows = step_rows;
+      storage.step_cols = step_cols;
+      return storage;
+    };
+    if (of_numbers()) return with_steps(rounded(part, RoundedStorage::Content::kScales));
+    return with_steps(grid(part, block_rows(part), block_cols(part)));
   }
 
   // Returns a slice of scales or zeros: all of them for columns with an order, else those of the part's blocks.
@@ -210,16 +256,20 @@ class Joiner {
 
   WeightSpec factor() const {
     WeightSpec weight = spec("factor", ir::DType::kFloat32, {sum_of_rows(parts_)});
-    for (const LinearPart& part : parts_) {
-      GridStorage storage = grid(part, part.tensor_rows, part.tensor_cols);
-      storage.step_cols = part.tensor_cols;
-      storage.reciprocal = part.format.spelling == Spelling::kNvfp4Packed;
-      weight.parts.push_back({.tensor = fmt::format("{}.{}", part.tensor, names_.factor),
+    for (const LinearPart& part : parts_)
+      weight.parts.push_back({.tensor = tensor_of(part, names_.factor),
                               .shape = {part.tensor_rows},
                               .slice = by_columns(part) ? TensorSlice{} : part.slice,
-                              .storage = storage});
-    }
+                              .storage = factor_storage(part)});
     return weight;
+  }
+
+  Storage factor_storage(const LinearPart& part) const {
+    if (of_numbers()) return rounded(part, RoundedStorage::Content::kFactor);
+    GridStorage storage = grid(part, part.tensor_rows, part.tensor_cols);
+    storage.step_cols = part.tensor_cols;
+    storage.reciprocal = part.format.spelling == Spelling::kNvfp4Packed;
+    return storage;
   }
 
   WeightSpec zeros() const {
@@ -274,7 +324,7 @@ Status check_slice(const LinearPart& part, std::int64_t cols, const char* what) 
 WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
   WeightSpec weight{.name = name + ".weight", .type = {dtype, {sum_of_rows(parts), parts[0].cols}}};
   for (const LinearPart& part : parts) {
-    weight.parts.push_back({.tensor = part.tensor + ".weight",
+    weight.parts.push_back({.tensor = matrix_tensor(part),
                             .shape = {part.tensor_rows, part.tensor_cols},
                             .slice = part.slice,
                             .storage = part.storage});

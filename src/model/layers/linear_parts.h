@@ -16,7 +16,8 @@ namespace tessera {
 
 // A rank's part of one block of a linear. Either all columns of some rows, or some columns of all rows.
 struct LinearPart {
-  std::string tensor;  // without ".weight" or ".bias"
+  std::string tensor;       // without ".weight" or ".bias"
+  std::string matrix = {};  // the tensor that holds the plain matrix; empty: that one with ".weight"
   std::int64_t tensor_rows = 0;
   std::int64_t tensor_cols = 0;
   TensorSlice slice = {};  // of dimension 0 or 1
@@ -24,7 +25,7 @@ struct LinearPart {
   std::int64_t rows = 0;  // in the rank's matrix, with the zero rows behind them
   std::int64_t cols = 0;
   bool padded = false;
-  Storage storage = {};  // of a plain matrix
+  Storage storage = {};  // of a matrix of numbers: plain, transposed or strided
   WeightFormat format = {};
 };
 

@@ -54,7 +54,7 @@ struct ExpertStacks {
 Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
                                 const ExpertTensors& tensors) {
   const std::string& prefix = tensors.prefix;
-  if (tensors.layout == ExpertLayout::kSeparate) {
+  if (!config.moe->mxfp4 && (tensors.layout == ExpertLayout::kSeparate || b.quantises_at_start())) {
     if (std::optional<QuantisedExperts> quantised = TRY(add_quantised_experts(b, parts, prefix)))
       return ExpertStacks{.gate_up = quantised->gate_up,
                           .down = quantised->down,
@@ -110,8 +110,9 @@ ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x
   const std::vector<LinearBlock> blocks = gate_up_blocks(shared, tensors.shared);
   if (!config.moe->shared_gate) return gated_mlp(b, shared, x, blocks, tensors.shared, Parallel::kRowPart, y);
   const ir::ValueId mlp = gated_mlp(b, shared, x, blocks, tensors.shared, Parallel::kRowPart);
-  const ir::ValueId gate =
-      b.linear(tensors.shared_gate, x, {{.tensor = tensors.shared_gate, .rows = 1}}, false, Parallel::kNone);
+  const ir::ValueId gate = b.linear(tensors.shared_gate, x,
+                                    {{.tensor = tensors.shared_gate, .rows = 1, .quantisable = Quantisable::kIfStored}},
+                                    false, Parallel::kNone);
   return b.graph.op("add_gated", {y, mlp, gate});
 }
 
@@ -128,10 +129,9 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
                      const RouterTensors& tensors) {
   const MoeConfig& moe = *config.moe;
   const bool sigmoid = moe.scoring == RouterScoring::kSigmoid;
-  const ir::ValueId logits = sigmoid
-                                 ? float32_router(b, config, x, tensors.weight)
-                                 : b.linear(tensors.weight, x, {{.tensor = tensors.weight, .rows = moe.num_experts}},
-                                            moe.router_bias, Parallel::kNone);
+  const LinearBlock router{.tensor = tensors.weight, .rows = moe.num_experts, .quantisable = Quantisable::kIfStored};
+  const ir::ValueId logits = sigmoid ? float32_router(b, config, x, tensors.weight)
+                                     : b.linear(tensors.weight, x, {router}, moe.router_bias, Parallel::kNone);
   std::vector<ir::ValueId> operands{logits, slots};
   if (moe.correction_bias) operands.push_back(float32_weight(b, tensors.correction, {moe.num_experts}));
   if (!tensors.expert_scale.empty()) operands.push_back(float32_weight(b, tensors.expert_scale, {moe.num_experts}));

@@ -18,7 +18,8 @@ struct QuantisedExperts {
   WeightFormat format = {};
 };
 
-// Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain.
+// Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain:
+// neither stored so nor quantised at the start.
 // invalid_argument if the experts of the layer have several formats, which the message names; unimplemented if their
 // columns have an order.
 Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,

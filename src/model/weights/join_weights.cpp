@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 // In Storage's order.
-constexpr std::array kLayouts = {"plain", "transposed", "scaled", "strided", "packed", "nibbles", "grid", "indices"};
+constexpr std::array kLayouts = {"plain",   "transposed", "scaled",  "strided", "packed",
+                                 "nibbles", "grid",       "rounded", "indices"};
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
 // Returns the fields in which two of a kind may differ.
@@ -29,6 +30,10 @@ auto fields_of(const NibbleStorage& s) {
 }
 auto fields_of(const GridStorage& s) {
   return std::tie(s.rows, s.cols, s.block_rows, s.block_cols, s.step_rows, s.step_cols, s.transposed, s.reciprocal);
+}
+auto fields_of(const RoundedStorage& s) {
+  return std::tuple_cat(fields_of(s.numbers),
+                        std::tie(s.rows, s.cols, s.rounding, s.content, s.step_rows, s.step_cols));
 }
 auto fields_of(const IndexStorage& s) { return std::tie(s.limit); }
 

@@ -134,15 +134,18 @@ RowPiece RowPieces::operator[](std::int64_t i) const {
   return {.row = row, .col = from - row * cols_, .count = to - from, .at = run * runs_.run + from - begin};
 }
 
+Result<StridedRows> StridedRows::of(const StoredTensor& stored, const StridedMatrix& matrix) {
+  const Decode decode = TRY(decode_of(stored));
+  TRY(expect_within(stored, matrix));
+  return StridedRows(decode, stored, matrix);
+}
+
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst) {
-  const Decode decode_run = TRY(decode_of(stored));
-  TRY(expect_within(stored, matrix));
-  const std::int64_t bytes = stored_dtype_bytes(stored.dtype);
+  const StridedRows rows = TRY(StridedRows::of(stored, matrix));
   return read_chunks(stored, matrix.cols, runs, dtype, dst,
                      [&](std::int64_t row, std::int64_t col, float* floats, std::int64_t count) {
-                       const std::int64_t first = matrix.offset + row * matrix.row_stride + col * matrix.col_stride;
-                       decode_run(stored.data.data() + first * bytes, matrix.col_stride, floats, count);
+                       rows.read(row, col, {floats, static_cast<std::size_t>(count)});
                      });
 }
 

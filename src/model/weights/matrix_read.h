@@ -31,6 +31,33 @@ struct StridedMatrix {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst);
 
+// Rows of such a matrix as float32. Borrows the tensor's data. Thread-safe.
+class StridedRows {
+ public:
+  // invalid_argument if the matrix leaves the tensor; unimplemented for types that are no numbers.
+  static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
+
+  // Writes elements (row, col) … to `floats`. Precondition: they lie in the matrix's row.
+  void read(std::int64_t row, std::int64_t col, std::span<float> floats) const {
+    decode_(data_ + index(row, col) * element_bytes_, matrix_.col_stride, floats.data(), std::ssize(floats));
+  }
+  // Returns the index of element (row, col) in the tensor.
+  std::int64_t index(std::int64_t row, std::int64_t col) const {
+    return matrix_.offset + row * matrix_.row_stride + col * matrix_.col_stride;
+  }
+
+ private:
+  // Decodes `count` elements that are `stride` elements apart.
+  using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
+  StridedRows(Decode decode, const StoredTensor& stored, const StridedMatrix& matrix)
+      : decode_(decode), data_(stored.data.data()), element_bytes_(stored_dtype_bytes(stored.dtype)), matrix_(matrix) {}
+
+  Decode decode_;
+  const std::byte* data_;
+  std::int64_t element_bytes_;
+  StridedMatrix matrix_;
+};
+
 // Reads bytes that stay as they are: the elements of `stored` are bytes, and `dst` is as long as the runs.
 Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
                    std::span<std::byte> dst);

@@ -17,7 +17,7 @@ namespace {
 
 bool is_transposed(const WeightPart& part) { return std::holds_alternative<TransposedStorage>(part.storage); }
 
-std::int64_t bytes_of(const TensorLayout& tensor) { return tensor_bytes(tensor.shape, tensor.dtype).value_or(0); }
+std::int64_t layout_bytes(const TensorLayout& tensor) { return tensor_bytes(tensor.shape, tensor.dtype).value_or(0); }
 
 SliceRuns run_of(std::int64_t first, std::int64_t count) {
   return {.num_runs = 1, .run = count, .stride = count, .start = first};
@@ -56,7 +56,8 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   const auto* bytes = std::get_if<PackedStorage>(&part.storage);
   const bool quantised =
       std::holds_alternative<ScaledStorage>(part.storage) || std::holds_alternative<NibbleStorage>(part.storage) ||
-      std::holds_alternative<GridStorage>(part.storage) || (bytes != nullptr && bytes->dtype != StoredDtype::kU8);
+      std::holds_alternative<GridStorage>(part.storage) || std::holds_alternative<RoundedStorage>(part.storage) ||
+      (bytes != nullptr && bytes->dtype != StoredDtype::kU8);
   if (quantised) return unimplemented("random values of quantised tensors; accepted: tensors of F32, F16 and BF16");
   TensorLayout tensor{.name = part.tensor, .dtype = TRY(stored_dtype_of(spec.type.dtype)), .shape = stored_shape(part)};
   if (!tensor_bytes(tensor.shape, tensor.dtype))
@@ -89,7 +90,7 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
 // Divides as Hugging Face's tools do: tensors in order, and a new file when the next one would not fit.
 void RandomCheckpoint::divide(std::int64_t max_shard_bytes) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const std::int64_t bytes = bytes_of(tensors_[i]);
+    const std::int64_t bytes = layout_bytes(tensors_[i]);
     if (files_.empty() || files_.back().bytes + bytes > max_shard_bytes) files_.emplace_back();
     files_.back().tensors.push_back(i);
     files_.back().bytes += bytes;
@@ -107,7 +108,7 @@ std::int64_t RandomCheckpoint::total_bytes() const {
 
 std::int64_t RandomCheckpoint::total_elements() const {
   std::int64_t total = 0;
-  for (const TensorLayout& tensor : tensors_) total += bytes_of(tensor) / stored_dtype_bytes(tensor.dtype);
+  for (const TensorLayout& tensor : tensors_) total += layout_bytes(tensor) / stored_dtype_bytes(tensor.dtype);
   return total;
 }
 

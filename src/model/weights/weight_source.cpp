@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "tessera/model/weights/matrix_read.h"
 #include "tessera/model/weights/quantised_read.h"
 #include "tessera/model/weights/random_fill.h"
+#include "tessera/model/weights/rounded_read.h"
 
 namespace tessera {
 namespace {
@@ -76,9 +79,20 @@ void fill_nibbles(const NibbleStorage& storage, const SliceRuns& runs, std::uint
                       runs.start + run * runs.stride, seed);
 }
 
-void fill_grid(const GridStorage& storage, std::span<std::byte> to) {
-  for (std::size_t at = 0; at < to.size(); at += sizeof(float))
-    std::memcpy(to.data() + at, &storage.dummy, sizeof(float));
+void fill_floats(float value, std::span<std::byte> to) {
+  for (std::size_t at = 0; at < to.size(); at += sizeof value) std::memcpy(to.data() + at, &value, sizeof value);
+}
+
+// Makes values and scales as fill_packed() and fill_floats() make those of a checkpoint that is stored so.
+void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
+                  std::span<std::byte> to) {
+  if (dtype == StoredDtype::kF32) return fill_floats(storage.dummy, to);
+  const bool scales = storage.content == RoundedStorage::Content::kScales;
+  PackedStorage bytes{.tensor_shape = {}, .row_stride = storage.cols / storage.rounding.values_of_byte()};
+  if (scales) bytes.content = PackedStorage::Content::kScales;
+  if (storage.rounding.values == Rounding::Values::kE4M3) bytes.dtype = StoredDtype::kF8E4M3;
+  // The matrices of a stack are one tensor, and have different values.
+  fill_packed(bytes, bytes.row_stride, runs, seed + static_cast<std::uint64_t>(storage.numbers.offset), to);
 }
 
 // Column c of C belongs to group c · limit / C.
@@ -104,7 +118,11 @@ Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dt
       return ok_status();
     }
     if (const auto* grid = std::get_if<GridStorage>(&part.storage)) {
-      fill_grid(*grid, to);
+      fill_floats(grid->dummy, to);
+      return ok_status();
+    }
+    if (const auto* rounded = std::get_if<RoundedStorage>(&part.storage)) {
+      fill_rounded(*rounded, dtype, runs, of_tensor, to);
       return ok_status();
     }
     if (const auto* indices = std::get_if<IndexStorage>(&part.storage)) {
@@ -184,6 +202,20 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
   return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
+// The factors of matrices, by tensor and offset. Each is needed for values, scales and itself, and costs a read of the
+// whole matrix.
+using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.numbers.tensor_shape));
+  if (!storage.rounding.has_factor()) return read_rounded(stored, storage, 1.0F, runs, to);
+  const std::pair key(part.tensor, storage.numbers.offset);
+  auto factor = factors.find(key);
+  if (factor == factors.end()) factor = factors.emplace(key, TRY(read_factor(stored, storage))).first;
+  return read_rounded(stored, storage, factor->second, runs, to);
+}
+
 }  // namespace
 
 WeightSource checkpoint_source(Checkpoint checkpoint) {
@@ -191,10 +223,18 @@ WeightSource checkpoint_source(Checkpoint checkpoint) {
 }
 
 WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint) {
-  return [checkpoint = std::move(checkpoint)](const WeightSpec&, const WeightPart& part, StoredDtype dtype,
-                                              const SliceRuns& runs, std::span<std::byte> to) -> Status {
-    return std::visit([&](const auto& storage) { return read(*checkpoint, part, storage, dtype, runs, to); },
-                      part.storage);
+  return [checkpoint = std::move(checkpoint), factors = std::make_shared<Factors>()](
+             const WeightSpec&, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+             std::span<std::byte> to) -> Status {
+    return std::visit(
+        [&]<class T>(const T& storage) {
+          if constexpr (std::is_same_v<T, RoundedStorage>) {
+            return read(*checkpoint, part, storage, *factors, runs, to);
+          } else {
+            return read(*checkpoint, part, storage, dtype, runs, to);
+          }
+        },
+        part.storage);
   };
 }
 

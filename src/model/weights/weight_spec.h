@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/ir/type.h"
+#include "tessera/model/weights/quantise_values.h"
 #include "tessera/model/weights/stored_dtype.h"
 #include "tessera/model/weights/tensor_copy.h"
 
@@ -93,13 +94,29 @@ struct GridStorage {
   float dummy = 1;  // every scale of a random model
 };
 
+// What a matrix [rows, cols] of numbers becomes when it is quantised while it is read: its values, its scales or its
+// factor. The numbers lie in a tensor as StridedStorage says, F32, F16 or BF16, and must be finite. A part of values is
+// [rows, bytes of a row]. A part of scales has one for each block of step_rows by step_cols elements, which lies within
+// a block of the rounding: float32, or E4M3 under a factor. A part of factors is [rows].
+struct RoundedStorage {
+  enum class Content : std::uint8_t { kValues, kScales, kFactor };
+  StridedStorage numbers = {};
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  Rounding rounding = {};
+  Content content = Content::kValues;
+  std::int64_t step_rows = 1;
+  std::int64_t step_cols = 1;
+  float dummy = 1;  // every scale of a random model, or its factor if it has one
+};
+
 // Indices, I32: each is at least 0 and below `limit`.
 struct IndexStorage {
   std::int64_t limit = 0;
 };
 
 using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage, PackedStorage,
-                             NibbleStorage, GridStorage, IndexStorage>;
+                             NibbleStorage, GridStorage, RoundedStorage, IndexStorage>;
 
 // A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice count the part's elements, whatever
 // the layout of the tensors from which they are read.

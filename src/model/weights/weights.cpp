@@ -102,6 +102,7 @@ std::int64_t parameters_of_element(const WeightPart& part) {
 
 std::vector<std::int64_t> stored_shape(const WeightPart& part) {
   if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return strided->tensor_shape;
+  if (const auto* rounded = std::get_if<RoundedStorage>(&part.storage)) return rounded->numbers.tensor_shape;
   if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) return packed->tensor_shape;
   if (std::holds_alternative<TransposedStorage>(part.storage)) return {part.shape.rbegin(), part.shape.rend()};
   if (const auto* nibbles = std::get_if<NibbleStorage>(&part.storage)) {
