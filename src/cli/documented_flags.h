@@ -125,6 +125,7 @@ inline const std::vector<Documented>& documented() {
       {{"--task", "classify"}, kWarned, {"--task", ""}},
       {{"--quantization", "none"}, kNothing, {"--quantization", "fp9"}},
       {{"--quantization", "fp8"}, kTaken, {"--quantization", "fp9"}},
+      {{"--quantization", "int4"}, kTaken, {"--quantization", "int3"}},
       {{"--swap-space", "16"}, kWarned, {"--swap-space"}},
       {{"--swap-space", "0"}, kNothing, {"--swap-space"}},
       {{"--root-path", "/llm"}, kWarned, {"--root-path"}},

@@ -65,7 +65,7 @@ class BadCommandLine(CliTest):
                 (["unknown flag --max-new-token ", "did you mean --max-new-tokens?"], [*ids, "--max-new-token", "3"]),
                 (["unknown flag --zzz", "--help"], [*ids, "--zzz"]),
                 (['--quantization: "fp9" is not accepted'], [*ids, "--quantization", "fp9"]),
-                (["quantization: fp8 is not supported yet"], [*ids, "--quantization", "fp8"]),
+                (["quantization: awq is not accepted", "fp8, int8, int4, nvfp4"], [*ids, "--quantization", "awq"]),
                 (["--kv-cache-dtype", "fp8_e5m2", "accepted is auto"], [*ids, "--kv-cache-dtype", "fp8_e5m2"]),
                 (["--speculative-algorithm is not supported yet"], [*ids, "--speculative-algorithm", "EAGLE"]),
                 (["cache does what", "info, clear"], ["cache"]),

@@ -98,13 +98,14 @@ void note_at_start(EnginePlan& plan) {
     ModuleCount& same = weight.format.empty() ? left[weight.reason] : rounded[weight.format];
     if (++same.count == 1) same.first = weight.module;
   }
-  std::vector<std::string> texts;
+  std::vector<std::string> formats;
   for (const auto& [format, modules] : rounded)
-    texts.push_back(fmt::format("{} matrices are quantised at the start as {}", modules.count, format));
+    formats.push_back(fmt::format("{} matrices as {}", modules.count, format));
+  std::string note = fmt::format("quantised at the start: {}", fmt::join(formats, ", "));
   for (const auto& [reason, modules] : left)
-    texts.push_back(fmt::format("{} stay {}, {} first, because {}", modules.count,
-                                ir::dtype_name(plan.model.weight_type()), modules.first, reason));
-  plan.notes.push_back(fmt::format("{}", fmt::join(texts, "; ")));
+    note += fmt::format("; {} stay {}, {} first, because {}", modules.count, ir::dtype_name(plan.model.weight_type()),
+                        modules.first, reason);
+  plan.notes.push_back(std::move(note));
 }
 
 // Says where the scales of an FP8 cache come from, or that those of the checkpoint are unused.

@@ -112,7 +112,7 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   WeightFormat format = TRY(format_of(block.tensor));
   if (!format.is_plain()) return format;
   if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
-  leave_at_start(block.tensor, "heads, routers and gates stay so");
+  leave_at_start(block.tensor, "published checkpoints leave heads, routers and gates so");
   return format;
 }
 

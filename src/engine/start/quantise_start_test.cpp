@@ -1,0 +1,92 @@
+// Catches: --quantization that is ignored, taken for another format, or refused without saying what is accepted; a plan
+// that does not say which matrices stay numbers, and why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/device/testing/described_device.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine_options.h"
+#include "tessera/engine/start/engine_plan.h"
+#include "tessera/ir/text.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Result<EnginePlan> plan_of(const std::string& model, const std::string& quantization,
+                           LoadFormat load_format = LoadFormat::kAuto) {
+  EngineOptions options{.model_path = testing::data_path(model)};
+  options.quantization = quantization;
+  options.load_format = load_format;
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  return plan_engine(options, device);
+}
+
+// Returns the notes of a plan that is made, else its error.
+std::vector<std::string> notes_of(const std::string& model, const std::string& quantization,
+                                  LoadFormat load_format = LoadFormat::kAuto) {
+  const Result<EnginePlan> plan = plan_of(model, quantization, load_format);
+  return plan.ok() ? plan->notes : std::vector{plan.status().message()};
+}
+
+TEST(QuantiseStart, OneNoteSaysWhatIsRoundedAndWhatStays) {
+  for (const LoadFormat format : {LoadFormat::kAuto, LoadFormat::kDummy}) {
+    EXPECT_THAT(notes_of("goldens/llama", "fp8", format),
+                ElementsAre("quantised at the start: 21 matrices as FP8 e4m3, blocks of 128 × 128; 1 stay f32, lm_head "
+                            "first, because published checkpoints leave heads, routers and gates so"));
+  }
+  EXPECT_THAT(notes_of("goldens/qwen3-moe", "int4"),
+              ElementsAre(AllOf(HasSubstr("3 matrices as int4, groups of 128, 9 matrices as int4, groups of 64"),
+                                HasSubstr("72 stay f32, model.layers.0.mlp.experts.0.gate_proj first, because their "
+                                          "columns are a multiple of 16, not of 32"),
+                                HasSubstr("model.layers.0.mlp.gate first"))));
+  EXPECT_THAT(notes_of("goldens/deepseek-v3", "int8"),
+              ElementsAre(HasSubstr("3 stay f32, model.layers.0.self_attn.kv_b_proj first, because latent attention")));
+}
+
+TEST(QuantiseStart, AVisionTowerStaysAsItIs) {
+  const Result<EnginePlan> plan = plan_of("goldens/qwen3-vl", "fp8");
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(ir::to_text(plan->graphs.vision->graph).find("quantised_linear"), std::string::npos);
+  EXPECT_NE(ir::to_text(plan->graphs.body).find("quantised_linear"), std::string::npos);
+}
+
+TEST(QuantiseStart, WeightsTakeAsMuchMemoryAsTheFormat) {
+  const auto bytes = [](const char* format) {
+    const Result<EnginePlan> plan = plan_of("goldens/llama", format);
+    std::int64_t sum = 0;
+    for (const WeightSpec& weight : plan->graphs.weights)
+      if (weight.name.find("_proj.") != std::string::npos) sum += *ir::size_bytes(weight.type, {});
+    return static_cast<double>(sum);
+  };
+  const double plain = bytes("");
+  EXPECT_NEAR(bytes("fp8") / plain, 0.25, 0.01);
+  EXPECT_NEAR(bytes("int8") / plain, 0.25, 0.02);
+  EXPECT_NEAR(bytes("int4") / plain, 0.125, 0.025);
+  EXPECT_NEAR(bytes("nvfp4") / plain, 0.15, 0.01);
+}
+
+TEST(QuantiseStart, AStoredFormatIsAcceptedByItsNames) {
+  EXPECT_THAT(notes_of("quantised/qwen3-fp8-block", "fp8"), IsEmpty());
+  EXPECT_THAT(notes_of("quantised/llama-ct-w8a8", "int8"), IsEmpty());
+  EXPECT_THAT(notes_of("quantised/llama-awq", "int4"), IsEmpty());
+  EXPECT_THAT(notes_of("quantised/llama-awq", "awq"), IsEmpty());
+  EXPECT_THAT(notes_of("quantised/llama-ct-nvfp4", "nvfp4"), IsEmpty());
+}
+
+TEST(QuantiseStart, OtherFormatsAreRefusedByName) {
+  EXPECT_THAT(notes_of("quantised/qwen3-fp8-block", "int4"),
+              ElementsAre("quantization: int4 is not accepted; the checkpoint is quantised as fp8"));
+  EXPECT_THAT(notes_of("goldens/gpt-oss-mxfp4", "fp8"),
+              ElementsAre("quantization: fp8 is not accepted; the checkpoint is quantised as mxfp4"));
+  for (const char* name : {"awq", "gptq", "compressed-tensors", "mxfp4"})
+    EXPECT_THAT(notes_of("goldens/llama", name),
+                ElementsAre(AllOf(HasSubstr(name), HasSubstr("not quantised; fp8, int8, int4, nvfp4 are"))));
+}
+
+}  // namespace
+}  // namespace tessera
