@@ -23,7 +23,7 @@ constexpr std::string_view kDivided =
     "experts are divided evenly among the ranks of a process, in slices (--tp-size) or whole (--ep-size)";
 constexpr std::array kMissing = {
     Missing{"--quantization-* --torchao-config -q", "settings of weights that are quantised at the start",
-            "--quantization fp8, int8, int4 or nvfp4 has none"},
+            "--quantization with fp8, int8, int4 or nvfp4 is supported"},
     Missing{"--enable-dp-attention", "data-parallel attention",
             "serve has it, and one process of serve is one endpoint", "serve"},
     Missing{"--enable-dp-lm-head --dp-attention-*", "settings of data-parallel attention",

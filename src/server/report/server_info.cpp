@@ -14,6 +14,7 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("dp_attention").value(options.dp_attention).key("nnodes").value(options.nnodes);
   json.key("node_rank").value(options.node_rank).key("dtype").value(options.dtype);
   json.key("kv_cache_dtype").value(options.kv_cache_dtype);
+  json.key("quantization").value(options.quantization.empty() ? "none" : options.quantization);
   json.key("context_length").value(options.context_length);
   json.key("chunked_prefill_size").value(options.chunked_prefill_size);
   json.key("max_running_requests").value(options.max_running_requests);
