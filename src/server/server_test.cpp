@@ -41,6 +41,7 @@ TEST_F(ServerTest, SmallRoutesAnswer) {
   const Json info = running.json(get("/get_server_info"));
   EXPECT_GE(info.find("stats")->find("steps")->as_int(), 1);
   EXPECT_EQ(info.find("plan")->find("decode_sizes")->dump(), "[1, 4]");
+  EXPECT_EQ(info.find("options")->find("quantization")->as_string(), "none");
   const Json& start = *info.find("start");
   EXPECT_THAT(start.find("phases")->dump(), HasSubstr("\"compile\""));
   EXPECT_EQ(start.find("phases")->as_array().back().find("name")->as_string(), "server");
