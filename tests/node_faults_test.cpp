@@ -127,6 +127,19 @@ TEST_F(NodeFaults, PluginsThatDifferAreNamed) {
   EXPECT_TRUE(check_hello(leader, node_hello(with, device->properties()).value()).ok());
 }
 
+// Each node quantises its own part of a checkpoint.
+TEST_F(NodeFaults, OtherQuantisationAtTheStartIsNamed) {
+  EngineOptions leads = options_for(2);
+  leads.nnodes = 2;
+  EngineOptions follows = leads;
+  follows.node_rank = 1;
+  follows.quantization = "fp8";
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const NodeHello leader = node_hello(leads, device->properties()).value();
+  EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
+              HasSubstr("quantization: not set on node 0 and fp8"));
+}
+
 // A node 0 that sends the messages of this test.
 class OrdersOfNode0 {
  public:

@@ -72,6 +72,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
           {"ep_size", number(o.ep_size)},
           {"dtype", o.dtype},
           {"kv_cache_dtype", o.kv_cache_dtype},
+          {"quantization", o.quantization},
           {"load_format", word(o.load_format)},
           {"context_length", number(o.context_length)},
           {"chunked_prefill_size", number(o.chunked_prefill_size)},
