@@ -38,13 +38,13 @@ struct Grid {
   std::int64_t cols = 0;
 };
 
-Grid grid_of(std::span<const LinearPart> parts) {
+Grid grid_of(std::span<const LinearPart> parts, LastBlock last) {
   const WeightFormat& format = parts[0].format;
   std::int64_t rows = format.block_rows;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (format.block_rows > 0) rows = std::gcd(rows, first_row(parts[i]));
-    // The last part may end within a block.
-    if (i + 1 < parts.size() || format.block_rows == 0) rows = std::gcd(rows, parts[i].rows);
+    if (i + 1 < parts.size() || format.block_rows == 0 || last == LastBlock::kWhole)
+      rows = std::gcd(rows, parts[i].rows);
   }
   const std::int64_t cols = format.block_cols > 0 ? std::gcd(format.block_cols, first_col(parts[0])) : parts[0].cols;
   return {.rows = rows, .cols = cols};
@@ -119,10 +119,10 @@ StridedStorage numbers_of(const LinearPart& part) {
 // Makes the weights of one linear.
 class Joiner {
  public:
-  Joiner(const std::string& name, std::span<const LinearPart> parts)
+  Joiner(const std::string& name, std::span<const LinearPart> parts, LastBlock last)
       : name_(name),
         parts_(parts),
-        grid_(grid_of(parts)),
+        grid_(grid_of(parts, last)),
         format_(operator_format(parts[0].format, grid_)),
         names_(names_of(parts[0].format)),
         groups_(ceil_div(parts[0].tensor_cols, block_cols(parts[0]))) {}
@@ -342,14 +342,14 @@ WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> part
   return bias;
 }
 
-Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts) {
+Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts, LastBlock last) {
   for (const LinearPart& part : parts) {
     if (part.padded) return unimplemented(fmt::format("{}: a quantised matrix with zeros behind it", part.tensor));
     if (part.format.values == FormatValues::kInt4) TRY(check_slice(part, 2, "as a byte has two values"));
     if (part.format.values == FormatValues::kE2M1)
       TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
   }
-  return Joiner(name, parts).join();
+  return Joiner(name, parts, last).join();
 }
 
 std::size_t end_of_run(std::span<const LinearPart> parts) {

@@ -41,8 +41,11 @@ struct QuantisedWeights {
 
 // Joins parts of one format, each with the scales of its own tensor. Precondition: the parts' formats are equal, not
 // plain, and, if they are ordered, of one tensor. invalid_argument if a slice divides what is stored together: the two
-// values of a byte, or the 16 values of an NVFP4 scale; unimplemented for padded parts.
-Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts);
+// values of a byte, or the 16 values of an NVFP4 scale; unimplemented for padded parts. With kWhole the blocks of
+// scales divide every part's rows, as in a stack of experts; with kCut the last part may end within a block.
+enum class LastBlock : std::uint8_t { kCut, kWhole };
+Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
+                                           LastBlock last = LastBlock::kCut);
 
 // Returns the end of the first run of parts that can be one matrix: parts of one format, whose order, if they have one,
 // is that of one tensor.

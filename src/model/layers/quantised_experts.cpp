@@ -42,9 +42,9 @@ WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, con
 // Makes the weights of a stack. The parts of other ranks' experts are those that this rank does not read.
 Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<LinearPart>& own,
                                   const std::vector<LinearPart>& others) {
-  QuantisedWeights stack = TRY(quantised_weights(name, own));
+  QuantisedWeights stack = TRY(quantised_weights(name, own, LastBlock::kWhole));
   if (others.empty()) return stack;
-  QuantisedWeights rest = TRY(quantised_weights(name, others));
+  QuantisedWeights rest = TRY(quantised_weights(name, others, LastBlock::kWhole));
   for (std::size_t i = 0; i < stack.weights.size(); ++i) stack.weights[i].elsewhere = std::move(rest.weights[i].parts);
   return stack;
 }

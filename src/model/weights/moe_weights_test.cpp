@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/layers/moe.h"
@@ -83,14 +84,14 @@ class ExpertsInEveryLayout : public ::testing::Test {
     return shapes.find(name.starts_with("separate.") ? name.substr(11) : name)->second;
   }
 
-  // Returns the values of a rank's weights of add_experts(), by their names without the prefix.
-  std::map<std::string, std::vector<float>> load(ExpertTensors tensors, int rank, int ranks, bool biases = false,
-                                                 int parts = 1) {
+  // Returns the bytes of a rank's weights of add_experts(), by their names without the prefix.
+  std::map<std::string, std::vector<std::byte>> load_bytes(const ExpertTensors& tensors, int rank, int ranks,
+                                                           bool biases, int parts, const WeightFormats& formats) {
     ModelConfig config;
     config.hidden_size = kHidden;
     config.moe = MoeConfig{
         .num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kExpertSize, .expert_bias = biases};
-    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops());
+    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops(), "model.", formats);
     (void)b.begin_layer(0);
     const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
     const Routing routing{.ids = b.graph.input("ids", {ir::DType::kInt32, {ir::Symbol::kTokens, 1}}),
@@ -103,12 +104,22 @@ class ExpertsInEveryLayout : public ::testing::Test {
     const Result<Weights> weights =
         Weights::load(specs, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false);
     EXPECT_TRUE(weights.ok()) << weights.status().to_string();
-    std::map<std::string, std::vector<float>> loaded;
+    std::map<std::string, std::vector<std::byte>> loaded;
     if (!weights.ok()) return loaded;
     for (const WeightSpec& spec : specs) {
-      std::vector<float> values(static_cast<std::size_t>(*ir::size_bytes(spec.type, {})) / sizeof(float));
-      std::memcpy(values.data(), weights->addresses().at(spec.name).raw(), values.size() * sizeof(float));
-      loaded[spec.name.substr(tensors.prefix.size())] = std::move(values);
+      const std::byte* at = weights->addresses().at(spec.name).raw();
+      loaded[spec.name.substr(tensors.prefix.size())].assign(at, at + *ir::size_bytes(spec.type, {}));
+    }
+    return loaded;
+  }
+
+  // The same as numbers.
+  std::map<std::string, std::vector<float>> load(const ExpertTensors& tensors, int rank, int ranks, bool biases = false,
+                                                 int parts = 1) {
+    std::map<std::string, std::vector<float>> loaded;
+    for (const auto& [name, bytes] : load_bytes(tensors, rank, ranks, biases, parts, WeightFormats())) {
+      loaded[name].resize(bytes.size() / sizeof(float));
+      std::memcpy(loaded[name].data(), bytes.data(), bytes.size());
     }
     return loaded;
   }
@@ -147,6 +158,19 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   EXPECT_EQ(load(kStacked, 1, 2), second);
   EXPECT_EQ(load(kTransposed, 1, 2), second);
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
+}
+
+// Whole experts, slices of them, and parts that have one expert each.
+TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
+  for (const StartFormat format : {StartFormat::kFp8, StartFormat::kInt8}) {
+    const WeightFormats formats = WeightFormats().quantised_at_start(format);
+    for (const auto& [rank, ranks, parts] : {std::tuple{0, 1, 1}, std::tuple{1, 2, 1}, std::tuple{2, 3, 3}}) {
+      const auto separate = load_bytes(kSeparate, rank, ranks, false, parts, formats);
+      EXPECT_TRUE(separate.contains("gate_up_proj.scales") && separate.contains("down_proj.scales"));
+      for (const ExpertTensors& layout : {kStacked, kTransposed, kInterleaved})
+        EXPECT_EQ(load_bytes(layout, rank, ranks, false, parts, formats), separate) << layout.prefix;
+    }
+  }
 }
 
 // The ranks' sums are added, so only the first rank has the bias after down.
