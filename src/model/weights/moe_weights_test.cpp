@@ -113,7 +113,7 @@ class ExpertsInEveryLayout : public ::testing::Test {
     return loaded;
   }
 
-  // The same as numbers.
+  // Returns the values of such weights as numbers.
   std::map<std::string, std::vector<float>> load(const ExpertTensors& tensors, int rank, int ranks, bool biases = false,
                                                  int parts = 1) {
     std::map<std::string, std::vector<float>> loaded;
