@@ -1,5 +1,5 @@
 // Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the gate: a launch that rounds x,
-// and the product.
+// and the product, by cuBLASLt where it serves.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include "tessera/device/alignment.h"
@@ -7,6 +7,7 @@
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/quantised_bind.cuh"
 #include "tessera/ops/quantised/quantised_kernels.cuh"
+#include "tessera/ops/quantised/rounded_library.h"
 #include "tessera/ops/quantised/rounded_many.cuh"
 
 namespace tessera {
@@ -15,9 +16,6 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
-
-// Rows from which on the gate joins these kernels. Fewer rows go by one launch without rounding.
-constexpr std::int64_t kFewestGatedRows = 17;
 
 // Rounded rows in the workspace.
 struct RoundedLayout {
@@ -44,13 +42,14 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
 
 // Enqueues the launch that rounds x.
 template <class T>
-auto rounding(const QuantisedCall& p) {
+auto rounding(const QuantisedCall& p, const RoundedRows& rows) {
   const std::int64_t threads = ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
                                        static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
                           .block = dim3(kRoundingThreads)};
-  return [shape, rows = rounded_rows(p), x = reinterpret_cast<const T*>(p.x),
-          k = static_cast<int>(p.k)](cudaStream_t stream) { launch_early(round_groups<T>, shape, stream, x, rows, k); };
+  return [shape, rows, x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](cudaStream_t stream) {
+    launch_early(round_groups<T>, shape, stream, x, rows, k);
+  };
 }
 
 // Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
@@ -93,21 +92,34 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
                           .block = dim3(kManyThreads),
                           .cluster = kManyCluster};
-  return make_cuda_op(name, [=, round = rounding<T>(p)](cudaStream_t stream) {
+  return make_cuda_op(name, [=, round = rounding<T>(p, rows)](cudaStream_t stream) {
     round(stream);
     launch_with(rounded_many<T>, shape, kManyBytes, /*early=*/true, stream, bound);
   });
 }
 
+// Null if the library offers nothing.
 template <class T>
-Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
+Result<std::unique_ptr<BoundOp>> make_library(const QuantisedCall& p, Device& device) {
+  RoundedRows rows = rounded_rows(p);
+  rows.scale_stride = p.m;
+  return bind_rounded_library(p, {.values = rows.values, .scales = rows.scales},
+                              make_cuda_op("rounded rows", rounding<T>(p, rows)), device);
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, Device& device) {
+  if (takes_library(p)) {
+    std::unique_ptr<BoundOp> op = TRY(make_library<T>(p, device));
+    if (op != nullptr) return Result<std::unique_ptr<BoundOp>>(std::move(op));
+  }
   const char* const name =
       p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
   if (many_serves(p)) return make_many<T>(name, p);
   const RoundedRows rounded = rounded_rows(p);
   const TileRows rows{
       .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
-  const auto round = rounding<T>(p);
+  const auto round = rounding<T>(p, rounded);
   if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, round);
   if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, round);
   return make_block<RoundedProduct<T, 128>>(name, p, rows, round);
@@ -119,18 +131,21 @@ bool quantised_fp8_serves(const QuantisedCall& p) {
   const QuantisedFormat& f = p.w.format;
   const bool by_group = p.inputs == Inputs::kGroup && f.group_cols == kRoundedGroup && p.w.num_groups > 1;
   const bool by_token = p.inputs == Inputs::kToken && p.w.num_groups == 1;
-  const std::int64_t fewest_rows = p.gate == Gate::kNone ? 1 : kFewestGatedRows;
   return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && f.values == Values::kE4M3 &&
-         f.scales == Scales::kFloat32 && !f.groups && !f.factor && (by_group || by_token) && p.m >= fewest_rows &&
+         f.scales == Scales::kFloat32 && !f.groups && !f.factor && (by_group || by_token) && p.m >= 1 &&
          p.y_columns() % 8 == 0 && p.k % 16 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) &&
          is_aligned(p.residual) && is_aligned(p.y) &&
          runs_sm90a_code(reinterpret_cast<const void*>(quantised_block<RoundedProduct<__nv_bfloat16, 32>>));
 }
 
+bool takes_library(const QuantisedCall& p) {
+  return !p.deterministic && p.gate == Gate::kNone && rounded_library_serves(p);
+}
+
 std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return lay_out_rounded(p).size; }
 
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p) {
-  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p) : make<__half>(p);
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p, Device& device) {
+  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p, device) : make<__half>(p, device);
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
+#include "tessera/device/device.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/quantised/quantised_problem.h"
@@ -36,11 +37,19 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& ca
 bool quantised_tiles_serve(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call);
 
+// Whether the call converts w to scratch memory, for the library's product: 1024 rows or more of a 16-bit type, a
+// matrix of at most 256 MiB of them, no gate, and a forward that is not deterministic.
+bool quantised_dequantised_serves(const QuantisedCall& call);
+std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in bytes
+Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);
+
 // Whether the kernels of rounded rows serve the call: values in E4M3, made for inputs that are rounded by groups or
 // rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. The order of sums is as in the kernel
-// of tiles. With a gate they serve from 17 rows on.
+// of tiles.
 bool quantised_fp8_serves(const QuantisedCall& call);
+// Whether cuBLASLt computes their product (rounded_library.h), which is never joined.
+bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call);
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, Device& device);
 
 }  // namespace tessera

@@ -1,0 +1,52 @@
+// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of so many rows that converting
+// takes little of the time: bytes of both forms bound it.
+#pragma once
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kDequantisedThreads = 256;
+inline constexpr int kDequantisedColumns = 16;  // of a thread
+
+// Rounds each value times its scale to T. A thread has kDequantisedColumns columns of a row, which share a scale.
+// Preconditions: k is a multiple of 16, and groups begin at multiples of 16 columns.
+template <class T, Values kValues>
+__global__ void __launch_bounds__(kDequantisedThreads) dequantise(const QuantisedMatrix w, T* to) {
+  let_next_begin();
+  wait_for_previous();
+  const auto parts = static_cast<unsigned>(w.cols / kDequantisedColumns);
+  const auto at = static_cast<std::int64_t>(blockIdx.x) * kDequantisedThreads + threadIdx.x;
+  if (at >= w.rows * parts) return;
+  const std::int64_t row = at / parts;
+  const std::int64_t column = (at - row * parts) * kDequantisedColumns;
+  const std::int64_t scale_index = scale_at(w, row, column);
+  const float scale = scale_of(w, scale_index) * (w.factor != nullptr ? w.factor[row] : 1.0F);
+  float values[kDequantisedColumns];
+  if constexpr (is_packed(kValues)) {
+    const auto words = *reinterpret_cast<const uint2*>(w.values + (row * w.cols + column) / 2);
+    const int zero =
+        kValues == Values::kE2M1 || w.zeros == nullptr ? 8 : w.zeros[row * w.num_groups + column / w.format.group_cols];
+#pragma unroll
+    for (int i = 0; i < kDequantisedColumns; ++i) {
+      const unsigned code = (i < 8 ? words.x : words.y) >> (i % 8 * 4) & 15u;
+      values[i] = kValues == Values::kE2M1 ? number_of_e2m1(code) : static_cast<float>(static_cast<int>(code) - zero);
+    }
+  } else {
+    const uint4 four = *reinterpret_cast<const uint4*>(w.values + row * w.cols + column);
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&four);
+#pragma unroll
+    for (int i = 0; i < kDequantisedColumns; ++i)
+      values[i] =
+          kValues == Values::kE4M3 ? number_of_e4m3(bytes[i]) : static_cast<float>(static_cast<std::int8_t>(bytes[i]));
+  }
+  Pack<T, 8> packs[2];
+#pragma unroll
+  for (int i = 0; i < kDequantisedColumns; ++i) packs[i / 8].at[i % 8] = from_float<T>(values[i] * scale);
+  auto* const out = reinterpret_cast<Pack<T, 8>*>(to + row * w.cols + column);
+  out[0] = packs[0];
+  out[1] = packs[1];
+}
+
+}  // namespace tessera::cuda::quantised

@@ -1,0 +1,97 @@
+// Binds quantised_linear of many rows by way of scratch memory: the matrix as numbers of 16 bits (dequantised.cuh), and
+// cuBLASLt's product with it.
+#include <utility>
+
+#include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/quantised/dequantised.cuh"
+#include "tessera/ops/quantised/quantised_kernels.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::quantised;
+
+// With fewer rows, converting takes longer than what the library's product saves.
+constexpr std::int64_t kFewestRows = 1024;
+// Scratch memory is taken from the cache. Larger matrices keep the kernel of tiles.
+constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
+
+std::int64_t matrix_bytes(const QuantisedCall& p) { return p.n * p.k * 2; }
+
+class DequantisedLinear final : public BoundOp {
+ public:
+  DequantisedLinear(std::unique_ptr<BoundOp> convert, std::unique_ptr<BoundOp> multiply)
+      : convert_(std::move(convert)), multiply_(std::move(multiply)) {}
+  Status enqueue(Stream& stream) const override {
+    TRY(convert_->enqueue(stream));
+    return multiply_->enqueue(stream);
+  }
+
+ private:
+  std::uint64_t choice() const override {
+    const KernelVariant convert = convert_->variant();
+    const KernelVariant multiply = multiply_->variant();
+    return multiply.choice * 31 + convert.type.hash_code();
+  }
+
+  std::unique_ptr<BoundOp> convert_;
+  std::unique_ptr<BoundOp> multiply_;
+};
+
+template <class T, Values kValues>
+std::unique_ptr<BoundOp> make_conversion(const QuantisedCall& p) {
+  const std::int64_t threads = p.n * p.k / kDequantisedColumns;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(threads, std::int64_t{kDequantisedThreads}))),
+                          .block = dim3(kDequantisedThreads)};
+  return make_cuda_op("quantised_linear, dequantised",
+                      [shape, w = p.w, to = reinterpret_cast<T*>(p.workspace)](cudaStream_t stream) {
+                        launch_early(dequantise<T, kValues>, shape, stream, w, to);
+                      });
+}
+
+template <class T>
+std::unique_ptr<BoundOp> make_conversion(const QuantisedCall& p) {
+  switch (p.w.format.values) {
+    case Values::kE4M3: return make_conversion<T, Values::kE4M3>(p);
+    case Values::kInt8: return make_conversion<T, Values::kInt8>(p);
+    case Values::kE2M1: return make_conversion<T, Values::kE2M1>(p);
+    default: return make_conversion<T, Values::kInt4>(p);
+  }
+}
+
+}  // namespace
+
+bool quantised_dequantised_serves(const QuantisedCall& p) {
+  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
+  const bool one_scale = p.w.num_groups == 1 || p.w.format.group_cols % kDequantisedColumns == 0;
+  return half && !p.deterministic && p.gate == Gate::kNone && p.m >= kFewestRows && p.k % kDequantisedColumns == 0 &&
+         p.n % 8 == 0 && p.w.groups == nullptr && one_scale && matrix_bytes(p) <= kMostBytes && is_aligned(p.x) &&
+         is_aligned(p.w.values) && is_aligned(p.y);
+}
+
+std::size_t quantised_dequantised_workspace(const QuantisedCall& p) {
+  return static_cast<std::size_t>(matrix_bytes(p)) + kCublasLtWorkspaceBytes;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& p, Device& device) {
+  LinearProblem linear{};
+  linear.x = p.x;
+  linear.w = p.workspace;
+  linear.bias = p.bias;
+  linear.residual = p.residual;
+  linear.y = p.y;
+  linear.m = p.m;
+  linear.n = p.n;
+  linear.k = p.k;
+  linear.dtype = p.dtype;
+  linear.workspace = p.workspace + matrix_bytes(p);
+  linear.workers = p.workers;
+  std::unique_ptr<BoundOp> multiply = TRY(bind_cublaslt(linear, device));
+  std::unique_ptr<BoundOp> convert =
+      p.dtype == ir::DType::kBFloat16 ? make_conversion<__nv_bfloat16>(p) : make_conversion<__half>(p);
+  return Result<std::unique_ptr<BoundOp>>(std::make_unique<DequantisedLinear>(std::move(convert), std::move(multiply)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+#include "tessera/ops/quantised/rounded_library.h"
+
+#include <cublasLt.h>
+
+#include <bit>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "tessera/base/hash.h"
+#include "tessera/device/cuda/cuda_stream.h"
+#include "tessera/ops/linear/cublaslt_matmul.h"
+
+namespace tessera {
+namespace {
+
+using namespace cublaslt;
+
+constexpr std::int64_t kFewestRows = 65;
+constexpr std::int64_t kBlock = 128;
+
+// The sizes, for the library's messages and its handle.
+LinearProblem problem_of(const QuantisedProblem& p) {
+  LinearProblem linear{};
+  linear.m = p.m;
+  linear.n = p.n;
+  linear.k = p.k;
+  linear.dtype = p.dtype;
+  linear.bias = p.bias;
+  return linear;
+}
+
+template <class T>
+Status set(const MatmulDesc& matmul, cublasLtMatmulDescAttributes_t attribute, const T& value, const LinearProblem& p) {
+  return to_status(cublasLtMatmulDescSetAttribute(matmul.get(), attribute, &value, sizeof(value)),
+                   "cublasLtMatmulDescSetAttribute", p);
+}
+
+Status describe_rounded(const QuantisedProblem& call, const LibraryRows& rows, Choice& choice) {
+  const LinearProblem p = problem_of(call);
+  TRY(describe(p, choice.matmul, choice.w, choice.x, choice.y));
+  const auto m = static_cast<std::uint64_t>(p.m);
+  const auto n = static_cast<std::uint64_t>(p.n);
+  const auto k = static_cast<std::uint64_t>(p.k);
+  choice.w = Layout();
+  choice.x = Layout();
+  TRY(to_status(cublasLtMatrixLayoutCreate(choice.w.out(), CUDA_R_8F_E4M3, k, n, p.k), "cublasLtMatrixLayoutCreate",
+                p));
+  TRY(to_status(cublasLtMatrixLayoutCreate(choice.x.out(), CUDA_R_8F_E4M3, k, m, p.k), "cublasLtMatrixLayoutCreate",
+                p));
+  const auto* const w_scales = reinterpret_cast<const float*>(call.w.scales);
+  TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, p));
+  TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, p));
+  TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, w_scales, p));
+  TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, rows.scales, p));
+  return p.bias != nullptr ? set_bias(p, choice.matmul) : ok_status();
+}
+
+// Asks for an algorithm without a workspace. Empty if there is none.
+std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const Choice& choice) {
+  Preference preference;
+  if (cublasLtMatmulPreferenceCreate(preference.out()) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+  cublasLtMatmulHeuristicResult_t offered{};
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, choice.matmul.get(), choice.w.get(), choice.x.get(), choice.y.get(),
+                                     choice.y.get(), preference.get(), 1, &offered, &found);
+  return status == CUBLAS_STATUS_SUCCESS && found > 0 ? std::optional(offered.algo) : std::nullopt;
+}
+
+// A forward has four or five shapes in dozens of layers, and the library is asked once for each shape. Eager forwards
+// may have any number of rows, so the table is bounded.
+std::optional<cublasLtMatmulAlgo_t> algorithm_of(cublasLtHandle_t handle, const QuantisedProblem& p,
+                                                 const Choice& choice) {
+  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;
+  constexpr std::size_t kMostAlgorithms = 2048;
+  static std::mutex mutex;
+  static auto* algorithms = new std::map<Key, std::optional<cublasLtMatmulAlgo_t>>;
+  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr};
+  const std::lock_guard lock(mutex);
+  if (const auto it = algorithms->find(key); it != algorithms->end()) return it->second;
+  if (algorithms->size() >= kMostAlgorithms) algorithms->clear();
+  return algorithms->emplace(key, ask_library(handle, choice)).first->second;
+}
+
+class RoundedLibraryLinear final : public BoundOp {
+ public:
+  RoundedLibraryLinear(const QuantisedProblem& call, const LibraryRows& rows, std::unique_ptr<BoundOp> before,
+                       cublasLtHandle_t handle, Choice choice)
+      : p_(call), rows_(rows), before_(std::move(before)), handle_(handle), choice_(std::move(choice)) {}
+
+  Status enqueue(Stream& stream) const override {
+    TRY(before_->enqueue(stream));
+    CudaStream& cuda = as_cuda(stream);
+    TRY(cuda.begin_launch("quantised_linear, cuBLASLt"));
+    const float one = 1;
+    const float beta = p_.residual == nullptr ? 0 : 1;
+    const std::byte* const c = p_.residual == nullptr ? p_.y : p_.residual;
+    return to_status(
+        cublasLtMatmul(handle_, choice_.matmul.get(), &one, p_.w.values, choice_.w.get(), rows_.values, choice_.x.get(),
+                       &beta, c, choice_.y.get(), p_.y, choice_.y.get(), &choice_.algorithm, nullptr, 0, cuda.handle()),
+        "cublasLtMatmul", problem_of(p_));
+  }
+
+ private:
+  // The library selects code by the algorithm, the epilogue and the alignment of rows.
+  std::uint64_t choice() const override {
+    Hasher hash;
+    for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice_.algorithm)) hash.add(word);
+    hash.add(p_.dtype);
+    hash.add(p_.n);
+    hash.add(p_.k);
+    hash.add(p_.bias != nullptr);
+    hash.add(p_.residual != nullptr);
+    return hash.finish().low;
+  }
+
+  QuantisedProblem p_;
+  LibraryRows rows_;
+  std::unique_ptr<BoundOp> before_;
+  cublasLtHandle_t handle_;
+  Choice choice_;
+};
+
+}  // namespace
+
+bool rounded_library_serves(const QuantisedProblem& p) {
+  const QuantisedFormat& f = p.w.format;
+  return p.m >= kFewestRows && p.m % 4 == 0 && p.n % 16 == 0 && p.k % (4 * kBlock) == 0 && f.group_rows == kBlock &&
+         f.group_cols == kBlock;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
+                                                      std::unique_ptr<BoundOp> before, Device& device) {
+  cublasLtHandle_t handle = TRY(library_handle(problem_of(call), device));
+  Choice choice;
+  TRY(describe_rounded(call, rows, choice));
+  const std::optional<cublasLtMatmulAlgo_t> algorithm = algorithm_of(handle, call, choice);
+  if (!algorithm) return std::unique_ptr<BoundOp>();
+  choice.algorithm = *algorithm;
+  return std::unique_ptr<BoundOp>(
+      std::make_unique<RoundedLibraryLinear>(call, rows, std::move(before), handle, std::move(choice)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// quantised_linear of rounded rows (rounded_rows.cuh) by cuBLASLt, whose products of E4M3 take scales for each 128
+// columns of a row of x and for blocks of 128 by 128 of w. It is faster than rounded_many.cuh, but computes no gate,
+// and its sums may depend on the number of rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/contract/op.h"
+#include "tessera/ops/quantised/quantised_problem.h"
+
+namespace tessera {
+
+// Whether the library takes the product: more than 64 rows, a multiple of four of them, and a matrix whose blocks are
+// 128 by 128 and whose k is a multiple of 512.
+bool rounded_library_serves(const QuantisedProblem& call);
+
+// Rows of x as the library reads them: [m, k] bytes, and scales [k / 128, m].
+struct LibraryRows {
+  const std::uint8_t* values;
+  const float* scales;
+};
+
+// Returns an operator that runs `before`, which computes the rows, and then the product. Null if the library offers no
+// algorithm. Precondition: rounded_library_serves(call).
+Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
+                                                      std::unique_ptr<BoundOp> before, Device& device);
+
+}  // namespace tessera
