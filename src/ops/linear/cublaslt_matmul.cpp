@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <map>
 #include <mutex>
 
+#include "tessera/base/hash.h"
 #include "tessera/ops/linear/linear_cuda.h"
 
 namespace tessera::cublaslt {
@@ -61,8 +63,10 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) 
 
 // cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix: w is [k, n] transposed, xᵀ is [k,
 // m] and yᵀ is [n, m].
-Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
-  const cudaDataType_t type = data_type(p.dtype);
+Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
+                std::optional<cudaDataType_t> operands) {
+  const cudaDataType_t y_type = data_type(p.dtype);
+  const cudaDataType_t type = operands.value_or(y_type);
   const auto m = static_cast<std::uint64_t>(p.m);
   const auto n = static_cast<std::uint64_t>(p.n);
   const auto k = static_cast<std::uint64_t>(p.k);
@@ -79,7 +83,19 @@ Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x
   }
   TRY(to_status(cublasLtMatrixLayoutCreate(w.out(), type, k, n, p.k), "cublasLtMatrixLayoutCreate", p));
   TRY(to_status(cublasLtMatrixLayoutCreate(x.out(), type, k, m, p.k), "cublasLtMatrixLayoutCreate", p));
-  return to_status(cublasLtMatrixLayoutCreate(y.out(), type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
+  return to_status(cublasLtMatrixLayoutCreate(y.out(), y_type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
+}
+
+std::uint64_t variant_of(const Choice& choice, const LinearProblem& p) {
+  Hasher hash;
+  for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice.algorithm)) hash.add(word);
+  hash.add(p.dtype);
+  hash.add(p.n);
+  hash.add(p.k);
+  hash.add(p.bias != nullptr);
+  hash.add(p.residual != nullptr);
+  hash.add(p.gelu);
+  return hash.finish().low;
 }
 
 Status set_bias(const LinearProblem& p, const MatmulDesc& matmul) {

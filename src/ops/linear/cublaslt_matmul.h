@@ -4,6 +4,8 @@
 
 #include <cublasLt.h>
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -53,7 +55,13 @@ struct Choice {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y);
+// `operands` is the type of w and x if it is not that of y.
+Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
+                std::optional<cudaDataType_t> operands = std::nullopt);
+
+// Returns BoundOp::choice() of the product: the library selects code by the algorithm, the epilogue and the alignment
+// of rows.
+std::uint64_t variant_of(const Choice& choice, const LinearProblem& p);
 
 // Sets the bias's address, which is an attribute of the description.
 Status set_bias(const LinearProblem& p, const MatmulDesc& matmul);

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "tessera/base/hash.h"
 #include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -141,18 +140,7 @@ class CublasLtLinear final : public BoundOp {
   }
 
  private:
-  // The library selects code by the algorithm, the epilogue and the alignment of rows.
-  std::uint64_t choice() const override {
-    Hasher hash;
-    for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice_->algorithm)) hash.add(word);
-    hash.add(p_.dtype);
-    hash.add(p_.n);
-    hash.add(p_.k);
-    hash.add(p_.bias != nullptr);
-    hash.add(p_.residual != nullptr);
-    hash.add(p_.gelu);
-    return hash.finish().low;
-  }
+  std::uint64_t choice() const override { return variant_of(*choice_, p_); }
 
   LinearProblem p_;
   cublasLtHandle_t handle_;

@@ -76,18 +76,9 @@ std::size_t quantised_dequantised_workspace(const QuantisedCall& p) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& p, Device& device) {
-  LinearProblem linear{};
-  linear.x = p.x;
+  LinearProblem linear = without_matrix(p);
   linear.w = p.workspace;
-  linear.bias = p.bias;
-  linear.residual = p.residual;
-  linear.y = p.y;
-  linear.m = p.m;
-  linear.n = p.n;
-  linear.k = p.k;
-  linear.dtype = p.dtype;
   linear.workspace = p.workspace + matrix_bytes(p);
-  linear.workers = p.workers;
   std::unique_ptr<BoundOp> multiply = TRY(bind_cublaslt(linear, device));
   std::unique_ptr<BoundOp> convert =
       p.dtype == ir::DType::kBFloat16 ? make_conversion<__nv_bfloat16>(p) : make_conversion<__half>(p);

@@ -30,4 +30,18 @@ QuantisedProblem make_quantised_problem(const BindArgs& args) {
   return p;
 }
 
+LinearProblem without_matrix(const QuantisedProblem& p) {
+  return {.x = p.x,
+          .w = nullptr,
+          .bias = p.bias,
+          .residual = p.residual,
+          .y = p.y,
+          .m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .dtype = p.dtype,
+          .workspace = nullptr,
+          .workers = p.workers};
+}
+
 }  // namespace tessera

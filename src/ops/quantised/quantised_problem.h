@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/linear/linear_problem.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
@@ -31,5 +32,8 @@ struct QuantisedProblem {
 
 // Precondition: the shape rule has accepted the node.
 QuantisedProblem make_quantised_problem(const BindArgs& args);
+
+// Returns the same product with a matrix of numbers, whose address and workspace the caller sets.
+LinearProblem without_matrix(const QuantisedProblem& p);
 
 }  // namespace tessera

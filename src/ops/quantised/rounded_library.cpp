@@ -2,14 +2,12 @@
 
 #include <cublasLt.h>
 
-#include <bit>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include "tessera/base/hash.h"
 #include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/ops/linear/cublaslt_matmul.h"
 
@@ -21,17 +19,6 @@ using namespace cublaslt;
 constexpr std::int64_t kFewestRows = 65;
 constexpr std::int64_t kBlock = 128;
 
-// The sizes, for the library's messages and its handle.
-LinearProblem problem_of(const QuantisedProblem& p) {
-  LinearProblem linear{};
-  linear.m = p.m;
-  linear.n = p.n;
-  linear.k = p.k;
-  linear.dtype = p.dtype;
-  linear.bias = p.bias;
-  return linear;
-}
-
 template <class T>
 Status set(const MatmulDesc& matmul, cublasLtMatmulDescAttributes_t attribute, const T& value, const LinearProblem& p) {
   return to_status(cublasLtMatmulDescSetAttribute(matmul.get(), attribute, &value, sizeof(value)),
@@ -39,17 +26,8 @@ Status set(const MatmulDesc& matmul, cublasLtMatmulDescAttributes_t attribute, c
 }
 
 Status describe_rounded(const QuantisedProblem& call, const LibraryRows& rows, Choice& choice) {
-  const LinearProblem p = problem_of(call);
-  TRY(describe(p, choice.matmul, choice.w, choice.x, choice.y));
-  const auto m = static_cast<std::uint64_t>(p.m);
-  const auto n = static_cast<std::uint64_t>(p.n);
-  const auto k = static_cast<std::uint64_t>(p.k);
-  choice.w = Layout();
-  choice.x = Layout();
-  TRY(to_status(cublasLtMatrixLayoutCreate(choice.w.out(), CUDA_R_8F_E4M3, k, n, p.k), "cublasLtMatrixLayoutCreate",
-                p));
-  TRY(to_status(cublasLtMatrixLayoutCreate(choice.x.out(), CUDA_R_8F_E4M3, k, m, p.k), "cublasLtMatrixLayoutCreate",
-                p));
+  const LinearProblem p = without_matrix(call);
+  TRY(describe(p, choice.matmul, choice.w, choice.x, choice.y, CUDA_R_8F_E4M3));
   const auto* const w_scales = reinterpret_cast<const float*>(call.w.scales);
   TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, p));
   TRY(set(choice.matmul, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F, p));
@@ -101,21 +79,11 @@ class RoundedLibraryLinear final : public BoundOp {
     return to_status(
         cublasLtMatmul(handle_, choice_.matmul.get(), &one, p_.w.values, choice_.w.get(), rows_.values, choice_.x.get(),
                        &beta, c, choice_.y.get(), p_.y, choice_.y.get(), &choice_.algorithm, nullptr, 0, cuda.handle()),
-        "cublasLtMatmul", problem_of(p_));
+        "cublasLtMatmul", without_matrix(p_));
   }
 
  private:
-  // The library selects code by the algorithm, the epilogue and the alignment of rows.
-  std::uint64_t choice() const override {
-    Hasher hash;
-    for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice_.algorithm)) hash.add(word);
-    hash.add(p_.dtype);
-    hash.add(p_.n);
-    hash.add(p_.k);
-    hash.add(p_.bias != nullptr);
-    hash.add(p_.residual != nullptr);
-    return hash.finish().low;
-  }
+  std::uint64_t choice() const override { return variant_of(choice_, without_matrix(p_)); }
 
   QuantisedProblem p_;
   LibraryRows rows_;
@@ -134,7 +102,7 @@ bool rounded_library_serves(const QuantisedProblem& p) {
 
 Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
                                                       std::unique_ptr<BoundOp> before, Device& device) {
-  cublasLtHandle_t handle = TRY(library_handle(problem_of(call), device));
+  cublasLtHandle_t handle = TRY(library_handle(without_matrix(call), device));
   Choice choice;
   TRY(describe_rounded(call, rows, choice));
   const std::optional<cublasLtMatmulAlgo_t> algorithm = algorithm_of(handle, call, choice);
