@@ -21,8 +21,9 @@ constexpr std::int64_t kBlock = 128;
 
 template <class T>
 Status set(const MatmulDesc& matmul, cublasLtMatmulDescAttributes_t attribute, const T& value, const LinearProblem& p) {
-  return to_status(cublasLtMatmulDescSetAttribute(matmul.get(), attribute, &value, sizeof(value)),
-                   "cublasLtMatmulDescSetAttribute", p);
+  return to_status(
+      cublasLtMatmulDescSetAttribute(matmul.get(), attribute, static_cast<const void*>(&value), sizeof(value)),
+      "cublasLtMatmulDescSetAttribute", p);
 }
 
 Status describe_rounded(const QuantisedProblem& call, const LibraryRows& rows, Choice& choice) {

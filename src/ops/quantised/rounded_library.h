@@ -15,7 +15,7 @@ namespace tessera {
 
 // Whether the library takes the product: more than 64 rows, a multiple of four of them, and a matrix whose blocks are
 // 128 by 128 and whose k is a multiple of 512.
-bool rounded_library_serves(const QuantisedProblem& call);
+bool rounded_library_serves(const QuantisedProblem& p);
 
 // Rows of x as the library reads them: [m, k] bytes, and scales [k / 128, m].
 struct LibraryRows {
