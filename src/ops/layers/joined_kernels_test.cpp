@@ -51,11 +51,11 @@ class Chain {
         operands.push_back(weight(tensor({width}, 1)));
         attributes = {{"eps", 1e-6}, {bias ? "unit_offset" : "round_once", true}};
       } else if (decl.name == "linear") {
-        operands.push_back(weight(tensor({size.out, size.in}, 0.1)));
+        operands.push_back(weight(tensor({size.out, width}, 0.1)));
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = {{"bias", bias}};
       } else if (decl.name == "quantised_linear") {
-        for (const HostTensor& part : testing::random_quantised(format, size.out, size.in, seed++, false).operands)
+        for (const HostTensor& part : testing::random_quantised(format, size.out, width, seed++, false).operands)
           operands.push_back(weight(part));
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = format.attributes();
@@ -69,8 +69,8 @@ class Chain {
     }
   }
 
-  // run_each() returns the last operator's results with each operator's own kernel, and run_joined() with the joined
-  // kernel; the latter is empty where the joined kernel does not serve.
+  // run_each() returns the results that a joined kernel writes, with each operator's own kernel, and run_joined() with
+  // the joined kernel; the latter is empty where the joined kernel does not serve.
   Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
       std::unique_ptr<Allocation> workspace;
@@ -79,7 +79,7 @@ class Chain {
       TRY(op->enqueue(*stream_));
       TRY(stream_->synchronize());
     }
-    return last_results();
+    return written_results();
   }
   Result<std::optional<std::vector<HostTensor>>> run_joined(const JoinedKernelDef& joined) {
     TRY(poison());
@@ -89,7 +89,7 @@ class Chain {
     const std::unique_ptr<BoundOp> op = TRY(joined.bind(args));
     if (op == nullptr) return std::optional<std::vector<HostTensor>>();
     TRY(op->enqueue(*stream_));
-    return std::optional(TRY(last_results()));
+    return std::optional(TRY(written_results()));
   }
 
  private:
@@ -138,13 +138,16 @@ class Chain {
         TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
     return ok_status();
   }
-  Result<std::vector<HostTensor>> last_results() {
+  // Downloads all results of the last operator, and all but the first of the operators before it.
+  Result<std::vector<HostTensor>> written_results() {
     std::vector<HostTensor> results;
-    for (const TensorView& view : calls_.back().results) {
-      results.push_back(testing::poisoned_tensor(
-          view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank)));
-      TRY(stream_->download(results.back().bytes.data(), view.data, results.back().bytes.size()));
-    }
+    for (const Call& call : calls_)
+      for (std::size_t i = &call == &calls_.back() ? 0 : 1; i < call.results.size(); ++i) {
+        const TensorView& view = call.results[i];
+        results.push_back(testing::poisoned_tensor(
+            view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank)));
+        TRY(stream_->download(results.back().bytes.data(), view.data, results.back().bytes.size()));
+      }
     TRY(stream_->synchronize());
     return results;
   }
@@ -179,50 +182,62 @@ std::string name_of(const JoinedKernelDef& joined) {
   return name;
 }
 
-TEST(JoinedKernels, EqualTheirOperators) {
+// Compares a joined kernel with its operators at all sizes that it serves.
+void check_joined(const JoinedKernelDef& joined) {
+  int served = 0;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+    for (const QuantisedFormat& format : formats_of(joined))
+      for (const Size size :
+           {Size{1, 256, 32},       Size{2, 1024, 64},       Size{3, 1280, 96},     Size{5, 4096, 32},
+            Size{8, 2048, 4096},    Size{9, 1024, 64},       Size{16, 1024, 6144},  Size{4, 4096, 512},
+            Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},       Size{3, 2880, 96},
+            Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},   Size{31, 1120, 96},
+            Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},   Size{10, 4096, 28672},
+            Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160},  Size{1037, 2048, 13824},
+            Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096}, Size{132, 1024, 512},
+            Size{1000, 2048, 2048}}) {
+        if (size.rows > joined.most_rows) continue;
+        if (joined.replaces("quantised_linear") && std::max(size.in, size.rows) * size.out > kMostQuantised) continue;
+        const bool bias = size.rows % 2 == 1;
+        Chain chain(joined, dtype, size, bias, format);
+        const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
+        ASSERT_TRUE(actual.ok()) << actual.status().to_string();
+        if (!actual->has_value()) continue;
+        ++served;
+        const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
+        const Result<std::vector<HostTensor>> expected = chain.run_each();
+        ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+        // Sums in another order may round a gate to its other neighbour.
+        testing::Tolerance allowed = testing::tolerance(dtype, 4);
+        allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
+        for (std::size_t i = 0; i < expected->size(); ++i) {
+          EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
+          testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
+                                name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
+                                    std::to_string(size.in) + ", n " + std::to_string(size.out));
+        }
+      }
+  EXPECT_GT(served, 4) << name_of(joined);
+  // The library only has the tanh form, which this test uses for odd numbers of rows.
+  if (joined.ops[1] == "gelu") {
+    EXPECT_EQ(served, 8);
+  }
+}
+
+// A part of the kernels each, so that several processes can share them.
+constexpr int kParts = 16;
+class JoinedKernelsPart : public ::testing::TestWithParam<int> {};
+
+TEST_P(JoinedKernelsPart, EqualsItsOperators) {
   if (kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  int part = 0;
   for (const JoinedKernelDef& joined : kernels().joined()) {
     if (joined.region != nullptr) continue;       // tested in runner/decoder_layers_test.cpp
     if (joined.ops[0] == "all_reduce") continue;  // tested in collective_ranks_test.cpp
-    int served = 0;
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
-      for (const QuantisedFormat& format : formats_of(joined))
-        for (const Size size :
-             {Size{1, 256, 32},       Size{2, 1024, 64},       Size{3, 1280, 96},    Size{5, 4096, 32},
-              Size{8, 2048, 4096},    Size{9, 1024, 64},       Size{16, 1024, 6144}, Size{4, 4096, 512},
-              Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},      Size{3, 2880, 96},
-              Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},  Size{31, 1120, 96},
-              Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},  Size{10, 4096, 28672},
-              Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160}, Size{1037, 2048, 13824},
-              Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096}}) {
-          if (size.rows > joined.most_rows) continue;
-          if (joined.ops[0] == "quantised_linear" && std::max(size.in, size.rows) * size.out > kMostQuantised) continue;
-          const bool bias = size.rows % 2 == 1;
-          Chain chain(joined, dtype, size, bias, format);
-          const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
-          ASSERT_TRUE(actual.ok()) << actual.status().to_string();
-          if (!actual->has_value()) continue;
-          ++served;
-          const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
-          const Result<std::vector<HostTensor>> expected = chain.run_each();
-          ASSERT_TRUE(expected.ok()) << expected.status().to_string();
-          // Sums in another order may round a gate to its other neighbour.
-          testing::Tolerance allowed = testing::tolerance(dtype, 4);
-          allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
-          for (std::size_t i = 0; i < expected->size(); ++i) {
-            EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
-            testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
-                                  name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
-                                      std::to_string(size.in) + ", n " + std::to_string(size.out));
-          }
-        }
-    EXPECT_GT(served, 4) << name_of(joined);
-    // The library only has the tanh form, which this test uses for odd numbers of rows.
-    if (joined.ops[1] == "gelu") {
-      EXPECT_EQ(served, 8);
-    }
+    if (part++ % kParts == GetParam()) check_joined(joined);
   }
 }
+INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
 // Each product reads the result of the one before, and products are short: without the wait they would overlap. The
 // sizes are those of kernels without a workspace.

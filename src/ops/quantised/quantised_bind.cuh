@@ -52,10 +52,8 @@ struct TileRows {
   std::int64_t scale_stride = 0;
 };
 
-// `before` enqueues what computes the rows.
-template <class Product, class Before>
-Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCall& p, const TileRows& rows,
-                                            Before before) {
+template <class Product>
+Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCall& p, const TileRows& rows) {
   using T = typename Product::Element;
   using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;
@@ -94,10 +92,8 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads), .cluster = cluster};
-  return make_cuda_op(name, [=](cudaStream_t stream) {
-    before(stream);
-    launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound);
-  });
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
 }
 
 }  // namespace tessera::cuda::quantised

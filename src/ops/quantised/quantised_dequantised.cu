@@ -1,7 +1,9 @@
 // Binds quantised_linear of many rows by way of scratch memory: the matrix as numbers of 16 bits (dequantised.cuh), and
 // cuBLASLt's product with it.
 #include <utility>
+#include <vector>
 
+#include "tessera/ops/contract/bound_sequence.h"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/dequantised.cuh"
@@ -19,26 +21,6 @@ constexpr std::int64_t kFewestRows = 1024;
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
 std::int64_t matrix_bytes(const QuantisedCall& p) { return p.n * p.k * 2; }
-
-class DequantisedLinear final : public BoundOp {
- public:
-  DequantisedLinear(std::unique_ptr<BoundOp> convert, std::unique_ptr<BoundOp> multiply)
-      : convert_(std::move(convert)), multiply_(std::move(multiply)) {}
-  Status enqueue(Stream& stream) const override {
-    TRY(convert_->enqueue(stream));
-    return multiply_->enqueue(stream);
-  }
-
- private:
-  std::uint64_t choice() const override {
-    const KernelVariant convert = convert_->variant();
-    const KernelVariant multiply = multiply_->variant();
-    return multiply.choice * 31 + convert.type.hash_code();
-  }
-
-  std::unique_ptr<BoundOp> convert_;
-  std::unique_ptr<BoundOp> multiply_;
-};
 
 template <class T, Values kValues>
 std::unique_ptr<BoundOp> make_conversion(const QuantisedCall& p) {
@@ -79,10 +61,10 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
   LinearProblem linear = without_matrix(p);
   linear.w = p.workspace;
   linear.workspace = p.workspace + matrix_bytes(p);
-  std::unique_ptr<BoundOp> multiply = TRY(bind_cublaslt(linear, device));
-  std::unique_ptr<BoundOp> convert =
-      p.dtype == ir::DType::kBFloat16 ? make_conversion<__nv_bfloat16>(p) : make_conversion<__half>(p);
-  return Result<std::unique_ptr<BoundOp>>(std::make_unique<DequantisedLinear>(std::move(convert), std::move(multiply)));
+  std::vector<std::unique_ptr<BoundOp>> parts;
+  parts.push_back(p.dtype == ir::DType::kBFloat16 ? make_conversion<__nv_bfloat16>(p) : make_conversion<__half>(p));
+  parts.push_back(TRY(bind_cublaslt(linear, device)));
+  return Result<std::unique_ptr<BoundOp>>(std::make_unique<BoundSequence>(std::move(parts)));
 }
 
 }  // namespace tessera

@@ -1,8 +1,12 @@
-// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the gate: a launch that rounds x,
-// and the product, by cuBLASLt where it serves.
+// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with its neighbours: what rounds x, and
+// the product, by cuBLASLt where it serves.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
+#include <utility>
+#include <vector>
+
 #include "tessera/device/alignment.h"
+#include "tessera/ops/contract/bound_sequence.h"
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/quantised/quantised_bind.cuh"
@@ -40,16 +44,31 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
           .scale_stride = l.scale_stride};
 }
 
-// Enqueues the launch that rounds x.
+constexpr int kRoundingThreads = 256;
+
+// Rounds x [m, k]. Sixteen threads have a group of columns of a row. Grid: m, by the blocks that kRoundingThreads make
+// of a row's groups.
 template <class T>
-auto rounding(const QuantisedCall& p, const RoundedRows& rows) {
+__global__ void __launch_bounds__(kRoundingThreads) round_rows(const T* x, RoundedRows to, std::int64_t k) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * kRoundingThreads + threadIdx.x) * 8;
+  Pack<T, 8> values{};
+  if (column < k) values = load_pack<T, 8>(x + row * k + column);
+  store_rounded(to, row, column, k, values);
+}
+
+template <class T>
+std::unique_ptr<BoundOp> make_rounding(const QuantisedCall& p, const RoundedRows& rows) {
   const std::int64_t threads = ceil_div(p.k, std::int64_t{kRoundedGroup}) * kGroupThreads;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.m),
                                        static_cast<unsigned>(ceil_div(threads, std::int64_t{kRoundingThreads}))),
                           .block = dim3(kRoundingThreads)};
-  return [shape, rows, x = reinterpret_cast<const T*>(p.x), k = static_cast<int>(p.k)](cudaStream_t stream) {
-    launch_early(round_groups<T>, shape, stream, x, rows, k);
-  };
+  return make_cuda_op("quantised_linear, rounding",
+                      [shape, rows, x = reinterpret_cast<const T*>(p.x), k = p.k](cudaStream_t stream) {
+                        launch_early(round_rows<T>, shape, stream, x, rows, k);
+                      });
 }
 
 // Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
@@ -61,8 +80,7 @@ bool many_serves(const QuantisedCall& p) {
 }
 
 template <class T>
-Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall& p) {
-  const RoundedRows rows = rounded_rows(p);
+Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall& p, const RoundedRows& rows) {
   const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
   const std::int64_t items = row_tiles * ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
@@ -92,37 +110,47 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kManyCluster)),
                           .block = dim3(kManyThreads),
                           .cluster = kManyCluster};
-  return make_cuda_op(name, [=, round = rounding<T>(p, rows)](cudaStream_t stream) {
-    round(stream);
+  return make_cuda_op(name, [=](cudaStream_t stream) {
     launch_with(rounded_many<T>, shape, kManyBytes, /*early=*/true, stream, bound);
   });
 }
 
-// Null if the library offers nothing.
 template <class T>
-Result<std::unique_ptr<BoundOp>> make_library(const QuantisedCall& p, Device& device) {
-  RoundedRows rows = rounded_rows(p);
-  rows.scale_stride = p.m;
-  return bind_rounded_library(p, {.values = rows.values, .scales = rows.scales},
-                              make_cuda_op("rounded rows", rounding<T>(p, rows)), device);
+Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedRows& rounded) {
+  const char* const name =
+      p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
+  if (many_serves(p)) return make_many<T>(name, p, rounded);
+  const TileRows rows{
+      .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
+  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows);
+  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows);
+  return make_block<RoundedProduct<T, 128>>(name, p, rows);
+}
+
+// Binds the product, and sets `rows` to those that it reads.
+template <class T>
+Result<std::unique_ptr<BoundOp>> make_product(const QuantisedCall& p, RoundedRows& rows, Device& device) {
+  rows = rounded_rows(p);
+  if (takes_library(p)) {
+    std::unique_ptr<BoundOp> product =
+        TRY(bind_rounded_library(p, {.values = rows.values, .scales = rows.scales}, device));
+    if (product != nullptr) {
+      rows.scale_stride = p.m;
+      return Result<std::unique_ptr<BoundOp>>(std::move(product));
+    }
+  }
+  return make_own<T>(p, rows);
 }
 
 template <class T>
-Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, Device& device) {
-  if (takes_library(p)) {
-    std::unique_ptr<BoundOp> op = TRY(make_library<T>(p, device));
-    if (op != nullptr) return Result<std::unique_ptr<BoundOp>>(std::move(op));
-  }
-  const char* const name =
-      p.gate == Gate::kNone ? "quantised_linear, rounded rows" : "quantised_linear and gate, rounded rows";
-  if (many_serves(p)) return make_many<T>(name, p);
-  const RoundedRows rounded = rounded_rows(p);
-  const TileRows rows{
-      .data = rounded.values, .elements = p.k / 2, .scales = rounded.scales, .scale_stride = rounded.scale_stride};
-  const auto round = rounding<T>(p, rounded);
-  if (p.m <= 32) return make_block<RoundedProduct<T, 32>>(name, p, rows, round);
-  if (p.m <= 64) return make_block<RoundedProduct<T, 64>>(name, p, rows, round);
-  return make_block<RoundedProduct<T, 128>>(name, p, rows, round);
+Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p, const MakeRows& make_rows, Device& device) {
+  RoundedRows rows{};
+  std::unique_ptr<BoundOp> product = TRY(make_product<T>(p, rows, device));
+  std::vector<std::unique_ptr<BoundOp>> parts;
+  parts.push_back(make_rows ? make_rows(rows) : make_rounding<T>(p, rows));
+  if (parts[0] == nullptr) return std::unique_ptr<BoundOp>();
+  parts.push_back(std::move(product));
+  return Result<std::unique_ptr<BoundOp>>(std::make_unique<BoundSequence>(std::move(parts)));
 }
 
 }  // namespace
@@ -144,8 +172,9 @@ bool takes_library(const QuantisedCall& p) {
 
 std::size_t quantised_fp8_workspace(const QuantisedCall& p) { return lay_out_rounded(p).size; }
 
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p, Device& device) {
-  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p, device) : make<__half>(p, device);
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& p, const MakeRows& make_rows, Device& device) {
+  return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p, make_rows, device)
+                                         : make<__half>(p, make_rows, device);
 }
 
 }  // namespace tessera

@@ -6,8 +6,8 @@
 // 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
 #pragma once
 
+#include "tessera/ops/cuda/rounded_rows.cuh"
 #include "tessera/ops/quantised/quantised_block.cuh"
-#include "tessera/ops/quantised/rounded_rows.cuh"
 
 namespace tessera::cuda::quantised {
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/cuda/rounded_rows.cuh"
 #include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/quantised/quantised_problem.h"
 
@@ -47,9 +49,20 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall&
 // rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. The order of sums is as in the kernel
 // of tiles.
 bool quantised_fp8_serves(const QuantisedCall& call);
-// Whether cuBLASLt computes their product (rounded_library.h), which is never joined.
+// Whether cuBLASLt computes their product (rounded_library.h), which takes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
-Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, Device& device);
+// Binds the operator that writes the rows which the product reads.
+using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
+// Without `make_rows` a launch rounds call.x. Null if make_rows returns null.
+Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, const MakeRows& make_rows,
+                                                    Device& device);
+
+// How quantised_linear.cu computes a call.
+enum class QuantisedWay { kNothing, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
+QuantisedWay choose_way(const QuantisedCall& call);
+Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);
+// Returns the call of a quantised_linear's arguments, without a gate.
+QuantisedCall quantised_call(const BindArgs& args);
 
 }  // namespace tessera

@@ -33,8 +33,7 @@ int groups_of_stage(const QuantisedMatrix& w) {
 template <class T, Values kValues, int kGroups, int kN>
 Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
   const char* const name = p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
-  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k},
-                                                               [](cudaStream_t) {});
+  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k});
 }
 
 template <class T, Values kValues, int kGroups>

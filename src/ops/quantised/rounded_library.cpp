@@ -66,12 +66,10 @@ std::optional<cublasLtMatmulAlgo_t> algorithm_of(cublasLtHandle_t handle, const 
 
 class RoundedLibraryLinear final : public BoundOp {
  public:
-  RoundedLibraryLinear(const QuantisedProblem& call, const LibraryRows& rows, std::unique_ptr<BoundOp> before,
-                       cublasLtHandle_t handle, Choice choice)
-      : p_(call), rows_(rows), before_(std::move(before)), handle_(handle), choice_(std::move(choice)) {}
+  RoundedLibraryLinear(const QuantisedProblem& call, const LibraryRows& rows, cublasLtHandle_t handle, Choice choice)
+      : p_(call), rows_(rows), handle_(handle), choice_(std::move(choice)) {}
 
   Status enqueue(Stream& stream) const override {
-    TRY(before_->enqueue(stream));
     CudaStream& cuda = as_cuda(stream);
     TRY(cuda.begin_launch("quantised_linear, cuBLASLt"));
     const float one = 1;
@@ -88,7 +86,6 @@ class RoundedLibraryLinear final : public BoundOp {
 
   QuantisedProblem p_;
   LibraryRows rows_;
-  std::unique_ptr<BoundOp> before_;
   cublasLtHandle_t handle_;
   Choice choice_;
 };
@@ -102,15 +99,14 @@ bool rounded_library_serves(const QuantisedProblem& p) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
-                                                      std::unique_ptr<BoundOp> before, Device& device) {
+                                                      Device& device) {
   cublasLtHandle_t handle = TRY(library_handle(without_matrix(call), device));
   Choice choice;
   TRY(describe_rounded(call, rows, choice));
   const std::optional<cublasLtMatmulAlgo_t> algorithm = algorithm_of(handle, call, choice);
   if (!algorithm) return std::unique_ptr<BoundOp>();
   choice.algorithm = *algorithm;
-  return std::unique_ptr<BoundOp>(
-      std::make_unique<RoundedLibraryLinear>(call, rows, std::move(before), handle, std::move(choice)));
+  return std::unique_ptr<BoundOp>(std::make_unique<RoundedLibraryLinear>(call, rows, handle, std::move(choice)));
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// quantised_linear of rounded rows (rounded_rows.cuh) by cuBLASLt, whose products of E4M3 take scales for each 128
+// quantised_linear of rounded rows (cuda/rounded_rows.cuh) by cuBLASLt, whose products of E4M3 take scales for each 128
 // columns of a row of x and for blocks of 128 by 128 of w. It is faster than rounded_many.cuh, but computes no gate,
 // and its sums may depend on the number of rows.
 #pragma once
@@ -23,9 +23,9 @@ struct LibraryRows {
   const float* scales;
 };
 
-// Returns an operator that runs `before`, which computes the rows, and then the product. Null if the library offers no
-// algorithm. Precondition: rounded_library_serves(call).
+// Returns the product of these rows. Null if the library offers no algorithm.
+// Precondition: rounded_library_serves(call).
 Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
-                                                      std::unique_ptr<BoundOp> before, Device& device);
+                                                      Device& device);
 
 }  // namespace tessera

@@ -18,7 +18,6 @@
 #include "tessera/ops/cuda/wgmma.cuh"
 #include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/quantised/quantised_values.cuh"
-#include "tessera/ops/quantised/rounded_rows.cuh"
 
 namespace tessera::cuda::quantised {
 

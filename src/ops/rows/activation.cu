@@ -2,6 +2,7 @@
 
 #include "tessera/ops/cuda/cuda_activation.cuh"
 #include "tessera/ops/cuda/cuda_unary.cuh"
+#include "tessera/ops/rows/rounded_results.cuh"
 
 namespace tessera {
 namespace {
@@ -13,6 +14,15 @@ struct Softcap {
   __device__ float operator()(float x) const { return cap * tanhf(x / cap); }
 };
 
+template <class T, int N, class F>
+__device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F activation) {
+  Pack<T, N> out;
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    out.at[j] = from_float<T>(rounded<T>(activation(to_float(gate.at[j]))) * to_float(up.at[j]));
+  return out;
+}
+
 // x [rows, 2, packs · N] → y [rows, packs · N].
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
@@ -23,11 +33,21 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
     const Pack<T, N> gate = load_pack<T, N>(x + (2 * row * packs + i) * N);
     const Pack<T, N> up = load_pack<T, N>(x + ((2 * row + 1) * packs + i) * N);
-    Pack<T, N> out;
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      out.at[j] = from_float<T>(rounded<T>(activation(to_float(gate.at[j]))) * to_float(up.at[j]));
-    store_pack(y + (row * packs + i) * N, out);
+    store_pack(y + (row * packs + i) * N, gated_pack(gate, up, activation));
+  }
+}
+
+// The same to rounded rows of whole groups.
+template <class T, class F>
+__global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t row = row_of_thread();
+  if (row >= rows) return;
+  for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
+    const Pack<T, 8> gate = load_pack<T, 8>(x + (2 * row * packs + i) * 8);
+    const Pack<T, 8> up = load_pack<T, 8>(x + ((2 * row + 1) * packs + i) * 8);
+    store_rounded(y, row, i * 8, packs * 8, gated_pack(gate, up, activation));
   }
 }
 
@@ -59,6 +79,27 @@ Result<std::unique_ptr<BoundOp>> bind_gelu_mul(const BindArgs& args) {
   return bind_gated(args, "gelu_mul", GeluErf{});
 }
 
+template <class T, class F>
+std::unique_ptr<BoundOp> make_gated_rounded(const BindArgs& args, const char* name, const RoundedRows& to,
+                                            F activation) {
+  const std::int64_t columns = args.results[0].cols();
+  if (columns % kRoundedGroup != 0) return nullptr;
+  const std::int64_t rows = args.results[0].rows();
+  const std::int64_t packs = columns / 8;
+  const LaunchShape shape = row_shape(rows, packs);
+  return make_cuda_op(name, [=, x = args.operands[0].as<T>()](cudaStream_t stream) {
+    launch_early(gated_rounded<T, F>, shape, stream, x, to, rows, packs, activation);
+  });
+}
+
+template <class T>
+std::unique_ptr<BoundOp> make_gated_rounded(const BindArgs& args, const RoundedRows& to) {
+  if (args.node.op == "silu_mul") return make_gated_rounded<T>(args, "silu_mul, rounded rows", to, Silu{});
+  if (args.node.attribute_or("tanh", true))
+    return make_gated_rounded<T>(args, "gelu_mul, rounded rows", to, GeluTanh{});
+  return make_gated_rounded<T>(args, "gelu_mul, rounded rows", to, GeluErf{});
+}
+
 Result<std::unique_ptr<BoundOp>> bind_gelu(const BindArgs& args) {
   if (args.node.attribute_or("tanh", true)) return bind_unary(args, "gelu", GeluTanh{});
   return bind_unary(args, "gelu", GeluErf{});
@@ -69,6 +110,15 @@ Result<std::unique_ptr<BoundOp>> bind_softcap(const BindArgs& args) {
 }
 
 }  // namespace
+
+std::unique_ptr<BoundOp> bind_rounded_gate(const BindArgs& args, const RoundedRows& to) {
+  if (args.node.op != "silu_mul" && args.node.op != "gelu_mul") return nullptr;
+  switch (args.operands[0].dtype) {
+    case ir::DType::kBFloat16: return make_gated_rounded<__nv_bfloat16>(args, to);
+    case ir::DType::kFloat16: return make_gated_rounded<__half>(args, to);
+    default: return nullptr;
+  }
+}
 
 const KernelDef kSiluMulCuda{.op = "silu_mul", .name = "cuda", .bind = bind_silu_mul};
 

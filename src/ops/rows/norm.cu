@@ -7,6 +7,7 @@
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/l2_prefetch.cuh"
 #include "tessera/ops/rows/norm_form.h"
+#include "tessera/ops/rows/rounded_results.cuh"
 
 namespace tessera {
 namespace {
@@ -20,7 +21,6 @@ struct Norm {
   const T* x;         // [rows, n]
   const T* residual;  // [rows, n], added to x first; null if x is normalised without a residual
   const T* w;         // [n]
-  T* y;               // [rows, n]
   T* sum;             // [rows, n], T(x + residual); null without a residual
   std::int64_t rows;
   std::int64_t n;
@@ -28,10 +28,30 @@ struct Norm {
   NormForm form;
 };
 
+// Where the normalised rows go: to memory as they are, or rounded.
+template <class T>
+struct Numbers {
+  T* y;  // [rows, n]
+  std::int64_t n;
+  template <int N>
+  __device__ void store(std::int64_t row, std::int64_t column, const Pack<T, N>& values) const {
+    store_pack(y + row * n + column, values);
+  }
+};
+
+template <class T>
+struct Rounded {
+  RoundedRows y;
+  std::int64_t n;
+  __device__ void store(std::int64_t row, std::int64_t column, const Pack<T, 8>& values) const {
+    store_rounded(y, row, column, n, values);
+  }
+};
+
 // A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
 // issued before the first one is waited for.
-template <class T, int kHeld, bool kAdd>
-__global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
+template <class T, int kHeld, bool kAdd, class To>
+__global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, const To to) {
   constexpr int N = kPackSize<T>;
   __shared__ float scratch[kWarp];
   const std::int64_t row = row_of_thread();
@@ -70,13 +90,14 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   const float scale = rms_scale(row_sum(squares, scratch), norm.n, norm.eps);
 #pragma unroll
   for (int h = 0; h < kHeld; ++h)
-    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[h], scale, norm.form));
+    if (mine(h)) to.store(row, column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
 // The last norm of a layer and the first of the next: x is normalised by w0, rounded as if it were stored, and
 // processed further as in norm_held.
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, const T* w0, float eps0, NormForm form0) {
+__global__ void __launch_bounds__(kRowThreads)
+    norm_twice(const Norm<T> norm, const Numbers<T> to, const T* w0, float eps0, NormForm form0) {
   constexpr int N = kPackSize<T>;
   __shared__ float scratch[2][kWarp];
   const std::int64_t row = row_of_thread();
@@ -124,16 +145,16 @@ __global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, co
   const float scale = rms_scale(row_sum(squares, scratch[1]), norm.n, norm.eps);
 #pragma unroll
   for (int h = 0; h < kHeld; ++h)
-    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[1][h], scale, norm.form));
+    if (mine(h)) to.store(row, column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
 // Normalises rows of any length, one block a row. They are read again after the sum, from the cache.
 template <class T, bool kAdd>
-__global__ void norm_reread(const Norm<T> norm) {
+__global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
   __shared__ float scratch[kWarp];
   let_next_begin();
   wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;  // offset
   float squares = 0;
   for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x) {
     Pack<T, 1> value = load_pack<T, 1>(norm.x + row + i);
@@ -146,8 +167,8 @@ __global__ void norm_reread(const Norm<T> norm) {
   const float scale = rms_scale(row_sum(squares, scratch), norm.n, norm.eps);
   const T* values = kAdd ? norm.sum : norm.x;
   for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x)
-    store_pack(norm.y + row + i,
-               normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
+    to.store(blockIdx.x, i,
+             normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
 constexpr std::int64_t kShortRow = kRowThreads;  // longest row (in packs) for which a thread holds one pack
@@ -168,31 +189,41 @@ LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
           .block = dim3(static_cast<unsigned>(ceil_div(packs, held * kWarp) * kWarp))};
 }
 
-template <class T, bool kAdd>
-std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm) {
-  if (!is_held<T>(norm.n)) {
-    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(norm.rows)), .block = dim3(kRowThreads)};
-    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_reread<T, kAdd>, shape, stream, norm); });
-  }
+// Precondition: is_held.
+template <class T, bool kAdd, class To>
+std::unique_ptr<BoundOp> make_held(const char* name, const Norm<T>& norm, const To& to) {
   const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
-  if (norm.n / kPackSize<T> <= kShortRow)
-    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, 1, kAdd>, shape, stream, norm); });
-  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, kHeld, kAdd>, shape, stream, norm); });
+  auto* const kernel = norm.n / kPackSize<T> <= kShortRow ? norm_held<T, 1, kAdd, To> : norm_held<T, kHeld, kAdd, To>;
+  const std::uint64_t choice = norm.n / kPackSize<T> <= kShortRow ? 1 : kHeld;
+  return make_cuda_op(
+      name, [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, to); }, choice);
+}
+
+template <class T, bool kAdd>
+std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm, const TensorView& y) {
+  const Numbers<T> to{.y = y.as<T>(), .n = norm.n};
+  if (is_held<T>(norm.n)) return make_held<T, kAdd>(name, norm, to);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(norm.rows)), .block = dim3(kRowThreads)};
+  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_reread<T, kAdd>, shape, stream, norm, to); });
+}
+
+template <class T>
+Norm<T> norm_of(const BindArgs& args) {
+  const std::int64_t n = args.operands[1].cols();
+  return {.x = args.operands[0].as<T>(),
+          .residual = nullptr,
+          .w = args.operands[1].as<T>(),
+          .sum = nullptr,
+          .rows = args.operands[0].elements() / n,
+          .n = n,
+          .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
+          .form = norm_form(args.node)};
 }
 
 // Binds rms_norm or head_norm, which normalise runs of w.size() values. `name` is a string literal.
 Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* name) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
-    const std::int64_t n = args.operands[1].cols();
-    return make_norm<T, false>(name, {.x = args.operands[0].as<T>(),
-                                      .residual = nullptr,
-                                      .w = args.operands[1].as<T>(),
-                                      .y = args.results[0].as<T>(),
-                                      .sum = nullptr,
-                                      .rows = args.operands[0].elements() / n,
-                                      .n = n,
-                                      .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
-                                      .form = norm_form(args.node)});
+    return make_norm<T, false>(name, norm_of<T>(args), args.results[0]);
   });
 }
 
@@ -204,7 +235,6 @@ Norm<T> add_norm_of(const BindArgs& args) {
   return {.x = args.operands[0].as<T>(),
           .residual = args.operands[1].as<T>(),
           .w = args.operands[2].as<T>(),
-          .y = args.results[0].as<T>(),
           .sum = args.results[1].as<T>(),
           .rows = args.operands[0].rows(),
           .n = args.operands[2].cols(),
@@ -214,7 +244,7 @@ Norm<T> add_norm_of(const BindArgs& args) {
 
 Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "add_rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
-    return make_norm<T, true>("add_rms_norm", add_norm_of<T>(args));
+    return make_norm<T, true>("add_rms_norm", add_norm_of<T>(args), args.results[0]);
   });
 }
 
@@ -226,12 +256,13 @@ std::unique_ptr<BoundOp> make_norm_twice(const BindArgs& first, const BindArgs& 
   const T* w0 = first.operands[1].as<T>();
   const auto eps0 = static_cast<float>(first.node.attribute_or("eps", 0.0));
   const NormForm form0 = norm_form(first.node);
+  const Numbers<T> to{.y = second.results[0].as<T>(), .n = norm.n};
   const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
   auto* kernel = norm.n / kPackSize<T> <= kShortRow ? norm_twice<T, 1> : norm_twice<T, kHeld>;
   const std::uint64_t choice = kernel == norm_twice<T, 1> ? 1 : kHeld;
   return make_cuda_op(
       "rms_norm and add_rms_norm",
-      [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, w0, eps0, form0); }, choice);
+      [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, to, w0, eps0, form0); }, choice);
 }
 
 // Gives the same bits as the two operators.
@@ -243,7 +274,26 @@ Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls
   }
 }
 
+template <class T>
+std::unique_ptr<BoundOp> make_rounded_norm(const BindArgs& args, const RoundedRows& y) {
+  const bool adds = args.node.op == "add_rms_norm";
+  const Norm<T> norm = adds ? add_norm_of<T>(args) : norm_of<T>(args);
+  if (!is_held<T>(norm.n) || norm.n % kRoundedGroup != 0) return nullptr;
+  const Rounded<T> to{.y = y, .n = norm.n};
+  return adds ? make_held<T, true>("add_rms_norm, rounded rows", norm, to)
+              : make_held<T, false>("rms_norm, rounded rows", norm, to);
+}
+
 }  // namespace
+
+std::unique_ptr<BoundOp> bind_rounded_norm(const BindArgs& args, const RoundedRows& to) {
+  if (args.node.op != "rms_norm" && args.node.op != "add_rms_norm") return nullptr;
+  switch (args.operands[0].dtype) {
+    case ir::DType::kBFloat16: return make_rounded_norm<__nv_bfloat16>(args, to);
+    case ir::DType::kFloat16: return make_rounded_norm<__half>(args, to);
+    default: return nullptr;
+  }
+}
 
 const KernelDef kRmsNormCuda{.op = "rms_norm", .name = "cuda", .bind = bind_rms_norm};
 

@@ -1,0 +1,64 @@
+// Rounds rows to E4M3 with a scale for each 128 columns of a row, for products with matrices of E4M3. A scale is the
+// largest magnitude divided by 448, so that no scale spans rows. A group of zeros has the scale 1. A checkpoint that
+// was made for one scale a row loses nothing by finer ones.
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kRoundedGroup = 128;                // columns
+inline constexpr int kGroupThreads = kRoundedGroup / 8;  // of a group, each with eight columns
+
+// [m, k] numbers of eight bits, and scales by column group: [groups, scale_stride], of which m are written.
+struct RoundedRows {
+  std::uint8_t* values;
+  float* scales;
+  std::int64_t scale_stride;
+};
+
+// Returns the largest value of a group's threads in each of them. Only these kGroupThreads neighbouring lanes need to
+// run together.
+__device__ inline float group_max(float x) {
+  const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % kWarp;
+  const unsigned lanes = 0xffffu << lane / kGroupThreads * kGroupThreads;
+#pragma unroll
+  for (int step = kGroupThreads / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(lanes, x, step));
+  return x;
+}
+
+__device__ inline std::uint32_t round_four(const float (&from)[8], int first, float inverse) {
+  const __nv_fp8x2_storage_t low = __nv_cvt_float2_to_fp8x2(
+      make_float2(from[first] * inverse, from[first + 1] * inverse), __NV_SATFINITE, __NV_E4M3);
+  const __nv_fp8x2_storage_t high = __nv_cvt_float2_to_fp8x2(
+      make_float2(from[first + 2] * inverse, from[first + 3] * inverse), __NV_SATFINITE, __NV_E4M3);
+  return static_cast<std::uint32_t>(low) | static_cast<std::uint32_t>(high) << 16;
+}
+
+// Writes eight columns of a row of k columns. The kGroupThreads threads of a group call it together; a thread beyond
+// the row's end passes zeros.
+template <class T>
+__device__ inline void store_rounded(const RoundedRows& to, std::int64_t row, std::int64_t column, std::int64_t k,
+                                     const Pack<T, 8>& pack) {
+  static_assert(kWarp % kGroupThreads == 0 && kGroupThreads == 16, "group_max names sixteen lanes");
+  float values[8];
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    values[i] = to_float(pack.at[i]);
+    largest = fmaxf(largest, fabsf(values[i]));
+  }
+  largest = group_max(largest);
+  if (column >= k) return;
+  const float scale = largest > 0 ? largest / 448.0F : 1.0F;
+  *reinterpret_cast<uint2*>(to.values + row * k + column) =
+      make_uint2(round_four(values, 0, 1.0F / scale), round_four(values, 4, 1.0F / scale));
+  if (column % kRoundedGroup == 0) to.scales[column / kRoundedGroup * to.scale_stride + row] = scale;
+}
+
+}  // namespace tessera::cuda
