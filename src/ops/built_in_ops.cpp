@@ -1,16 +1,6 @@
 #include "tessera/ops/built_in_ops.h"
 
-#include "tessera/ops/attention/room.h"
-#include "tessera/ops/cache/room.h"
-#include "tessera/ops/collective/room.h"
-#include "tessera/ops/latent/room.h"
-#include "tessera/ops/linear/room.h"
-#include "tessera/ops/moe/room.h"
-#include "tessera/ops/quantised/room.h"
-#include "tessera/ops/recurrent/room.h"
-#include "tessera/ops/rows/room.h"
-#include "tessera/ops/sampling/room.h"
-#include "tessera/ops/vision/room.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 namespace {

@@ -6,22 +6,11 @@
 #include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/cuda_stream.h"
-#include "tessera/ops/attention/room.h"
-#include "tessera/ops/cache/room.h"
-#include "tessera/ops/collective/room.h"
 #include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/fused/row_cuda_builder.h"
-#include "tessera/ops/latent/room.h"
-#include "tessera/ops/layers/room.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_tuning.h"
-#include "tessera/ops/linear/room.h"
-#include "tessera/ops/moe/room.h"
-#include "tessera/ops/quantised/room.h"
-#include "tessera/ops/recurrent/room.h"
-#include "tessera/ops/rows/room.h"
-#include "tessera/ops/sampling/room.h"
-#include "tessera/ops/vision/room.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 namespace {

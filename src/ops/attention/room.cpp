@@ -1,6 +1,5 @@
-#include "tessera/ops/attention/room.h"
-
 #include "tessera/ops/attention/attention.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

@@ -1,11 +1,10 @@
-#include "tessera/ops/collective/room.h"
-
 #include <array>
 
 #include "tessera/ops/collective/collective.h"
 #include "tessera/ops/collective/peer_collectives.h"
 #include "tessera/ops/collective/row_exchange.h"
 #include "tessera/ops/collective/stage_exchange.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

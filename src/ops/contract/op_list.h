@@ -1,4 +1,4 @@
-// Operators and kernels as the rooms of ops/ add them, each in the one function of its room.h.
+// Operators and kernels as the rooms of ops/ add them, each in one function (ops/rooms.h).
 #pragma once
 
 #include <initializer_list>

@@ -25,17 +25,14 @@ struct FastBaseTwo {
   }
 };
 
-// Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
-__device__ inline float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(~0U, x, 1));
-  return fmaxf(x, __shfl_xor_sync(~0U, x, 2));
-}
-
 // Returns the maximum over each group of `width` neighbouring lanes. width: a power of two up to 32.
 __device__ inline float warp_max(float x, int width = kWarp) {
   for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, step, kWarp));
   return x;
 }
+
+// Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
+__device__ inline float quad_max(float x) { return warp_max(x, 4); }
 
 // Whether a row may have seen no key yet: then its running max is -inf, and inf - inf must not reach the exponential.
 enum class Keys : bool { kSome, kMaybeNone };

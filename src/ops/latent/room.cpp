@@ -1,7 +1,6 @@
-#include "tessera/ops/latent/room.h"
-
 #include "tessera/ops/latent/latent_attention.h"
 #include "tessera/ops/latent/latent_store.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

@@ -328,9 +328,7 @@ __device__ inline void join_parts(const Share<kRows>& share, int rows, const Tag
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     if (i >= rows) break;
-    float most = weight[i];
-#pragma unroll
-    for (int step = kShares / 2; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+    const float most = warp_max(weight[i], kShares);
     const float scale = weight[i] == -INFINITY ? 0.0f : exp2f(weight[i] - most);
     const float total = warp_sum(scale, kShares);
     const float sum = warp_sum(scale * value[i], kShares);

@@ -1,8 +1,7 @@
-#include "tessera/ops/layers/room.h"
-
 #include <array>
 
 #include "tessera/ops/layers/decoder_layers.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

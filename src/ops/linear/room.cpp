@@ -1,6 +1,5 @@
-#include "tessera/ops/linear/room.h"
-
 #include "tessera/ops/linear/linear.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

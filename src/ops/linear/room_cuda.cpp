@@ -1,11 +1,10 @@
-#include "tessera/ops/linear/room.h"
-
 #include <array>
 
 #include "tessera/ops/linear/linear.h"
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_gelu.h"
 #include "tessera/ops/linear/linear_residual.h"
+#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

@@ -7,6 +7,7 @@
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/moe/moe_route.h"
 
 namespace tessera {
@@ -103,8 +104,7 @@ __device__ void score_row(const RouteProblem& p, const T* logits, float* scores,
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) value[i] = 1.0f / (1.0f + expf(-value[i]));
   } else {
-    for (int step = kWarp / 2; step > 0; step /= 2)
-      greatest = fmaxf(greatest, __shfl_xor_sync(kAllLanes, greatest, step));
+    greatest = warp_max(greatest);
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {

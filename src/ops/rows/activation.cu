@@ -37,7 +37,7 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// The same to rounded rows of whole groups.
+// Writes the products as rounded rows of whole groups instead.
 template <class T, class F>
 __global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

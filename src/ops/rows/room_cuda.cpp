@@ -1,7 +1,6 @@
-#include "tessera/ops/rows/room.h"
-
 #include <array>
 
+#include "tessera/ops/rooms.h"
 #include "tessera/ops/rows/activation.h"
 #include "tessera/ops/rows/add_gated.h"
 #include "tessera/ops/rows/elementwise.h"

@@ -1,5 +1,5 @@
+#include "tessera/ops/rooms.h"
 #include "tessera/ops/sampling/logit_edits.h"
-#include "tessera/ops/sampling/room.h"
 #include "tessera/ops/sampling/sample.h"
 #include "tessera/ops/sampling/softmax.h"
 #include "tessera/ops/sampling/top_logprobs.h"

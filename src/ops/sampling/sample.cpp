@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/sampling/greatest.h"
 #include "tessera/ops/sampling/philox.h"
 #include "tessera/ops/sampling/token_order.h"
 
@@ -39,22 +39,6 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   TRY(expect_type(s, 6, "choice", {ir::DType::kInt32, rows}));
   TRY(expect_type(s, 7, "position", {ir::DType::kInt32, rows}));
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
-}
-
-// Returns the greatest of x[0, n) without NaN, or -inf if there is none.
-TESSERA_INLINE float greatest(const float* x, std::int64_t n) {
-  constexpr std::int64_t kLanes = 64;
-  float best = -std::numeric_limits<float>::infinity();
-  float lanes[kLanes];
-  for (float& lane : lanes) lane = best;
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
-  }
-  for (const float lane : lanes) best = lane > best ? lane : best;
-  for (; i < n; ++i) best = x[i] > best ? x[i] : best;
-  return best;
 }
 
 // Takes one pass over memory: the first block that has the greatest value is searched while it is in the cache.

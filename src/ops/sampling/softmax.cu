@@ -3,6 +3,7 @@
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera {
 namespace {
@@ -40,12 +41,10 @@ __device__ void add(Total& total, const Pack<float, N>& x) {
 
 __device__ float block_max(float x, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  x = warp_max(x);
   if (lane == 0) scratch[threadIdx.x / kWarp] = x;
   __syncthreads();
-  x = scratch[lane];
-  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-  return x;
+  return warp_max(scratch[lane]);
 }
 
 // x, y [rows, n]. A block takes a row, and reads it a second time from the cache.

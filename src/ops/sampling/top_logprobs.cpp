@@ -8,6 +8,7 @@
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/sampling/greatest.h"
 
 namespace tessera {
 namespace {
@@ -52,20 +53,12 @@ class FirstTokens {
   int count_ = 0;
 };
 
-// NaN is never greater.
-TESSERA_INLINE float greatest_of(const float* x, std::int64_t n) {
-  float greatest = kLowest;
-#pragma omp simd reduction(max : greatest)
-  for (std::int64_t i = 0; i < n; ++i) greatest = x[i] > greatest ? x[i] : greatest;
-  return greatest;
-}
-
 // Most blocks have no logit that is among the first; they cost one comparison a logit.
 TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& first) {
   constexpr std::int64_t kBlock = 256;
   for (std::int64_t i = 0; i < n; i += kBlock) {
     const std::int64_t size = std::min(kBlock, n - i);
-    if (first.full() && !(greatest_of(x + i, size) > first.last())) continue;
+    if (first.full() && !(greatest(x + i, size) > first.last())) continue;
     for (std::int64_t j = i; j < i + size; ++j)
       if (!std::isnan(x[j])) first.offer(x[j], static_cast<std::int32_t>(j));
   }

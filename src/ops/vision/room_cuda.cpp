@@ -1,6 +1,6 @@
+#include "tessera/ops/rooms.h"
 #include "tessera/ops/vision/axial_rotary.h"
 #include "tessera/ops/vision/layer_norm.h"
-#include "tessera/ops/vision/room.h"
 #include "tessera/ops/vision/segment_attention.h"
 
 namespace tessera {

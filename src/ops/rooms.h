@@ -1,0 +1,34 @@
+// The rooms of ops/: the one function with which each adds its declarations and the CPU's kernels, defined in its
+// room.cpp, and the one with which it adds CUDA's kernels, defined in its room_cuda.cpp and part of the CUDA backend.
+#pragma once
+
+#include "tessera/ops/contract/op_list.h"
+
+namespace tessera {
+
+void add_rows(OpList& list);        // activations, norms, rotation, embedding, arithmetic, views
+void add_linear(OpList& list);      // matrix products
+void add_quantised(OpList& list);   // products with quantised matrices
+void add_attention(OpList& list);   // attention over pages of keys and values
+void add_cache(OpList& list);       // what writes keys and values to their pages
+void add_latent(OpList& list);      // attention over latents and its store
+void add_recurrent(OpList& list);   // gated delta nets and what stands around them
+void add_moe(OpList& list);         // routing and experts
+void add_vision(OpList& list);      // operators of vision towers
+void add_sampling(OpList& list);    // what turns logits into tokens and log-probabilities
+void add_collective(OpList& list);  // exchanges between ranks and stages
+
+void add_rows_cuda(KernelList& list);
+void add_linear_cuda(KernelList& list);
+void add_quantised_cuda(KernelList& list);
+void add_attention_cuda(KernelList& list);
+void add_cache_cuda(KernelList& list);
+void add_latent_cuda(KernelList& list);
+void add_recurrent_cuda(KernelList& list);
+void add_moe_cuda(KernelList& list);
+void add_vision_cuda(KernelList& list);
+void add_sampling_cuda(KernelList& list);
+void add_collective_cuda(KernelList& list);
+void add_layers_cuda(KernelList& list);  // the kernel that runs all layers of a decode
+
+}  // namespace tessera
