@@ -10,15 +10,16 @@ set(TESSERA_GPU_TESTS
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
-# tessera_layer(NAME [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …])
+# tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …])
 #
 # One folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
 # ROOMS are its sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
 # ALONE are sources that never share a translation unit with others: kernels, whose machine code must not depend on their
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
+# VECTORISED layers have loops that rely on the compiler's vectoriser, and are compiled with -O3; the others with -O2.
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
 function(tessera_layer NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
   tessera_share_units(tessera_${NAME} 8)
   target_include_directories(tessera_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/include)
@@ -27,6 +28,9 @@ function(tessera_layer NAME)
   endforeach()
   target_link_libraries(tessera_${NAME} PRIVATE ${ARG_PRIVATE_DEPS})
   tessera_compile_options(tessera_${NAME})
+  if(ARG_VECTORISED)
+    target_compile_options(tessera_${NAME} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-O3>)
+  endif()
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS)
@@ -120,8 +124,8 @@ function(tessera_compile_options TARGET)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # for fuzzing; our warnings are g++'s
     target_compile_options(${TARGET} PRIVATE -Wno-error -Wno-deprecated-declarations -Wno-pass-failed)
   endif()
-  # Kernels rely on the compiler's vectoriser; `omp simd` marks reductions it may reorder.
-  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O3> -fno-math-errno -fno-trapping-math)
+  # `omp simd` marks reductions that the vectoriser may reorder.
+  target_compile_options(${TARGET} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-O2> -fno-math-errno -fno-trapping-math)
   # A program that uses the library may compile our inline functions with other options (without OpenMP, say):
   # the library keeps its own.
   target_compile_options(${TARGET} PRIVATE -fvisibility-inlines-hidden)
