@@ -61,7 +61,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
   EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
-// Returns what the error says about a checkpoint that does not divide among so many ranks; empty: it divides.
+// Returns a part of the error if this checkpoint cannot be divided among `ranks` ranks; empty if it can.
 std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
   if (name == "gpt-oss-mxfp4" && parts < ranks) return "experts in MXFP4 are cut into multiples of 32";

@@ -44,44 +44,43 @@ class Pipeline {
   int receiver(int rank, Way way) const;
   int sender(int rank, Way way) const;
 
-  // Puts bytes on the rank's link to the neighbouring stage that `way` says, which must exist. Waits for room, at most
-  // for the limit. kCancelled once the pipeline has ended; a wait beyond the limit ends it too.
+  // Sends bytes to the neighbouring stage in direction `way`, which must exist. If there is no room within the
+  // limit, the pipeline ends. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
-  // Takes what the neighbour sent to this rank on `way`: kToNext comes from the previous stage. internal_error if the
-  // number of bytes is not that of `to`.
+  // Takes what the neighbour sent to this rank on `way`: kToNext comes from the previous stage. Returns internal_error
+  // if the value and `to` differ in size.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
-  // Makes all calls that wait, now or later, return `why`; the first call of end() counts.
+  // Makes every call that waits, now or later, return `why`. Only the first call of end() counts.
   void end(Status why);
   // Resets the pipeline to its first state. With several nodes `epoch` is the restart's number. Precondition: no rank
   // is in a call.
   void begin(std::uint64_t epoch = 0);
   std::uint64_t epoch() const;
 
-  // Returns the memory of values that came for this rank and wait, or whose memory is kept for later ones.
+  // Returns the bytes of memory that hold waiting values for this rank or are kept for later ones.
   std::int64_t bytes(int rank) const;
-  // Returns the most bytes of a link over which values of these sizes come in every step, of `steps` steps at a time.
+  // Returns the most bytes that a link holds if every step sends values of these sizes and `steps` steps are in flight.
   // `from_here`: the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
-  // Receive frames of other nodes; the payload may be swapped for another buffer. They return an error if a frame
-  // cannot be read.
+  // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.
   Status take_value(std::vector<std::byte>& payload);
+  // Takes the number of values that another node has received. Returns an error for an unreadable frame.
   Status take_taken(std::span<const std::byte> payload);
 
  private:
   // Values in the order in which they were sent; their memory is reused. If the sender is on another node, a StageFrame
-  // precedes each value; if the receiver is, `received` is the number that its node reported.
+  // precedes each value. If the receiver is on another node, its node reports `received`.
   struct Link {
     std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
-    std::array<std::size_t, kMostWaiting> bytes{};  // of each value's memory: of the largest value that it has held
+    std::array<std::size_t, kMostWaiting> bytes{};  // size of each slot: that of the largest value it has held
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
   };
   Link& link(int rank, int other, Way way) { return links_[link_index(rank, other, way)]; }
   std::size_t link_index(int rank, int other, Way way) const;
-  // Returns the head of a frame of a link from another node that is for a rank of this node; empty if the frame was
-  // passed on.
+  // Returns the head of a frame from another node; empty if the frame was for a third node and was passed on.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
   template <class Moved>
   Status wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved);

@@ -43,14 +43,14 @@ struct ModelFamily {
   // config and the options.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Builds the tower: patches and their places → rows for the body, X[S / merged patches, row_values()]
-  // (model/vision/towers.h). Null: the family has no tower, and its defaults have none.
+  // (model/vision/towers.h). Null: the family has no tower, and `defaults` has none.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
-  // For a family that is described by its difference from another one, whose functions it uses. Each may be empty: no
-  // difference.
-  // returns config.json with the other family's fields
+  // The next three describe a family by its difference from another one, whose functions it uses. Empty: no difference.
+
+  // Returns config.json with the other family's fields.
   std::function<Result<Json>(const Json& config)> rewrite_config{};
   std::function<Result<ir::Graph>(ir::Graph body, const ir::OpTable&)> change_body{};
-  // Returns the checkpoint's name for the other family's name
+  // Returns the checkpoint's name for a tensor that the other family calls `tensor`.
   std::function<std::string(const std::string& tensor)> tensor_name{};
 };
 

@@ -19,7 +19,7 @@ struct IneffectiveFlags {
 // Adds the flags. The help omits them.
 void add_ineffective_flags(CommandFlags& add, IneffectiveFlags& given);
 
-// Appends a sentence for each given flag that asks for something else than what happens.
+// Appends a warning for each given flag that asks for behaviour that Tessera does not have.
 void warn_about_ineffective_flags(const IneffectiveFlags& given, std::vector<std::string>& warnings);
 
 }  // namespace tessera

@@ -34,7 +34,7 @@ class OpPlans {
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;
-  // Returns the kernels of planned operators as results name them: "fa3", "cpu", or "fa3, tessera" where layers differ.
+  // Returns the names of the kernels that planned operators use: "fa3", "cpu", or "fa3, tessera" if layers differ.
   std::string kernels(BatchKind kind) const;
 
  private:

@@ -47,7 +47,7 @@ std::int32_t bind_gated(Binding& b, cl_uint kind) {
 std::int32_t bind_silu_mul(Binding& b) { return bind_gated(b, kSilu); }
 std::int32_t bind_gelu_mul(Binding& b) { return bind_gated(b, gelu_of(b.node())); }
 
-// The second operand has the first one's shape or is repeated.
+// Broadcasts the second operand over the first one's leading dimensions if it is smaller.
 std::int32_t bind_binary(Binding& b, cl_uint multiply) {
   const std::int64_t n = elements(b.operand(0));
   return b.launch(Source::kRows, "binary", types_of(b.operand(0)), {n}, b.operand(0).data, b.operand(1).data,

@@ -28,7 +28,7 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// The medians of one way's times, in milliseconds.
+// The median times of one way to run the kernels, in milliseconds.
 struct Timing {
   double wall = 0;    // from the first call until the device is done
   double device = 0;  // from the first to the last kernel, by the device's own clock

@@ -56,7 +56,7 @@ Result<std::optional<Place>> find_place(const Environment& get) {
   return std::optional<Place>();
 }
 
-// Takes the address. Returns which variable gave it; "" if none did.
+// Sets dist_init_addr from the environment. Returns which variables gave it; "" if none did.
 Result<std::string> take_address(const Environment& get, EngineOptions& engine) {
   const std::string_view host = value_of(get, "MASTER_ADDR");
   if (host.empty() || value_of(get, "MASTER_PORT").empty()) return std::string();

@@ -20,8 +20,8 @@ using testing::BodyRun;
 using testing::build;
 using testing::model_names;
 
-// Returns the numbers of ranks to test. Ranks take whole blocks of 4-bit weights, and the experts of the model that has
-// them have three blocks.
+// Returns the numbers of ranks to test. The 4-bit model has one rank only: its experts have three blocks of weights,
+// and ranks take whole blocks.
 std::vector<int> ranks_of(std::string_view model) {
   return model.ends_with("-mxfp4") ? std::vector{1} : std::vector{1, 2};
 }

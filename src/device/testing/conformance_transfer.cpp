@@ -1,4 +1,4 @@
-// Conformance tests of copies between host and device and on the device, of their order, and of events.
+// Conformance tests of copies (host to device, device to host, within the device), their order, and events.
 #include <algorithm>
 #include <cstring>
 
@@ -76,7 +76,7 @@ TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: a time that is made up, or that of an earlier recording of the event.
+// Bug caught: a time that is made up, or that comes from an earlier recording of the event.
 TEST_P(DeviceConformance, EventsTakeTime) {
   std::unique_ptr<Allocation> memory = allocate(32 << 20);
   std::unique_ptr<Event> begin = device_->create_event(EventKind::kTime).value();
@@ -110,7 +110,7 @@ TEST_P(DeviceConformance, NullAddressesAreRefused) {
   EXPECT_EQ(stream_->fill({}, 0, 1).code(), StatusCode::kInvalidArgument);
 }
 
-// Bug caught: an upload that reads its source only when the stream gets there, when the memory has other contents.
+// Bug caught: an upload that reads its source too late, after the caller has overwritten it.
 TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
   std::vector<std::unique_ptr<Allocation>> memory;
   const std::vector<std::size_t> sizes{4, 100, 4096, 250001, 1 << 20, (6 << 20) + 3};

@@ -259,7 +259,8 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Without a paged group, a node may be left with nothing that can be reused.
+// Removes the node and its ancestors, as long as they are unlocked leaves without pages. With a paged group, every node
+// has a page.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }

@@ -42,8 +42,8 @@ void Outcomes::fail(const ScheduledBatch& batch, const Status& error) {
     report({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
   scheduler_.forget_results(batch);
-  // The prefix cache has a forward's pages from its submission on. Which of them the failed forward left undefined is
-  // not recorded, so all are dropped; failures are rare.
+  // The prefix cache receives a forward's pages when the forward is submitted. Nothing records which of them the failed
+  // forward left undefined, so all cached pages are dropped. Failures are rare.
   scheduler_.flush_prefixes();
 }
 

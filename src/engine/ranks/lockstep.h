@@ -44,7 +44,7 @@ class Lockstep {
   Communicator& communicator(int rank) { return *group_[index(rank)]; }
   // Returns ok, or kDeviceLost with the reason why the group has ended.
   Status health() const;
-  // The common end of the nodes' servers; null: there is one process.
+  // Coordinates the end of the nodes' servers. Null: there is one process.
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
   // Returns ok where every rank has these graph sizes, so that a forward uses the same size on all; otherwise

@@ -1,4 +1,4 @@
-// Deterministic finite automata over code points. Regular expressions become automata where patterns are intersected or
+// Deterministic finite automata over code points. Regular expressions become automata when patterns are intersected or
 // negated.
 #pragma once
 
@@ -43,7 +43,7 @@ struct Automaton {
 
 enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
 
-// Returns invalid_argument where it needs more than kMaxStates states or the remaining work.
+// Returns invalid_argument if the automaton needs more than kMaxStates states or more than the remaining work.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
 // Accepts exactly these texts. Precondition: they are sorted and unique.
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);
@@ -53,7 +53,7 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
 Result<Automaton> complement(const Automaton& a, WorkLimit& work);
 // Returns the equivalent automaton with the fewest states.
 Result<Automaton> minimised(const Automaton& a, WorkLimit& work);
-// Returns all texts where there are at most `most`.
+// Returns all accepted texts if there are at most `most`; otherwise nothing.
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most);
 
 }  // namespace tessera::schema

@@ -37,13 +37,13 @@ NumberSet both(const NumberSet& a, const NumberSet& b);
 // Returns true only where no number is in the set; it may miss some empty sets.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
-// Returns the parts of `set` below and above `other` where these are exactly the numbers that `other` lacks; nothing
-// where that is not known.
+// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if `set` may have further
+// numbers that `other` lacks.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
-// Returns all integers of the set where there are at most `most`.
+// Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns an expression for the texts; nothing where there are no texts. Returns unimplemented where a bound has more
-// digits than texts have.
+// Returns an expression for the numbers' texts; nothing if no number has a text. Returns unimplemented if a bound has
+// more digits than texts have.
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work);
 
 }  // namespace tessera::schema

@@ -133,7 +133,7 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Returns how WeightFormats::method() calls a format. Other engines have names for kernels too.
+// Returns a format's name as in WeightFormats::method(). Other engines also accept names of kernels for formats.
 std::string_view method_of(std::string_view quantization) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"gptq_marlin", "gptq"},
                                                                       {"awq_marlin", "awq"},
@@ -154,7 +154,7 @@ Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // "fp8" is also the name of a method, and then means no other one.
+    // "fp8" is also the name of a method, and matches only that method.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
@@ -222,7 +222,8 @@ Status rewrite_graphs(PlanDraft& draft) {
   return ok_status();
 }
 
-// Embedding models need all hidden states, and ranks that exchange rows want other rows.
+// Lets prefill compute the body's last nodes for the wanted rows only. Embedding models need all hidden states, and
+// ranks that exchange rows want other rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1) return ok_status();

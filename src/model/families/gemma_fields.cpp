@@ -66,7 +66,7 @@ Status read_global_heads(const Fields& fields, ModelConfig& config) {
   gemma.keys_are_values = TRY(fields.optional_bool("attention_k_eq_v")).value_or(false);
   const std::optional<std::int64_t> kv_heads =
       TRY(fields.optional_int("num_global_key_value_heads", 1, ModelConfig::kMaxHeads));
-  // Read only with attention_k_eq_v, as Hugging Face does.
+  // The field counts only with attention_k_eq_v, as in Hugging Face.
   gemma.global_key_value_heads =
       gemma.keys_are_values ? kv_heads.value_or(config.num_key_value_heads) : config.num_key_value_heads;
   if (config.num_attention_heads % gemma.global_key_value_heads != 0)

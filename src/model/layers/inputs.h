@@ -20,8 +20,8 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // One of `slots`, in which 0 means padding. It is not that of a state group if there is another group, because in a
-  // state group measurement batches have slot 0 too.
+  // One of `slots`, in which 0 means padding. A state group's is used only if there is no other group, because its slot
+  // 0 also occurs in measurement batches.
   ir::ValueId padding_slots;
 };
 // Also declares the model's cache groups: those of its attention windows, or the given ones.
@@ -35,9 +35,9 @@ struct HeadInputs {
 };
 HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 
-// Declares the inputs of `sample` after the logits, in the order of its operands.
+// Declares an input for each operand of `sample` after the logits, in order.
 std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
-// Declares the inputs of `logit_edits` after the logits, in the order of its operands.
+// Declares an input for each operand of `logit_edits` after the logits, in order.
 std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
 // Declares i32[R]: the tokens whose log-probabilities are requested.
 ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);

@@ -31,10 +31,10 @@ struct StridedMatrix {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst);
 
-// Rows of such a matrix as float32. Borrows the tensor's data. Thread-safe.
+// The rows of a StridedMatrix as float32. Borrows the tensor's data. Thread-safe.
 class StridedRows {
  public:
-  // invalid_argument if the matrix leaves the tensor; unimplemented for types that are no numbers.
+  // invalid_argument if the matrix leaves the tensor; unimplemented for types that are not numbers.
   static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
 
   // Writes elements (row, col) … to `floats`. Precondition: they lie in the matrix's row.

@@ -200,7 +200,7 @@ TEST(SingleRowGrid, GrowsWithTheRequests) {
   }
 }
 
-// Checks a plan in which requests of several rows, mixed with single-row requests, have no block.
+// Checks that a plan cuts single-row requests into chunks and gives requests of several rows no block.
 void check_chunks(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
                   std::int64_t rows, const ChunkGrid& grid, std::int64_t window) {
   Blocks blocks(grid.blocks, rows);
@@ -246,7 +246,7 @@ TEST(PlanChunks, PlansOnlySingleRowRequests) {
     }
 }
 
-// A row of many keys is cut beside many rows of few keys, whatever the number of rows.
+// A row with many keys is cut into chunks, however many rows with few keys run beside it.
 TEST(PlanChunks, CutsTheLongestRows) {
   std::vector<std::int32_t> kv_lens(200, 500);
   kv_lens[150] = 8000;
@@ -276,8 +276,8 @@ TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
   EXPECT_EQ(blocks.chunk_size, kLeastChunk);
 }
 
-// A launch that was recorded for many requests runs a step of one prompt. Request slots that no request has must be in
-// no list, whichever kernel reads it.
+// A launch that was recorded for many requests runs a step of one prompt. No list may contain an unused request slot,
+// whichever kernel reads the list.
 TEST(UnusedRequestSlots, HaveNoWork) {
   constexpr std::int64_t kMostRequests = 512;
   constexpr std::int64_t kMostTokens = 2048;

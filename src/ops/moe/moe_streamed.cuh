@@ -1,17 +1,18 @@
-// moe_experts for the rows of a decode step on Hopper: gate and up, then down and the sum over a token's experts.
+// moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up; the next computes down and adds
+// up each token's experts.
 //
-// The time is bounded by the bytes of the chosen experts, 3 · H · I values each, which are read once whatever the
-// number of their rows. A block keeps a ring of weights in shared memory that the copy engine fills. The router's
-// choice is known when gate and up begins. So down requests its first weights as soon as its blocks fit on the
-// multiprocessors, before it waits for the results of gate and up.
+// The time is bounded by reading the chosen experts, 3 · H · I values each. They are read once, whatever the number of
+// their rows. Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before
+// gate and up begins. Down therefore requests its first weights as soon as its blocks fit on the multiprocessors, and
+// only then waits for the results of gate and up.
 //
-// Both kernels make a list of row groups from the router's choice; a group has up to 8 rows of one expert. Gate and up
-// has an item for each group and 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so
-// that multiprocessors have equal work however many experts are active. Down has a block for each 16 columns, which
-// goes through all groups: it has all terms of its columns and adds them up itself.
+// Both kernels split the router's choice into groups of up to 8 rows of one expert. In gate and up, an item is a group
+// with 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so multiprocessors have equal
+// work however many experts are active. In down, each block computes 16 columns of y for all groups. It has all terms
+// of its columns, so it adds them up itself.
 //
 // Eight warps share an item; each multiplies an eighth of k by tensor-core instructions. The weights are the first
-// matrix, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
+// operand, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -30,7 +31,7 @@ struct StreamedPlace {
   }
 };
 
-// Barrier of the warps that multiply, without the ninth.
+// Barrier of the eight warps that multiply. The ninth, which copies, does not take part.
 __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kStreamedWarps * kWarp) : "memory"); }
 
 // Grid: any for gate and up; n / kStreamedWeightRows for down. Preconditions: k is a multiple of 32; n is a multiple of
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       sums[warp][r][row] = sum[i];
       sums[warp][r][row + 8] = sum[2 + i];
     }
-    sync_streamed();  // all have read the sums of the item before the last, whose place the next item's sums take
+    sync_streamed();  // all have also read the previous item's sums, which the next item overwrites
     const auto total = [&](int r, int weight_row) {
       float t = 0;
 #pragma unroll

@@ -46,8 +46,8 @@ class ModelRunner;
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Opens the device where it is not open yet and returns what it has room for, with `max_requests` requests or, for 0,
-  // with the number in its options.
+  // Opens the device if it is not open yet. Returns what it has room for with `max_requests` requests; 0: with the
+  // number in its options.
   virtual Result<RankLimits> plan(std::int64_t max_requests) = 0;
   // Returns the runner with its weights, owned by the host. `communicator` must outlive the host.
   virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
@@ -98,14 +98,13 @@ class RankGroup {
   // finished their current work.
   Result<std::vector<MemoryReport>> memory();
 
-  // Sets a function that is called before each order that rank 0 carries out too or that all ranks answer; null removes
-  // it.
+  // Sets a function that is called before each RankOrder except kCollect is sent. Null removes it.
   void before_orders(std::function<void()> call) { before_orders_ = std::move(call); }
 
   // Returns whether rank 0's forwards must be sent; false within together().
   bool leads() const { return !alone_; }
 
-  // The rest is what ways to run a step are made of (runner/steps/).
+  // The functions below serve the classes that run a step (runner/steps/).
   // Sends a forward, and returns the message's number. Within a process a steady decode allocates nothing; frames to
   // and from other nodes allocate memory.
   Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
@@ -115,16 +114,16 @@ class RankGroup {
   Result<std::uint64_t> send(const RankOrder& order);
   // Waits for the answers to a message and to all earlier ones. An error ends the group.
   Status wait(std::uint64_t number) { return wait(number, channel_->limit()); }
-  // Returns the first failure among received answers and rank 0's own end; kCancelled where none of these messages is
-  // its cause, but one of an earlier forward is.
+  // Returns the first failure among the received answers and rank 0's own end. kCancelled: an earlier forward caused
+  // it, not one of these messages.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Returns first_failure(), with kCancelled turned into kInternal: for use where no earlier forward can explain it.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Restarts the communicator after a failure, so that the group continues. Where it cannot, or the end is kDeviceLost,
   // the group has ended. Returns the end of the forward. Precondition: all ranks have answered every message.
   ForwardEnd settle(ForwardEnd end);
-  // Returns kInternal where a rank of rank 0's stage has answered a digest of its results other than `digest`, rank
-  // 0's.
+  // `digest` is that of rank 0's results. Returns kInternal if another rank of its stage has answered a different
+  // digest.
   Status same_results(std::uint64_t number, std::uint64_t digest) const;
 
  private:

@@ -326,7 +326,7 @@ bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();
   std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
-  // Charges in steps, including the buffer that receives the body.
+  // Charges whole reads, and the buffer for the next read.
   if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
   const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
   return charged.ok() || refuse(charged.error());

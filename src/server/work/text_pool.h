@@ -52,7 +52,7 @@ class TextPool {
 
   const std::string& name() const;
   Stats stats() const;
-  // Returns the histogram of the seconds from a job's post to its begin.
+  // Returns the histogram of how long jobs waited before they ran, in seconds.
   const prometheus::Histogram& waits() const;
 
  private:

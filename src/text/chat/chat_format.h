@@ -27,7 +27,7 @@ struct ChatPiece {
   friend bool operator==(const ChatPiece&, const ChatPiece&) = default;
 };
 
-// The state of the reasoning where a text that continues a prompt begins.
+// The state of the reasoning at the end of a prompt, where the model's text begins.
 enum class ReasoningStart : std::uint8_t {
   kBefore,  // a new turn, or a message without reasoning so far
   kInside,  // the prompt ends inside the reasoning
@@ -39,8 +39,8 @@ struct ReasoningMarks {
   std::string opening{};
   std::string closing{};
 
-  // `prompt` is the whole prompt. `begun` is the message at its end that the text continues; "" where there is none.
-  // Spaces and line ends at the end of the prompt and of the mark are ignored.
+  // `prompt` is the whole prompt. `begun` is the unfinished message at its end; "" if the text begins a new one. Spaces
+  // and line ends at the end of `prompt` and of `opening` are ignored.
   ReasoningStart start(std::string_view prompt, std::string_view begun) const;
 };
 
