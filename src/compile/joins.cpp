@@ -18,7 +18,7 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Returns whether only the next instruction reads what `first` passes on, and as its first operand.
+// Returns whether the value that `first` passes on is read once: by the next instruction, as its first operand.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
@@ -42,7 +42,7 @@ bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::
   return true;
 }
 
-// Returns how many instructions from `first` on the kernel runs; 0: it does not serve.
+// Returns how many instructions the kernel can run, starting with `first`; 0 if it cannot replace them.
 std::size_t joined_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const JoinedKernelDef& kernel) {
   if (kernel.region != nullptr) return region_from(program, outputs, first, *kernel.region);

@@ -129,7 +129,8 @@ TEST_F(JoinsTest, ALongerOneIsPreferred) {
 
 TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
   EXPECT_EQ(joins_of(kText).size(), 1u);
-  // The result is an output, is read twice, by a view, as the second operand, or has an operator between.
+  // The result of scale is an output, is read twice, is read by a view, or is add's second operand. In the last graph,
+  // another operator lies between the two.
   for (const char* text :
        {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",
@@ -141,7 +142,7 @@ TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
     EXPECT_THAT(joins_of(text), IsEmpty()) << text;
 }
 
-// An operator that writes its first operand and has no result passes on that operand.
+// An operator without a result passes on its first operand, which it writes.
 TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   constexpr JoinedKernelDef kReduceNorm{
       .ops = {"all_reduce", "add_rms_norm"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
@@ -182,7 +183,7 @@ KernelTable layer_table() {
                      {kAllLayers});
 }
 
-// Two layers with 2 heads of 4 and a KV head; `last` follows them.
+// Returns two layers with 2 heads of 4 values and one KV head. `last` follows them.
 std::string two_layers(const std::string& last) {
   std::string text = R"(graph @g {
     group "full" paged layers [0, 1]
@@ -223,7 +224,7 @@ TEST_F(JoinsTest, AllConsecutiveLayersAreJoined) {
 }
 
 TEST_F(JoinsTest, LayersWithValuesReadElsewhereAreNotJoined) {
-  // The value is an output of the first layer, an output of attention, or is read by another operator.
+  // The graph returns a result of the first layer, returns a result of attention, or reads one in another operator.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }

@@ -1,4 +1,4 @@
-// Catches: an entry that shows a state that its part is not in, and one that shows another value's place.
+// Catches: an entry that shows a wrong state of its part, and one that shows a wrong place of a value.
 #include "tessera/piecewise/part_entry.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Stages what a forward reads, and enqueues one runner at one size on it. Steps are launched here. Captures,
-// measurements and the oracle stage here, and replay by themselves.
+// Stages the inputs of a forward, and enqueues one runner at one size. Steps are launched here. Captures, measurements
+// and the oracle only stage here, and replay by themselves.
 //
 // Threads: the runner's thread.
 #pragma once
@@ -29,8 +29,8 @@ class Launcher {
   Status stage_pages(std::int64_t size);
   // Uploads the staged inputs.
   Status upload();
-  // Uploads and enqueues one forward of `runner` at a bound size, with debug mode's checks where it is on. Sets
-  // `replay_failed`, where given, to true where the error comes from the replay itself.
+  // Uploads the staged inputs and enqueues one forward of `runner` at a bound size. Debug mode adds its checks. Sets
+  // `*replay_failed`, unless null, to true if the replay itself fails.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
   // In debug mode, checks that the view still holds what its forward wrote.

@@ -52,7 +52,7 @@ std::vector<Part> with_gaps(const std::vector<TextRange>& matches, std::size_t s
   return parts;
 }
 
-// Appends what `behavior` keeps of `parts`, moved by `offset`.
+// Drops or merges `parts` as `behavior` says. Appends the remaining ranges to `out`, with `offset` added.
 void combine(std::vector<Part> parts, Behavior behavior, std::size_t offset, std::vector<TextRange>& out) {
   const std::size_t first = out.size();
   const bool backwards = behavior == Behavior::kMergedWithNext;

@@ -64,7 +64,7 @@ TEST_P(EngineTokenLimits, OnlyAllowedTokensAreChosen) {
   limited.sampling.temperature = 2;
   limited.sampling.seed = 3;
   EXPECT_THAT(run_one(*engine, limited).output_ids, Each(::testing::AnyOf(TokenId(77), TokenId(31), TokenId(511))));
-  // Where the tokens that occur are allowed, they still occur.
+  // If the tokens that the model chooses are allowed, the output stays the same.
   Request same = request(6, 20);
   same.sampling.allowed_tokens = plain;
   EXPECT_EQ(run_one(*engine, same).output_ids, plain);
@@ -98,8 +98,8 @@ TEST_P(EngineTokenLimits, WhereNoTokenIsLeftTheRequestFails) {
   EXPECT_EQ(run_one(*engine, request(6, 8)).output_ids.size(), 8u);
 }
 
-// Words may be banned where the grammar leaves others. Where none is left, only that request fails, and the error says
-// why.
+// A request may ban words if its grammar allows other tokens. If no token is left, only this request fails, and its
+// error says why.
 TEST_P(EngineTokenLimits, BadWordsHoldWithAGrammarToo) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
   EngineOptions options = test::demo_options();

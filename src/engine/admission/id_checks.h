@@ -11,9 +11,9 @@
 
 namespace tessera {
 
-// Checks the ids that choose or end tokens: of logit_bias, bad_words, allowed tokens and stop tokens.
+// Checks the ids of logit_bias, bad_words, allowed tokens and stop tokens.
 Status check_chosen_ids(const Request& request, std::int64_t vocab_size);
-// Checks that a prompt has tokens, and their ids.
+// Checks that a prompt is not empty and that the vocabulary has its ids.
 Status check_prompt_ids(std::span<const TokenId> prompt, std::int64_t vocab_size);
 
 }  // namespace tessera

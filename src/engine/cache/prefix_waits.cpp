@@ -62,7 +62,7 @@ std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int6
   Sequence& other = *leader.sequence;
   hash_pages(other.prefix, {other.request.prompt, other.images});
   const auto both = static_cast<std::size_t>(std::min(pages, other.prompt_tokens() / cache_.page_size()));
-  // Searches the first page with a different hash; the hashes of all later pages differ too.
+  // Searches for the first page with a different hash; the hashes of all later pages differ too.
   std::size_t low = 0;
   std::size_t high = both;
   while (low < high) {
@@ -97,7 +97,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   return leader != nullptr && !is_known(*leader, standing.shared, reusable);
 }
 
-// Returns whether all `pages` pages that `tokens` share with the leader's prompt can already be reused.
+// Returns whether the prefix cache already has the `pages` pages that `tokens` share with the leader's prompt.
 bool PrefixWaits::is_known(Leader& leader, std::int64_t pages, const PrefixTokens& tokens) const {
   if (!leader.nodes) {
     leader.nodes = leader.sequence->cache.path;

@@ -31,7 +31,7 @@ struct PrefixStanding {
   std::int64_t leader = 0;            // admission of the sequence that shares most with this one; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
-  // Call where the sequence's tokens have grown, or its order in line has changed.
+  // Call when the sequence's tokens have grown, or its place in the queue has changed.
   void forget_leader() { compared = leader = shared = 0; }
 };
 
@@ -58,6 +58,7 @@ class PrefixWaits {
   std::int64_t pages_looked_at() const { return pages_looked_at_; }
 
  private:
+  // A running sequence for whose pages others may wait.
   struct Leader {
     Sequence* sequence;
     // Nodes of its prompt in the prefix cache; none: not looked up yet.

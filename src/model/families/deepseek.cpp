@@ -34,7 +34,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // transformers ignores the field; DeepSeek's own code then leaves out the scale.
+  // With norm_topk_prob, DeepSeek's own code leaves out the scale. transformers ignores the field.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }
 

@@ -1,5 +1,5 @@
-// The graphs of vision towers: patches of one or several images, packed → rows of the language model's embeddings.
-// Which rows attend to which is data, so that one graph serves images of any sizes.
+// The graphs of vision towers. A tower turns the packed patches of one or more images into rows of the language model's
+// embeddings. The rows that each row attends to are an input, so one graph serves images of any size.
 //
 //   tower  patches X[S, patch_values] and their positions → X[S / merged patches, row_values()]
 #pragma once
@@ -22,7 +22,7 @@ inline constexpr std::string_view kPatches = "patches";                 // X[S, 
 inline constexpr std::string_view kPatchPositions = "patch_positions";  // i32[S, 2]: row and column in the image
 // i32[S, 2]: first row attended to, and one past the last
 inline constexpr std::string_view kImageRanges = "image_ranges";
-// i32[S, 2]: as kImageRanges, in blocks with windows
+// i32[S, 2]: like kImageRanges, for the blocks with window attention
 inline constexpr std::string_view kWindowRanges = "window_ranges";
 inline constexpr std::string_view kTokenOrder = "token_order";            // i32[U]: the merged row of each token
 inline constexpr std::string_view kPositionRows = "position_rows";        // i32[S, 4]: rows of the learned positions,

@@ -58,7 +58,7 @@ Encode find_encode(StoredDtype dtype) {
   }
 }
 
-// Calls fill(row, col, floats, count) for chunks of the runs' elements, and writes the filled values to `dst`.
+// Reads `runs` in chunks. fill(row, col, floats, count) fills one, and its values are written to `dst` as `dtype`.
 template <class Fill>
 Status read_chunks(const StoredTensor& stored, std::int64_t cols, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst, const Fill& fill) {

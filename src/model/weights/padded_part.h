@@ -21,7 +21,8 @@ struct PartExtent {
   bool is_padded() const { return padded_rows > rows || padded_cols > cols; }
 };
 
-// invalid_argument if the slice leaves the shape, or if `padded` has another rank or is smaller than the slice.
+// Fails with invalid_argument if the slice exceeds the shape, or if `padded` is smaller than the slice or has another
+// rank.
 Result<PartExtent> part_extent(const WeightPart& part);
 
 // Spreads the `rows` dense rows of `row_bytes` at the start of `to` so that they are `padded_row_bytes` apart, and

@@ -33,7 +33,7 @@ struct SliceRuns {
   // one run or a number of whole runs. Precondition: 0 <= first < num_elements(), count >= 1.
   SliceRuns piece(std::int64_t first, std::int64_t count) const;
 };
-// invalid_argument if the slice leaves the shape.
+// Returns a slice's runs, or invalid_argument if the slice exceeds the shape.
 Result<SliceRuns> slice_runs(std::span<const std::int64_t> shape, const TensorSlice& slice);
 
 // Writes the slice, dense and row-major, to `dst`, which must have exactly its length. F32, F16 and BF16 convert into

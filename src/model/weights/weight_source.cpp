@@ -21,16 +21,16 @@ namespace {
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
-// 1 as F8_E4M3, for the scales of blocks, beside which a random model has a second scale.
+// 1 in F8_E4M3: the block scales of a random model. Its matrices have a second scale too.
 constexpr auto kDummySmallScale = std::byte{0x38};
 
-// The bits of F8_E4M3 that random values have: those of magnitudes below 2, and thus of no NaN.
+// The bits of F8_E4M3 that random values may set. All magnitudes are below 2, so none is NaN.
 constexpr auto kDummyE4M3 = std::byte{0xbf};
 
 // 2^-7: with this factor, weights of uniform 4-bit values have about the same mean square as other weights.
 constexpr auto kDummyExponent = std::byte{120};
 
-// Fills element by element of the stored tensor, so that its other parts, read or not, have the same values.
+// An element's value depends on its index in the stored tensor alone, so it does not matter which parts are read.
 Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
                     std::uint64_t seed, std::span<std::byte> to) {
   const auto bytes = static_cast<std::size_t>(stored_dtype_bytes(dtype));
@@ -83,7 +83,7 @@ void fill_floats(float value, std::span<std::byte> to) {
   for (std::size_t at = 0; at < to.size(); at += sizeof value) std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Makes values and scales as fill_packed() and fill_floats() make those of a checkpoint that is stored so.
+// Makes the values and scales that fill_packed() and fill_floats() make for a checkpoint in the quantised form.
 void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
                   std::span<std::byte> to) {
   if (dtype == StoredDtype::kF32) return fill_floats(storage.dummy, to);
@@ -202,8 +202,8 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
   return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
-// The factors of matrices, by tensor and offset. Each is needed for values, scales and itself, and costs a read of the
-// whole matrix.
+// The factors of matrices, by tensor and offset. A factor costs a read of the whole matrix. The parts for values, for
+// scales and for the factor itself all need it.
 using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,

@@ -1,4 +1,4 @@
-// The memory layout of the lists of attention's kernels.
+// The memory layout of the work lists that attention's kernels read.
 #include "tessera/ops/attention/cuda_attention_planner.h"
 
 #include <algorithm>
@@ -103,7 +103,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   const bool own = serves_prefill_attention(shape, limits_.page_size);
-  // A work of our own kernel has several heads, and the same number of blocks runs it.
+  // One work of our own kernel covers kPrefillHeads heads, and as many blocks run it.
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
@@ -130,7 +130,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// Lays out segments. There is one worker for each block that runs at once, per KV head.
+// Lays out segments. Each KV head has as many workers as its share of the blocks that run at once.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));

@@ -1,9 +1,9 @@
-// Loads lines that a kernel will read into the L2 cache, before it waits for the kernels ahead (cuda_launch.cuh).
+// Prefetches a kernel's data into the L2 cache, before the kernel waits for the kernels ahead (cuda_launch.cuh).
 //
 // All stores of the device go through the L2 cache, so a line that is written after the prefetch is still read with its
-// new content. Any address that may be read may be prefetched at any time. Data that a step reads once, such as a
-// norm's weight, would otherwise come from memory at the end of a chain of kernels that take little longer than that
-// load.
+// new content. Any address that may be read may be prefetched at any time. A step reads some data only once, such as a
+// norm's weight. Without the prefetch, a kernel loads it from memory after this wait. In a chain of short kernels, such
+// a load takes nearly as long as a kernel.
 #pragma once
 
 namespace tessera::cuda {

@@ -172,8 +172,8 @@ struct Fa2Exact : fi::AttentionVariantBase {
 template <int kTileRows, int kHeadDim, class T, class Variant>
 struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
-  // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once. This is as much as 99 KiB hold, or as two blocks of
-  // extend hold where they fit.
+  // Shared memory holds 16 · kWarpsKeys · kMmaKeys keys of a block at once: as many as fit into 99 KiB. In extend, two
+  // blocks share the 99 KiB if both fit.
   static constexpr std::uint32_t kMmaKeys = kTileRows == 16   ? 256 / kHeadDim
                                             : kHeadDim == 64  ? 8
                                             : kHeadDim == 128 ? 4
@@ -188,8 +188,8 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // FlashInfer's kernel reads the plan's lists, which are copied, and then waits for the kernels ahead, in blocks that
-  // have work. Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
+  // A block that has work reads the plan's lists, which the host copied, and then waits for the kernels ahead.
+  // Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),

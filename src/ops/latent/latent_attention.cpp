@@ -1,5 +1,5 @@
-// The CPU's kernel. It runs attention's own kernel (attention_cpu.h) with a single KV head, and its values are part of
-// its keys. The products of queries come before it, and those of latents behind it (head_linear.h).
+// The CPU's kernel. It runs attention's own kernel (attention_cpu.h) with one KV head, whose values are part of its
+// keys. Matrix products make the queries before it, and multiply the latents after it (head_linear.h).
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>
@@ -101,7 +101,7 @@ struct Rotation {
   bool interleaved;
 };
 
-// Rotates the rotated values of all heads of the rows.
+// Applies the rotary embedding to the last values of every query head, in rows [begin, end).
 template <class X>
 TESSERA_CPU_CLONES void turn_rows(const Rotation<X>& r, std::int64_t begin, std::int64_t end) {
   const std::int64_t rotated = r.sizes.width - r.sizes.latent;

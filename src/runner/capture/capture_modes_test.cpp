@@ -103,7 +103,7 @@ TEST(CaptureModes, CapturesCoreSizesFirstAndOthersWhenIdle) {
   EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
 }
 
-// A server that is never idle captures its sizes too: a forward is padded to a larger size only a few times.
+// A server that is never idle captures its sizes too: a size is captured after a few padded forwards wanted it.
 TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   RunnerBench bench = make_captured("llama", core_options());
   std::vector<std::int64_t> sizes;
@@ -117,7 +117,7 @@ TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
 }
 
-// Where much padding would cost more than a capture, or no larger size is captured, the size is captured at once.
+// If padding would cost more than a capture, or no larger size is captured, the size is captured at once.
 TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   RunnerOptions options = core_options();
   options.max_tokens = 300;
@@ -129,9 +129,9 @@ TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 300));
 }
 
-// Returns the tokens of three decoding requests. Each step is submitted before the one with the tokens that it
-// continues is collected, as an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device
-// fails as `faults` says.
+// Returns the tokens of three decoding requests. Each step is submitted before the previous step's tokens are
+// collected, as an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device fails as
+// `faults` says.
 constexpr int kCaptured = 8;
 std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
   ModelRunner& runner = *bench.runner;
@@ -201,7 +201,7 @@ TEST(CaptureModes, LogsThatSizesAreDeferred) {
   EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
-// While something else is waited for, deferred sizes are captured, one at a time and no more than requested.
+// While the start waits for something else, it captures deferred sizes: one at a time, and no more than requested.
 TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
   RunnerBench bench = make_bench("llama", core_options());
   int asked = 0;

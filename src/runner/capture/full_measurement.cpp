@@ -43,7 +43,7 @@ Result<bool> FullMeasurement::measure_next() {
   return true;
 }
 
-// Results of earlier runs count too.
+// Sizes with a known cost are skipped, and their losses count. The cost may come from an earlier run.
 std::optional<std::int64_t> FullMeasurement::next_size() {
   constexpr int kMostLosses = 2;  // in a row
   const CostTable& costs = dispatcher_.costs();
@@ -101,7 +101,7 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
   return bytes;
 }
 
-// Measures by the host's clock from an idle device on, which is the time that a prompt waits.
+// Starts with an idle device and measures by the host's clock. This is the time that a prompt waits.
 Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // a request that arrives meanwhile waits this long at most
   const std::int64_t size = at_->size;

@@ -28,7 +28,7 @@ double median_bound(std::vector<double> ratios);
 
 class FullMeasurement {
  public:
-  // All of them outlive this object.
+  // All arguments must outlive this object.
   FullMeasurement(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, Dispatcher& dispatcher)
       : parts_(parts), launcher_(launcher), captures_(captures), dispatcher_(dispatcher) {}
 

@@ -37,7 +37,7 @@ InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options
 
 class InputBuffers {
  public:
-  // Reserves its share of `step`, which must outlive this object and is allocated before anything is staged.
+  // Reserves memory for the inputs in `step`, which must outlive this object. Allocate `step` before staging anything.
   static Result<InputBuffers> create(Device& device, InputLimits limits, StepBuffer& step);
   // Returns the device memory that the inputs take in bytes, including the share of the step buffer.
   static std::int64_t bytes_needed(const InputLimits& limits);
@@ -61,8 +61,8 @@ class InputBuffers {
 
  private:
   InputBuffers(InputLimits limits, StepBuffer& step);
-  // Returns the bytes of a list's first `count` inputs where each has `elements` elements; with all inputs counted it
-  // is the packed size.
+  // Returns the bytes of a list's first `count` inputs if each has `elements` elements. For all inputs this is the
+  // packed size.
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;

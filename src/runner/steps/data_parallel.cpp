@@ -59,7 +59,7 @@ Result<Decision> DataParallel::make_forward(const ForwardInputs& inputs) {
   return decision;
 }
 
-// Kernels that waited for an ended group return with incomplete data, so the group is asked after each forward.
+// If the group is aborted, kernels that wait for it return incomplete data. So each forward checks the group's status.
 Result<StepOutputs> DataParallel::collect() {
   Result<StepOutputs> outputs = forwards_.collect();
   if (!outputs.ok()) return fail(outputs.status());

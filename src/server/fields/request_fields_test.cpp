@@ -70,7 +70,7 @@ struct FieldModel {
   ServedModel served;
 };
 
-// A kind of object that has fields: a request, and the place of the object in it.
+// An example request for a kind of object that has fields, and where the object is in it.
 struct Place {
   std::string request;  // without the field
   std::string within;   // the member that is the object; "": the request itself
@@ -102,7 +102,7 @@ Json without(const Json& object, const std::string& key) {
   return out;
 }
 
-// Returns the request of a row's test, with the field or without it.
+// Returns the request that tests a row. The row's field has `value`; if `value` is null, the field is absent.
 std::string request_of(const Json& row, const std::string& object, const Json* value) {
   const Place& place = place_of(object);
   Json request = *Json::parse(place.request, "request");
@@ -164,7 +164,8 @@ class RequestFields : public ::testing::Test {
     return *data.find("fields");
   }
 
-  // Calls `check(row, object)` for every row with one of `treatments` and every object that has the row's field.
+  // Visits the rows of request_fields.json that have one of the `treatments`. Calls check(row, object) for each object
+  // that a row lists in "on".
   template <class Check>
   static void for_each(const std::vector<std::string>& treatments, const Check& check) {
     int count = 0;

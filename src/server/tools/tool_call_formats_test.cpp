@@ -183,7 +183,7 @@ TEST(ToolCallFormats, TextThatIsNoCallIsContent) {
         "<tool_call>now<b>"}) {
     expect_content("glm45", text);
   }
-  // A valid call after text that is none.
+  // A valid call follows text that is not a call.
   expect("qwen3_coder", "<function=no<function=now></function>", {"<function=no", {{"now", "{}"}}});
   expect("glm45", "<tool_call><tool_call>now</tool_call>", {"<tool_call>", {{"now", "{}"}}});
 }
