@@ -33,10 +33,15 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
 }
 
 // Starts the device's libraries on another thread. Returns an invalid future where they have nothing to do.
-std::future<void> start_libraries(const Registry& registry, Device& device) {
+std::future<LoadTimes> start_libraries(const Registry& registry, Device& device) {
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   if (!backend.ok() || (*backend)->start_libraries == nullptr) return {};
-  return std::async(std::launch::async, [start = (*backend)->start_libraries, &device] { start(device); });
+  return std::async(std::launch::async, [start = (*backend)->start_libraries, &device] {
+    LoadTimes times{.begin = Clock::now()};
+    start(device);
+    times.end = Clock::now();
+    return times;
+  });
 }
 
 // Adds options that help to the error of a start without enough memory.
@@ -72,12 +77,12 @@ class ModelStart {
   Status load_weights();  // on another thread, except on the CPU
   Status make_runner();
   Status capture();
-  Status wait();  // for the weights and the peers
+  Status wait();  // for the weights, the peers and the device's libraries
 
  private:
   LoadedModel& model_;
   std::future<Result<ReadTexts>> reading_;
-  std::future<void> libraries_;
+  std::future<LoadTimes> libraries_;
   EnginePlan plan_;
   std::optional<Weights> weights_;
   std::optional<WeightLoad> load_;
@@ -160,7 +165,10 @@ Status ModelStart::wait() {
   const LoadTimes loaded = TRY(load_->wait());
   model_.start.record("load weights", loaded.begin, loaded.end);
   TRY(model_.peers->meet());
-  if (libraries_.valid()) libraries_.wait();
+  if (libraries_.valid()) {
+    const LoadTimes started = libraries_.get();
+    model_.start.record("libraries", started.begin, started.end);
+  }
   return ok_status();
 }
 

@@ -54,8 +54,9 @@ struct LoadedModel {
 
 // Reads config and tokenizer, loads or generates the weights, and captures the graphs. Opens the device that the
 // options name where `device` is null. Records the phases of the start (EngineOptions::start, tokenizer, device,
-// config, plan, open weights, load weights, memory, compile, capture and, within it, warm up). The tokenizer is read
-// while the device opens. Except on the CPU, weights load during the phases that follow.
+// config, plan, open weights, load weights, memory, compile, capture and, within it, warm up; libraries, where the
+// device has some to start). The tokenizer is read while the device opens. Except on the CPU, weights load during the
+// phases that follow. The device's libraries start beside all phases after `device`.
 Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
 
 }  // namespace tessera
