@@ -26,7 +26,7 @@ FLAGS = ["--api-key", KEY, "--served-model-name", "demo", "--enable-deterministi
 CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",
-    "prometheus": "openai", "plain": None,
+    "prometheus": "openai", "comply": "openai", "smg": "smg", "plain": None,
 }
 NOT_HERE = {
     "guidellm": "it needs PyTorch",
@@ -74,8 +74,9 @@ class Count:
         print(f"skipped: {client}: {reason}", flush=True)
 
 
-def run_client(python, client, url, work):
-    variables = {**os.environ, "TESSERA_URL": url, "TESSERA_KEY": KEY, "TESSERA_WORK": str(work), "HOME": str(work),
+def run_client(python, client, program, url, work):
+    variables = {**os.environ, "TESSERA_URL": url, "TESSERA_KEY": KEY, "TESSERA_PROGRAM": str(program),
+                 "TESSERA_WORK": str(work), "HOME": str(work),
                  "OPENAI_API_KEY": KEY, "DO_NOT_TRACK": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True",
                  "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
     try:
@@ -95,7 +96,8 @@ def main():
     options = parser.parse_args()
     count = Count()
     kept = []
-    with Served(str(options.tessera.resolve()), FLAGS) as server, tempfile.TemporaryDirectory() as work:
+    program = options.tessera.resolve()
+    with Served(str(program), FLAGS) as server, tempfile.TemporaryDirectory() as work:
         for client in options.only:
             requirements = CLIENTS[client]
             python, why_not = environment(options.folder.resolve(), requirements) if requirements else (sys.executable, "")
@@ -103,7 +105,7 @@ def main():
                 count.skip(client, why_not)
                 continue
             with Recorder(server.port) as recorder:
-                text, code = run_client(python, client, recorder.url if options.record else server.url, work)
+                text, code = run_client(python, client, program, recorder.url if options.record else server.url, work)
             count.take(client, text, code)
             kept += [{"client": client, **exchange} for exchange in recorder.kept]
     for client, reason in NOT_HERE.items():
