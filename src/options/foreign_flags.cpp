@@ -28,10 +28,10 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
 
 // Formats in which a checkpoint may be stored, by the names of SGLang and vLLM, and to which one may be quantised;
 // "none" says nothing.
-constexpr std::array<std::string_view, 18> kFormats = {
-    "none",     "fp8",          "int8",         "int4", "nvfp4",       "fbgemm_fp8", "compressed-tensors",
-    "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq", "gptq_marlin", "awq",        "awq_marlin",
-    "mxfp4",    "w8a8_int8",    "w8a8_fp8",     "auto"};
+constexpr std::array<std::string_view, 19> kFormats = {
+    "none",     "fp8",          "int8",         "int4",     "nvfp4",       "fbgemm_fp8", "compressed-tensors",
+    "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq",     "gptq_marlin", "awq",        "awq_marlin",
+    "mxfp4",    "quark",        "w8a8_int8",    "w8a8_fp8", "auto"};
 
 // Whether a flag that turns off chunked prefill was given, in either spelling.
 bool asks_for_whole_prompts(const ForeignFlags& foreign) {

@@ -19,25 +19,39 @@ constexpr std::int64_t kNvfp4Group = 16;
 struct Scheme {
   std::string_view type;
   std::int64_t bits;
+  std::string_view strategy;  // empty: read_strategy() has those of the values
   Values values;
   Spelling spelling;
   std::string_view formats[2];  // names of "format"; an empty one is none
 };
 constexpr Scheme kSchemes[] = {
-    {"float", 8, Values::kE4M3, Spelling::kScaled, {"float-quantized", "naive-quantized"}},
-    {"int", 8, Values::kInt8, Spelling::kScaled, {"int-quantized", "naive-quantized"}},
-    {"int", 4, Values::kInt4, Spelling::kPacked, {"pack-quantized", ""}},
-    {"float", 4, Values::kE2M1, Spelling::kNvfp4Packed, {"nvfp4-pack-quantized", ""}},
+    {"float", 8, "", Values::kE4M3, Spelling::kScaled, {"float-quantized", "naive-quantized"}},
+    {"int", 8, "", Values::kInt8, Spelling::kScaled, {"int-quantized", "naive-quantized"}},
+    {"int", 4, "", Values::kInt4, Spelling::kPacked, {"pack-quantized", ""}},
+    {"float", 4, "tensor_group", Values::kE2M1, Spelling::kNvfp4Packed, {"nvfp4-pack-quantized", ""}},
+    {"float", 4, "group", Values::kE2M1, Spelling::kMxfp4Packed, {"mxfp4-pack-quantized", ""}},
 };
 constexpr std::string_view kMixed = "mixed-precision";  // the name of several formats together
 
-// Reads "weights": its type and bits choose the scheme.
+// Reads "strategy": which values share a scale.
+Result<std::string> strategy_of(const Fields& weights) {
+  const bool grouped = weights.find("group_size") != nullptr;
+  return TRY(weights.optional_string("strategy")).value_or(grouped ? "group" : "tensor");
+}
+
+// Reads "weights": its type and bits choose the scheme, and with 4 bits of float its strategy.
 Result<const Scheme*> read_scheme(const Fields& weights) {
   const std::string type = TRY(weights.optional_string("type")).value_or("int");
   const std::optional<std::int64_t> bits = TRY(weights.optional_int("num_bits", 1, 64));
   if (type != "int" && type != "float") return weights.unsupported("type", "int, float");
-  for (const Scheme& scheme : kSchemes)
-    if (scheme.type == type && scheme.bits == bits) return &scheme;
+  const std::string strategy = TRY(strategy_of(weights));
+  bool known = false;
+  for (const Scheme& scheme : kSchemes) {
+    if (scheme.type != type || scheme.bits != bits) continue;
+    if (scheme.strategy.empty() || scheme.strategy == strategy) return &scheme;
+    known = true;
+  }
+  if (known) return weights.unsupported("strategy", "tensor_group, group, for 4 bits of float");
   return weights.unsupported("num_bits", "4, 8");
 }
 
@@ -73,14 +87,13 @@ Status read_block_structure(const Fields& weights, WeightFormat& format) {
 
 // Reads which values share a scale.
 Status read_strategy(const Fields& weights, WeightFormat& format) {
-  const bool grouped = weights.find("group_size") != nullptr;
-  const std::string strategy = TRY(weights.optional_string("strategy")).value_or(grouped ? "group" : "tensor");
+  const std::string strategy = TRY(strategy_of(weights));
   if (format.values == Values::kE2M1) {
-    if (strategy != "tensor_group") return weights.unsupported("strategy", "tensor_group, for 4 bits of float");
+    const std::int64_t group = format.is_mxfp4() ? kMxfp4Columns : kNvfp4Group;
     const std::optional<std::int64_t> size = TRY(weights.optional_int("group_size", 1, kMaxGroup));
-    if (size != kNvfp4Group) return weights.unsupported("group_size", fmt::format("{}", kNvfp4Group));
+    if (size != group) return weights.unsupported("group_size", fmt::format("{}, for {} of float", group, strategy));
     format.block_rows = 1;
-    format.block_cols = kNvfp4Group;
+    format.block_cols = group;
     return ok_status();
   }
   if (strategy == "channel") {

@@ -1,6 +1,7 @@
 // What quantisation settings say of all linears, and the readers of each spelling of them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "tessera/model/formats/weight_formats.h"
 
 namespace tessera {
+
+// Neighbouring values of a row that share an exponent in MXFP4 (OCP Microscaling Formats 1.0).
+inline constexpr std::int64_t kMxfp4Columns = 32;
 
 // Linears that are stored alike.
 struct FormatGroup {
@@ -31,6 +35,7 @@ Result<FormatRules> read_fbgemm_fp8(const Fields& fields);
 Result<FormatRules> read_compressed_tensors(const Fields& fields);
 Result<FormatRules> read_gptq(const Fields& fields);
 Result<FormatRules> read_awq(const Fields& fields);
+Result<FormatRules> read_quark(const Fields& fields);
 // `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but not both.
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
 

@@ -15,6 +15,7 @@ constexpr std::array<std::string_view, 3> kMatrices{"weight", "qweight", "weight
 constexpr std::array<std::string_view, 6> kScales{"weight_scale",        "weight_scale_inv", "weight_scale_2",
                                                   "weight_global_scale", "scales",           "qzeros"};
 constexpr std::string_view kPlainTypes = "F32, F16, BF16";
+constexpr std::string_view kExponentTypes = "U8, F8_E8M0";
 
 // One linear's tensors.
 struct Tensors {
@@ -37,9 +38,11 @@ std::string_view matrix_name(Spelling spelling) {
   switch (spelling) {
     case Spelling::kScaled:
     case Spelling::kNvfp4:
+    case Spelling::kMxfp4:
     case Spelling::kNumbers: return "weight";
     case Spelling::kPacked:
-    case Spelling::kNvfp4Packed: return "weight_packed";
+    case Spelling::kNvfp4Packed:
+    case Spelling::kMxfp4Packed: return "weight_packed";
     case Spelling::kGptq:
     case Spelling::kAwq: return "qweight";
   }
@@ -66,6 +69,12 @@ Status need_float(const Tensors& tensors, std::string_view suffix) {
   const std::optional<StoredDtype> type = tensors.type(suffix);
   if (type && is_weight_dtype(*type)) return ok_status();
   return tensors.wrong(suffix, kPlainTypes);
+}
+
+Status need_exponents(const Tensors& tensors, std::string_view suffix) {
+  const std::optional<StoredDtype> type = tensors.type(suffix);
+  if (type && is_exponent_dtype(*type)) return ok_status();
+  return tensors.wrong(suffix, kExponentTypes);
 }
 
 Status refuse(const Tensors& tensors, std::string_view suffix, const WeightFormat& format) {
@@ -110,6 +119,8 @@ Status check_rest(const Tensors& tensors, WeightFormat& format) {
     case Spelling::kNvfp4:
       TRY(need(tensors, "weight_scale", StoredDtype::kF8E4M3));
       return need(tensors, "weight_scale_2", StoredDtype::kF32);
+    case Spelling::kMxfp4Packed:
+    case Spelling::kMxfp4: return need_exponents(tensors, "weight_scale");
     case Spelling::kNumbers: break;  // no settings say so
   }
   return ok_status();

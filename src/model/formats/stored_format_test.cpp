@@ -27,6 +27,10 @@ constexpr const char* kInt8 =
 constexpr const char* kNvfp4Packed = R"({"config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4,
     "type": "float", "strategy": "tensor_group", "group_size": 16}}}})";
 constexpr const char* kNvfp4 = R"({"quant_algo": "NVFP4"})";
+constexpr const char* kMxfp4Packed = R"({"config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 4,
+    "type": "float", "strategy": "group", "group_size": 32}}}})";
+constexpr const char* kMxfp4 = R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4",
+    "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}})";
 
 TEST(StoredFormat, TensorsAsTheSettingsSay) {
   const std::vector<std::pair<const char*, Suffixes>> cases = {
@@ -43,6 +47,9 @@ TEST(StoredFormat, TensorsAsTheSettingsSay) {
       {kInt8, {{"weight", D::kI8}, {"weight_scale", D::kF32}}},
       {kNvfp4Packed, {{"weight_packed", D::kU8}, {"weight_scale", D::kF8E4M3}, {"weight_global_scale", D::kF32}}},
       {kNvfp4, {{"weight", D::kU8}, {"weight_scale", D::kF8E4M3}, {"weight_scale_2", D::kF32}}},
+      {kMxfp4Packed, {{"weight_packed", D::kU8}, {"weight_scale", D::kU8}}},
+      {kMxfp4Packed, {{"weight_packed", D::kU8}, {"weight_scale", D::kF8E8M0}}},
+      {kMxfp4, {{"weight", D::kU8}, {"weight_scale", D::kU8}}},
   };
   for (const auto& [settings, tensors] : cases) {
     SCOPED_TRACE(settings);
@@ -140,6 +147,11 @@ TEST(StoredFormat, RefusesContradictions) {
       {kNvfp4,
        {{"weight", D::kU8}, {"weight_scale", D::kF8E4M3}, {"weight_scale_2", D::kF32}, {"pre_quant_scale", D::kBF16}},
        {"pre_quant_scale\" is BF16"}},
+      {kMxfp4Packed,
+       {{"weight_packed", D::kU8}, {"weight_scale", D::kF8E4M3}},
+       {"weight_scale\" is F8_E4M3", "U8, F8_E8M0"}},
+      {kMxfp4Packed, {{"weight_packed", D::kU8}}, {"weight_scale\" is missing", "U8, F8_E8M0"}},
+      {kMxfp4, {{"weight", D::kF8E4M3}, {"weight_scale", D::kU8}}, {"weight\" is F8_E4M3", "MXFP4, groups of 32"}},
       {nullptr, {{"weight", D::kF8E4M3}, {"weight_scale", D::kF32}}, {"weight\" is F8_E4M3", "no quantised weights"}},
       {nullptr, {{"weight", D::kBF16}, {"weight_scale", D::kF32}}, {"weight_scale\" is F32"}},
   };

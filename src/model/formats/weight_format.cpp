@@ -5,13 +5,13 @@
 namespace tessera {
 namespace {
 
-std::string_view values_name(WeightFormat::Values values) {
-  switch (values) {
+std::string_view values_name(const WeightFormat& format) {
+  switch (format.values) {
     case WeightFormat::Values::kPlain: return "plain";
     case WeightFormat::Values::kE4M3: return "FP8 e4m3";
     case WeightFormat::Values::kInt8: return "int8";
     case WeightFormat::Values::kInt4: return "int4";
-    case WeightFormat::Values::kE2M1: return "NVFP4";
+    case WeightFormat::Values::kE2M1: return format.is_mxfp4() ? "MXFP4" : "NVFP4";
   }
   return {};
 }
@@ -27,7 +27,7 @@ std::string scales_name(const WeightFormat& format) {
 
 std::string describe(const WeightFormat& format) {
   if (format.is_plain()) return "plain";
-  return fmt::format("{}, {}{}{}", values_name(format.values), scales_name(format), format.zeros ? ", zero points" : "",
+  return fmt::format("{}, {}{}{}", values_name(format), scales_name(format), format.zeros ? ", zero points" : "",
                      format.ordered ? ", ordered" : "");
 }
 

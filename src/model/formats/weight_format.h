@@ -7,7 +7,7 @@
 namespace tessera {
 
 // The matrix is [rows, cols]: outputs and inputs of the linear. Element (r, c) is (value − zero) · scale; NVFP4 has a
-// second scale of the whole tensor.
+// second scale of the whole tensor, and MXFP4's scales are powers of two.
 struct WeightFormat {
   enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1 };
   // The tensors of the linear, by what follows "<module>.". Words and bytes hold values from the lowest bits upwards.
@@ -30,6 +30,12 @@ struct WeightFormat {
     // ModelOpt: "weight" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16], "weight_scale_2" F32 [], a
     // factor.
     kNvfp4,
+    // MXFP4 of compressed-tensors: "weight_packed" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] of
+    // exponents:
+    // a scale is 2^(exponent − 127).
+    kMxfp4Packed,
+    // MXFP4 of Quark: "weight" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] as above.
+    kMxfp4,
     // "weight" [rows, cols] of F32, F16 or BF16, which is quantised while it is read; nothing else is stored.
     kNumbers,
   };
@@ -52,6 +58,7 @@ struct WeightFormat {
   Inputs inputs = Inputs::kPlain;
 
   bool is_plain() const { return values == Values::kPlain; }
+  bool is_mxfp4() const { return spelling == Spelling::kMxfp4Packed || spelling == Spelling::kMxfp4; }
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 

@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kMethods =
-    "fp8, fbgemm_fp8, compressed-tensors, modelopt, modelopt_fp4, modelopt_fp8, gptq, gptq_marlin, awq, awq_marlin; "
+    "fp8, fbgemm_fp8, compressed-tensors, modelopt, modelopt_fp4, modelopt_fp8, gptq, gptq_marlin, awq, awq_marlin, "
+    "quark; "
     "mxfp4 for GPT-OSS alone";
 
 constexpr std::string_view kModules = "a list of module names, and \"re:\" with a regular expression";
@@ -61,6 +62,7 @@ Result<FormatRules> read_section(const Section& section, const Fields* modelopt)
   if (method == "compressed-tensors") return read_compressed_tensors(fields);
   if (method == "gptq" || method == "gptq_marlin") return read_gptq(fields);
   if (method == "awq" || method == "awq_marlin") return read_awq(fields);
+  if (method == "quark") return read_quark(fields);
   return fields.unsupported("quant_method", kMethods);
 }
 
@@ -78,12 +80,12 @@ Result<FormatRules> read_beside(const Section* section, const Json& beside, cons
   return section != nullptr ? read_section(*section, &modelopt) : read_modelopt(nullptr, &modelopt);
 }
 
-std::optional<StartFormat> kind_of(WeightFormat::Values values) {
-  switch (values) {
+std::optional<StartFormat> kind_of(const WeightFormat& format) {
+  switch (format.values) {
     case WeightFormat::Values::kE4M3: return StartFormat::kFp8;
     case WeightFormat::Values::kInt8: return StartFormat::kInt8;
     case WeightFormat::Values::kInt4: return StartFormat::kInt4;
-    case WeightFormat::Values::kE2M1: return StartFormat::kNvfp4;
+    case WeightFormat::Values::kE2M1: return format.is_mxfp4() ? std::nullopt : std::optional(StartFormat::kNvfp4);
     case WeightFormat::Values::kPlain: break;
   }
   return std::nullopt;
@@ -160,7 +162,7 @@ std::optional<StartFormat> WeightFormats::kind() const {
   std::optional<StartFormat> kind;
   if (rules_ == nullptr) return kind;
   for (const FormatGroup& group : rules_->groups) {
-    const std::optional<StartFormat> of_group = kind_of(group.format.values);
+    const std::optional<StartFormat> of_group = kind_of(group.format);
     if (!of_group || (kind && kind != of_group)) return std::nullopt;
     kind = of_group;
   }

@@ -52,7 +52,7 @@ class WeightFormats {
   // Returns whether some linear may be quantised.
   bool any() const;
   // Returns what --quantization of other engines calls the format: "fp8", "fbgemm_fp8", "compressed-tensors",
-  // "modelopt", "gptq", "awq"; empty if every weight is plain.
+  // "modelopt", "gptq", "awq", "quark"; empty if every weight is plain.
   std::string method() const;
   // Returns which of the formats that can be made at the start those of the settings are; nothing if they are none of
   // them, or of several kinds.

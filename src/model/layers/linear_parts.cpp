@@ -80,15 +80,24 @@ Names names_of(const WeightFormat& format) {
     case Spelling::kNvfp4Packed:
       return {.values = "weight_packed", .scales = "weight_scale", .factor = "weight_global_scale"};
     case Spelling::kNvfp4: return {.values = "weight", .scales = "weight_scale", .factor = "weight_scale_2"};
+    case Spelling::kMxfp4Packed: return {.values = "weight_packed", .scales = "weight_scale"};
+    case Spelling::kMxfp4: return {.values = "weight", .scales = "weight_scale"};
     case Spelling::kNumbers: break;
   }
   return {};
 }
 
+// Returns the tensor of a scale of the inputs, which no kernel needs; null if there is none.
+const char* input_scale(const WeightFormat& format) {
+  if (format.spelling == Spelling::kNvfp4Packed) return "input_global_scale";
+  const bool stored = format.inputs == WeightFormat::Inputs::kTensor || format.spelling == Spelling::kNvfp4;
+  return stored ? "input_scale" : nullptr;
+}
+
 QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
   constexpr std::array kValues{QuantisedFormat::Values::kE4M3, QuantisedFormat::Values::kInt8,
                                QuantisedFormat::Values::kInt4, QuantisedFormat::Values::kE2M1};
-  const bool nvfp4 = format.values == FormatValues::kE2M1;
+  const bool nvfp4 = format.values == FormatValues::kE2M1 && !format.is_mxfp4();
   return {.values = kValues[static_cast<std::size_t>(format.values) - 1],
           .scales = nvfp4 ? QuantisedFormat::Scales::kE4M3 : QuantisedFormat::Scales::kFloat32,
           .group_rows = nvfp4 ? 1 : grid.rows,
@@ -171,8 +180,8 @@ class Joiner {
                               .shape = {part.tensor_rows, bytes},
                               .slice = slice_of_blocks(part, 1, per_byte),
                               .storage = value_storage(part, bytes)});
-      if (part.format.inputs == WeightFormat::Inputs::kTensor)
-        weight.parts.back().beside.push_back(part.tensor + ".input_scale");
+      if (const char* scale = input_scale(part.format))
+        weight.parts.back().beside.push_back(fmt::format("{}.{}", part.tensor, scale));
     }
     return weight;
   }
@@ -251,6 +260,7 @@ class Joiner {
             .block_rows = rows,
             .block_cols = cols,
             .transposed = transposed(),
+            .exponents = part.format.is_mxfp4(),
             .dummy = dummy_scale(part.format.values)};
   }
 
@@ -345,9 +355,10 @@ WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> part
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts, LastBlock last) {
   for (const LinearPart& part : parts) {
     if (part.padded) return unimplemented(fmt::format("{}: a quantised matrix with zeros behind it", part.tensor));
-    if (part.format.values == FormatValues::kInt4) TRY(check_slice(part, 2, "as a byte has two values"));
-    if (part.format.values == FormatValues::kE2M1)
-      TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
+    const bool nvfp4 = part.format.values == FormatValues::kE2M1 && !part.format.is_mxfp4();
+    if (nvfp4) TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
+    if (part.format.values == FormatValues::kInt4 || part.format.is_mxfp4())
+      TRY(check_slice(part, 2, "as a byte has two values"));
   }
   return Joiner(name, parts, last).join();
 }

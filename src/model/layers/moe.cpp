@@ -49,6 +49,7 @@ struct ExpertStacks {
   ir::ValueId down = {};
   std::vector<ir::ValueId> more = {};
   ir::Attributes attributes = {};
+  bool mxfp4 = false;
 };
 
 Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
@@ -59,7 +60,8 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
       return ExpertStacks{.gate_up = quantised->gate_up,
                           .down = quantised->down,
                           .more = std::move(quantised->more),
-                          .attributes = std::move(quantised->attributes)};
+                          .attributes = std::move(quantised->attributes),
+                          .mxfp4 = quantised->format.is_mxfp4()};
   }
   const std::int64_t experts = parts.local_experts();
   const std::int64_t hidden = config.hidden_size;
@@ -81,7 +83,9 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
   };
   return ExpertStacks{.gate_up = gate_up(".blocks", Packed::kFourBits),
                       .down = down(".blocks", Packed::kFourBits),
-                      .more = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
+                      .more = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)},
+                      .attributes = {{"mxfp4", true}},
+                      .mxfp4 = true};
 }
 
 // Checks that the ranks can slice an expert.
@@ -180,13 +184,12 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
                                   {parts.local_experts(), config.hidden_size}, parts.down_bias()));
   operands.insert(operands.end(), stacks->more.begin(), stacks->more.end());
   LayerInfo info{.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}};
-  if (moe.mxfp4) info.quantisation = Quantisation{.format = "mxfp4", .group_size = kMxfp4Block};
+  if (stacks->mxfp4) info.quantisation = Quantisation{.format = "mxfp4", .group_size = kMxfp4Block};
   b.describe_layer(std::move(info));
   ir::Attributes attributes{{"activation", activation_name(config)},
                             {"limit", moe.swiglu_limit},
                             {"gate_up_bias", moe.expert_bias},
-                            {"down_bias", down_bias},
-                            {"mxfp4", moe.mxfp4}};
+                            {"down_bias", down_bias}};
   attributes.insert(attributes.end(), stacks->attributes.begin(), stacks->attributes.end());
   if (parts.local_experts() < moe.num_experts) attributes.emplace_back("routed_experts", moe.num_experts);
   return b.graph.op("moe_experts", operands, attributes);

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "tessera/ops/moe/moe_experts.h"
+
 namespace tessera {
 namespace {
 
@@ -49,6 +51,61 @@ Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<Lin
   return stack;
 }
 
+// Bytes that belong to `columns` neighbouring values of a row.
+struct Mxfp4Bytes {
+  const char* suffix;  // of the tensor, behind the module's name
+  std::int64_t columns;
+  PackedStorage::Content content;
+};
+
+std::vector<WeightPart> mxfp4_parts(const std::vector<LinearPart>& matrices, const Mxfp4Bytes& bytes) {
+  std::vector<WeightPart> parts;
+  for (const LinearPart& matrix : matrices) {
+    const std::int64_t across = matrix.tensor_cols / bytes.columns;
+    WeightPart part{.tensor = fmt::format("{}.{}", matrix.tensor, bytes.suffix),
+                    .shape = {matrix.tensor_rows, across},
+                    .slice = matrix.slice,
+                    .storage = PackedStorage{
+                        .tensor_shape = {matrix.tensor_rows, across}, .row_stride = across, .content = bytes.content}};
+    if (part.slice.dim == 1) {
+      part.slice.begin /= bytes.columns;
+      part.slice.size /= bytes.columns;
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+// Adds the bytes of a stack of experts, u8[experts, an expert's rows, columns of bytes].
+ir::ValueId add_mxfp4(LayerBuilder& b, const std::string& name, std::int64_t experts,
+                      const std::vector<LinearPart>& own, const std::vector<LinearPart>& others,
+                      const Mxfp4Bytes& bytes) {
+  WeightSpec weight;
+  weight.name = name;
+  weight.parts = mxfp4_parts(own, bytes);
+  weight.elsewhere = mxfp4_parts(others, bytes);
+  weight.type.dtype = ir::DType::kUInt8;
+  for (const std::int64_t size : {experts, own[0].rows * std::ssize(own) / experts, own[0].cols / bytes.columns})
+    weight.type.shape.emplace_back(size);
+  return b.add_weight(std::move(weight));
+}
+
+QuantisedExperts add_mxfp4_experts(LayerBuilder& b, const std::string& prefix, std::int64_t experts,
+                                   const WeightFormat& format, const Matrices& all) {
+  const auto& [gate_up, down, other_gate_up, other_down] = all;
+  const Mxfp4Bytes values{format.spelling == WeightFormat::Spelling::kMxfp4 ? "weight" : "weight_packed", 2,
+                          PackedStorage::Content::kFourBits};
+  const Mxfp4Bytes scales{"weight_scale", kMxfp4Block, PackedStorage::Content::kExponents};
+  const std::string up_name = prefix + "gate_up_proj";
+  const std::string down_name = prefix + "down_proj";
+  return {.gate_up = add_mxfp4(b, up_name + ".blocks", experts, *gate_up, *other_gate_up, values),
+          .down = add_mxfp4(b, down_name + ".blocks", experts, *down, *other_down, values),
+          .more = {add_mxfp4(b, up_name + ".scales", experts, *gate_up, *other_gate_up, scales),
+                   add_mxfp4(b, down_name + ".scales", experts, *down, *other_down, scales)},
+          .attributes = {{"mxfp4", true}},
+          .format = format};
+}
+
 // Adds the weights; returns the values of the first, and appends the others to `more`.
 ir::ValueId add_all(LayerBuilder& b, QuantisedWeights stack, std::vector<ir::ValueId>& more) {
   const ir::ValueId values = b.add_weight(std::move(stack.weights[0]));
@@ -71,6 +128,8 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   if (format.is_plain()) return std::optional<QuantisedExperts>();
   if (format.ordered)
     return unimplemented(fmt::format("{}: experts whose columns have an order (desc_act)", gate_up[0].tensor));
+  if (format.is_mxfp4() && parts.hidden_size() % kMxfp4Block == 0 && parts.local_size() % kMxfp4Block == 0)
+    return std::optional(add_mxfp4_experts(b, prefix, parts.local_experts(), format, all));
   QuantisedWeights up_stack = TRY(stack_of(prefix + "gate_up_proj", gate_up, other_gate_up));
   QuantisedWeights down_stack = TRY(stack_of(prefix + "down_proj", down, other_down));
   QuantisedExperts experts{.attributes = up_stack.format.attributes(), .format = format};

@@ -14,14 +14,14 @@ struct QuantisedExperts {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
   std::vector<ir::ValueId> more = {};  // the other operands of gate_up, then those of down
-  ir::Attributes attributes = {};
+  ir::Attributes attributes = {};      // "mxfp4" or "quantised", and what belongs to it
   WeightFormat format = {};
 };
 
 // Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain:
-// neither stored so nor quantised at the start.
-// invalid_argument if the experts of the layer have several formats, which the message names; unimplemented if their
-// columns have an order.
+// neither stored so nor quantised at the start. MXFP4 in whole blocks of 32 columns takes the operator's own form of
+// it; where ranks divide a block, its exponents become scales in float32. invalid_argument if the experts of the layer
+// have several formats, which the message names; unimplemented if their columns have an order.
 Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,
                                                               const std::string& prefix);
 

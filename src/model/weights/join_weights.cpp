@@ -29,7 +29,8 @@ auto fields_of(const NibbleStorage& s) {
   return std::tie(s.rows, s.cols, s.transposed, s.packed_dim, s.interleaved, s.pairs, s.add, s.block, s.step, s.shape);
 }
 auto fields_of(const GridStorage& s) {
-  return std::tie(s.rows, s.cols, s.block_rows, s.block_cols, s.step_rows, s.step_cols, s.transposed, s.reciprocal);
+  return std::tie(s.rows, s.cols, s.block_rows, s.block_cols, s.step_rows, s.step_cols, s.transposed, s.reciprocal,
+                  s.exponents);
 }
 auto fields_of(const RoundedStorage& s) {
   return std::tuple_cat(fields_of(s.numbers),

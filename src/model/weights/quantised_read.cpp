@@ -17,6 +17,7 @@ constexpr std::int64_t kParallelNibbles = 1 << 16;
 
 // The place in a word of the value whose index is 0 … 7.
 constexpr std::array<std::int64_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
+constexpr std::uint8_t kNoExponent = 255;
 constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};  // the reverse of 0, 2, 4, 6, 1, 3, 5, 7
 
 template <class T>
@@ -37,10 +38,17 @@ std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;
 }
 
+// Returns the scale factor of an exponent (OCP Microscaling Formats 1.0, E8M0).
+float power_of_two(std::uint8_t exponent) {
+  return exponent == kNoExponent ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, exponent - 127);
+}
+
 float scale_at(const StoredTensor& scales, std::int64_t at) {
   switch (scales.dtype) {
     case StoredDtype::kF16: return Codec<StoredDtype::kF16>::decode(element<std::uint16_t>(scales, at));
     case StoredDtype::kBF16: return Codec<StoredDtype::kBF16>::decode(element<std::uint16_t>(scales, at));
+    case StoredDtype::kU8:
+    case StoredDtype::kF8E8M0: return power_of_two(element<std::uint8_t>(scales, at));
     default: return element<float>(scales, at);
   }
 }
@@ -142,6 +150,13 @@ Status check_small_scales(const StoredTensor& stored, std::span<const std::byte>
                                           Codec<StoredDtype::kF8E4M3>::decode(bits)));
   }
   return ok_status();
+}
+
+Status check_exponents(const StoredTensor& stored, std::span<const std::byte> exponents) {
+  if (std::ranges::find(exponents, std::byte{kNoExponent}) == exponents.end()) return ok_status();
+  return invalid_argument(
+      fmt::format("tensor \"{}\": an exponent of a scale is {}, which is no number; accepted: 0 to {}", stored.name,
+                  kNoExponent, kNoExponent - 1));
 }
 
 Status check_stored_shape(const StoredTensor& stored, std::int64_t rows, std::int64_t cols) {

@@ -96,6 +96,22 @@ TEST(ReadGrid, TransposedScalesAndDivisorsAreTurnedRound) {
               ElementsAre(1, 0.25, 0.5, 0.125));
 }
 
+TEST(ReadGrid, ExponentsArePowersOfTwo) {
+  const GridStorage storage{
+      .rows = 1, .cols = 128, .block_rows = 1, .block_cols = 32, .step_rows = 1, .step_cols = 32, .exponents = true};
+  for (const StoredDtype dtype : {StoredDtype::kU8, StoredDtype::kF8E8M0}) {
+    const std::vector<std::uint8_t> exponents{127, 130, 0, 254};
+    EXPECT_THAT(grid_of(tensor_of(exponents, dtype, {1, 4}), storage, all_of(4)),
+                ElementsAre(1, 8, 0x1p-127F, 0x1p127F));
+  }
+  const std::vector<std::uint8_t> wrong{127, 255, 1, 2};
+  std::vector<float> to(4);
+  EXPECT_THAT(
+      read_grid(tensor_of(wrong, StoredDtype::kU8, {1, 4}), storage, all_of(4), std::as_writable_bytes(std::span(to)))
+          .message(),
+      HasSubstr("tensor \"t\": scale 1 is nan"));
+}
+
 TEST(ReadGrid, WrongScalesAreNamed) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const GridStorage storage{.rows = 2, .cols = 4, .block_rows = 1, .block_cols = 4, .step_rows = 1, .step_cols = 4};
@@ -137,6 +153,11 @@ TEST(CheckStored, SmallScalesAndShapesThatCannotBeAreNamed) {
   EXPECT_THAT(error(0), HasSubstr("a scale is 0; accepted: numbers above 0"));
   EXPECT_THAT(error(0xb8), HasSubstr("a scale is -1"));
   EXPECT_THAT(error(0x7f), HasSubstr("a scale is nan"));
+
+  const std::vector<std::byte> exponents{std::byte{0}, std::byte{254}};
+  EXPECT_TRUE(check_exponents(scales, exponents).ok());
+  EXPECT_THAT(check_exponents(scales, std::vector{std::byte{255}}).message(),
+              HasSubstr("an exponent of a scale is 255, which is no number; accepted: 0 to 254"));
 
   const std::vector<std::int64_t> shape{64, 128};
   const StoredTensor stored = tensor_of(shape, StoredDtype::kI64, {2});

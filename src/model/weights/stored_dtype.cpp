@@ -58,6 +58,7 @@ std::string stored_dtype_names() {
 }
 
 bool is_weight_dtype(StoredDtype dtype) { return std::ranges::find(kWeightDtypes, dtype) != kWeightDtypes.end(); }
+bool is_exponent_dtype(StoredDtype dtype) { return std::ranges::find(kExponentDtypes, dtype) != kExponentDtypes.end(); }
 
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name) {
   constexpr std::string_view kPrefix = "torch.";

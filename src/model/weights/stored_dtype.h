@@ -40,7 +40,10 @@ std::string stored_dtype_names();
 // The types in which weights are computed; then the types in which quantised weights are stored, beside a scale.
 inline constexpr std::array kWeightDtypes{StoredDtype::kF32, StoredDtype::kF16, StoredDtype::kBF16};
 inline constexpr std::array kQuantisedDtypes{StoredDtype::kF8E4M3, StoredDtype::kF8E5M2, StoredDtype::kI8};
+// The types in which exponents of scales are stored: e means 2^(e - 127), and 255 is NaN.
+inline constexpr std::array kExponentDtypes{StoredDtype::kU8, StoredDtype::kF8E8M0};
 bool is_weight_dtype(StoredDtype dtype);
+bool is_exponent_dtype(StoredDtype dtype);
 // Parses config.json's spelling of the types of weights: "float32", "float16", "bfloat16", also with the prefix
 // "torch.".
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name);

@@ -173,11 +173,15 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const ScaledSt
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const PackedStorage& storage, StoredDtype /*dtype*/,
             const SliceRuns& runs, std::span<std::byte> to) {
-  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.tensor_shape, std::array{storage.dtype}));
+  const bool exponents = storage.content == PackedStorage::Content::kExponents;
+  const std::array own{storage.dtype};
+  const StoredTensor stored = TRY(checkpoint.get(
+      part.tensor, storage.tensor_shape, exponents ? std::span<const StoredDtype>(kExponentDtypes) : std::span(own)));
   const std::int64_t rows = part.shape.size() == 2 ? part.shape[0] : 1;
   TRY(read_packed(stored,
                   {.rows = rows, .cols = part.shape.back(), .offset = storage.offset, .row_stride = storage.row_stride},
                   runs, to));
+  if (exponents) return check_exponents(stored, to);
   return storage.content == PackedStorage::Content::kScales ? check_small_scales(stored, to) : ok_status();
 }
 
@@ -193,7 +197,9 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const NibbleSt
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const GridStorage& storage, StoredDtype /*dtype*/,
             const SliceRuns& runs, std::span<std::byte> to) {
-  return read_grid(TRY(checkpoint.get(part.tensor)), storage, runs, to);
+  const std::span<const StoredDtype> accepted =
+      storage.exponents ? std::span<const StoredDtype>(kExponentDtypes) : std::span<const StoredDtype>(kWeightDtypes);
+  return read_grid(TRY(checkpoint.get(part.tensor, accepted)), storage, runs, to);
 }
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexStorage& storage, StoredDtype /*dtype*/,

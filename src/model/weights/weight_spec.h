@@ -50,7 +50,7 @@ struct StridedStorage {
 struct PackedStorage {
   enum class Content : std::uint8_t {
     kFourBits,   // two parameters a byte
-    kExponents,  // exponents of the scale factors of such parameters: 2^(byte - 127)
+    kExponents,  // exponents of the scale factors of such parameters: 2^(byte - 127); 255 is none
     kBytes,      // a parameter each
     kScales,     // scale factors of parameters as F8_E4M3: above 0
   };
@@ -58,7 +58,7 @@ struct PackedStorage {
   std::int64_t offset = 0;
   std::int64_t row_stride = 0;
   Content content = Content::kFourBits;
-  StoredDtype dtype = StoredDtype::kU8;  // of the tensor: U8, I8 or F8_E4M3
+  StoredDtype dtype = StoredDtype::kU8;  // of the tensor: U8, I8 or F8_E4M3; exponents are U8 or F8_E8M0
 };
 
 // 4-bit values from a tensor of I32, whose words hold eight of them along one dimension, the first in the lowest bits.
@@ -80,8 +80,9 @@ struct NibbleStorage {
 
 // Scales of a matrix [rows, cols], one for each block of step_rows by step_cols elements, from a tensor with one for
 // each block of block_rows by block_cols: element (i, j) is stored[i · step_rows / block_rows, j · step_cols /
-// block_cols], or its reciprocal. The tensor is F32, F16 or BF16, row-major or transposed, in any shape with that many
-// elements. The part is [⌈rows / step_rows⌉, ⌈cols / step_cols⌉], or the first of these alone. Every scale is above 0.
+// block_cols], or its reciprocal. The tensor is F32, F16 or BF16, or has exponents e of scales 2^(e - 127), U8 or
+// F8_E8M0. It is row-major or transposed, in any shape with that many elements. The part is [⌈rows / step_rows⌉, ⌈cols
+// / step_cols⌉], or the first of these alone. Every scale is above 0.
 struct GridStorage {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -91,6 +92,7 @@ struct GridStorage {
   std::int64_t step_cols = 1;
   bool transposed = false;
   bool reciprocal = false;
+  bool exponents = false;
   float dummy = 1;  // every scale of a random model
 };
 

@@ -29,6 +29,7 @@ const ExpertsFormat kExpertsFormats[] = {
     {"int4_groups", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32}},
     {"int4_zeros_64", {.values = Values::kInt4, .group_rows = 1, .group_cols = 64, .zeros = true}},
     {"int4_zeros_128", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
+    {"mxfp4_16", {.values = Values::kE2M1, .group_rows = 1, .group_cols = 16}},
     {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
 
 struct ExpertsSizes {

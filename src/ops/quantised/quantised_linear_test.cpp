@@ -29,6 +29,7 @@ const Named kFormats[] = {
     {"int4_groups", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32}},
     {"int4_zeros", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
     {"int4_ordered", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true, .groups = true}},
+    {"mxfp4", {.values = Values::kE2M1, .group_rows = 1, .group_cols = 32}},
     {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
 
 ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool residual) {
