@@ -1,6 +1,7 @@
 // Decides by the types of a linear's tensors how it is stored.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "tessera/model/formats/format_rules.h"
@@ -146,6 +147,11 @@ Status refuse_scales(const Tensors& tensors) {
 }
 
 }  // namespace
+
+bool has_matrix(std::string_view module, const StoredTypeOf& stored) {
+  const auto has = [&](std::string_view matrix) { return stored(fmt::format("{}.{}", module, matrix)).has_value(); };
+  return std::ranges::any_of(kMatrices, has);
+}
 
 Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
                                    std::string_view module, const StoredTypeOf& stored, const std::string& file) {

@@ -92,6 +92,12 @@ TEST(StoredFormat, AnUnlistedModuleTakesTheGroupThatFits) {
                {"q_proj.weight\" is I8", "F8_E4M3"});
 }
 
+TEST(StoredFormat, AMatrixIsFoundInEveryFormat) {
+  for (const char* matrix : {"weight", "qweight", "weight_packed"})
+    EXPECT_TRUE(has_matrix(kLinear, stored_as({{matrix, D::kU8}}))) << matrix;
+  EXPECT_FALSE(has_matrix(kLinear, stored_as({{"weight_scale", D::kU8}, {"bias", D::kF32}})));
+}
+
 TEST(StoredFormat, RefusesContradictions) {
   struct Contradiction {
     const char* settings;

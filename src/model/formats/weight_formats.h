@@ -26,6 +26,9 @@ struct FormatRules;
 // Returns the type of a stored tensor, or nothing if the checkpoint has none of this name.
 using StoredTypeOf = std::function<std::optional<StoredDtype>(std::string_view tensor)>;
 
+// Returns whether the checkpoint has the matrix of the linear `module`, in whatever format.
+bool has_matrix(std::string_view module, const StoredTypeOf& stored);
+
 // How the authors mean keys and values to be kept. It is no demand: more bits are as good.
 struct KvCacheFormat {
   std::string dtype;    // "fp8", "int8", "nvfp4"

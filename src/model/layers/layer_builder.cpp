@@ -116,6 +116,13 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   return format;
 }
 
+bool LayerBuilder::has_separate_experts(const std::string& prefix, const std::string& matrix) const {
+  const std::string first = fmt::format("{}0.{}", prefix, matrix);
+  if (options_.stored_type) return has_matrix(first, options_.stored_type);
+  const Result<WeightFormat> format = format_of(first);
+  return format.ok() && !format->is_plain();
+}
+
 WeightFormat LayerBuilder::format_at_start(const std::string& module, std::int64_t cols) {
   const std::optional<StartFormat> at_start = formats_.at_start();
   if (!at_start) return {};

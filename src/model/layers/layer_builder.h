@@ -112,6 +112,10 @@ class LayerBuilder {
   // Describes the layer that was begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
+  // Returns whether each expert of "<prefix><e>.<matrix>" has matrices of its own in the checkpoint, or, where it is
+  // not known, in the settings of quantised ones.
+  bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
+
   // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that takes no quantised matrix.
   // Notes why, if it is quantised. unimplemented for formats that cannot be read so.
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,

@@ -88,6 +88,14 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
                       .mxfp4 = true};
 }
 
+// Exporters store each expert that they quantise by itself, also where the family has stacks of them.
+ExpertTensors as_stored(const LayerBuilder& b, const ModelConfig& config, const ExpertTensors& of_family) {
+  ExpertTensors tensors = of_family;
+  if (!config.moe->mxfp4 && b.has_separate_experts(tensors.prefix, tensors.gate))
+    tensors.layout = ExpertLayout::kSeparate;
+  return tensors;
+}
+
 // Checks that the ranks can slice an expert.
 Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   const int ranks = options.expert_ranks() / options.ep_size;
@@ -159,7 +167,8 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
 }
 
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
-                        const ExpertTensors& tensors) {
+                        const ExpertTensors& of_family) {
+  const ExpertTensors tensors = as_stored(b, config, of_family);
   const MoeConfig& moe = *config.moe;
   if (const Status status = check_slices(moe, b.options()); !status.ok()) {
     b.graph.fail(status);

@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// How a checkpoint stores the experts of a layer. With mxfp4, experts are stored like kInterleaved, but gate and up
+// How checkpoints of a family store the experts of a layer. One whose experts are quantised one by one is read as
+// kSeparate, whatever the family's layout. With MoeConfig::mxfp4, experts are stored like kInterleaved, but gate and up
 // alternate in the tensors' rows instead of columns: "<prefix>gate_up_proj_blocks" and "…_scales",
 // "<prefix>down_proj_blocks" …
 enum class ExpertLayout {
