@@ -24,10 +24,12 @@ inline std::vector<TokenId> ids_of(const Json& list) {
   return ids;
 }
 
-// Returns the stored rows of prompt i, which are the last ones of its logits: [rows, vocab].
-inline std::vector<float> stored_logits(const SafetensorsFile& file, std::size_t i) {
-  const StoredTensor* tensor = file.find("logits_" + std::to_string(i));
-  if (tensor == nullptr) tensor = file.find("logits_" + std::to_string(i) + "_tail");
+// Returns the stored rows of prompt i, which are the last ones of its logits: [rows, vocab]. `prefix` is "logits_", or
+// "logits_act_" for the logits with rounded inputs of quantised linears.
+inline std::vector<float> stored_logits(const SafetensorsFile& file, std::size_t i,
+                                        const std::string& prefix = "logits_") {
+  const StoredTensor* tensor = file.find(prefix + std::to_string(i));
+  if (tensor == nullptr) tensor = file.find(prefix + std::to_string(i) + "_tail");
   std::vector<float> rows(tensor->data.size() / sizeof(float));
   std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
   return rows;
@@ -40,6 +42,8 @@ struct Golden {
   SafetensorsFile logits;
 
   std::vector<float> stored_rows(std::size_t i) const { return stored_logits(logits, i); }
+  // Returns these rows with rounded inputs. Precondition: the golden has them.
+  std::vector<float> rounded_input_rows(std::size_t i) const { return stored_logits(logits, i, "logits_act_"); }
 };
 
 inline Golden read_golden_folder(const std::string& folder) {

@@ -20,10 +20,23 @@ inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
-// Quantised weights: FP8 in blocks, INT8, and the layouts of int4 and NVFP4.
-inline constexpr const char* kQuantisedGoldens[] = {"quantised/qwen3-fp8-block", "quantised/llama-ct-w8a8",
-                                                    "quantised/qwen3-ct-w4a16",  "quantised/qwen3-gptq",
-                                                    "quantised/llama-awq",       "quantised/llama-ct-nvfp4"};
+// Quantised weights: FP8 in blocks and by rows, also of the head, INT8, and the layouts of int4, NVFP4 and MXFP4.
+inline constexpr const char* kQuantisedGoldens[] = {
+    "quantised/qwen3-fp8-block",  "quantised/llama-ct-w8a8",      "quantised/qwen3-ct-w4a16",
+    "quantised/qwen3-gptq",       "quantised/llama-awq",          "quantised/llama-ct-nvfp4",
+    "quantised/llama-fbgemm-fp8", "quantised/llama-ct-fp8-head",  "quantised/llama-quark-mxfp4",
+    "quantised/qwen3-awq",        "quantised/qwen3-moe-ct-mxfp4", "quantised/gemma4-nvfp4-modelopt"};
+// Quantised weights of gated delta nets, and experts that are quantised one by one in families with stacks of them.
+inline constexpr const char* kRecurrentQuantisedGoldens[] = {"quantised/qwen3.5-moe-fp8-block",
+                                                             "quantised/qwen3.5-moe-nvfp4-modelopt"};
+// Quantised weights whose inputs stay as they are, in the small checkpoints.
+inline constexpr const char* kPlainInputGoldens[] = {
+    "quantised/qwen3-ct-w4a16",        "quantised/qwen3-gptq",         "quantised/llama-awq",
+    "quantised/llama-ct-nvfp4",        "quantised/llama-quark-mxfp4",  "quantised/qwen3-awq",
+    "quantised/gemma4-nvfp4-modelopt", "quantised/qwen3-moe-ct-mxfp4", "quantised/qwen3.5-moe-nvfp4-modelopt"};
+// Quantised weights whose inputs were meant to be rounded: golden.safetensors has logits_act_i.
+inline constexpr const char* kRoundedInputGoldens[] = {"quantised/qwen3-fp8-block", "quantised/llama-ct-w8a8",
+                                                       "quantised/llama-fbgemm-fp8", "quantised/llama-ct-fp8-head"};
 
 // Lists larger checkpoints of the same families, beside the repository. A test of a missing one is skipped.
 inline constexpr const char* kLargerDenseGoldens[] = {"shared/gemma3", "shared/gemma3-d256", "shared/gemma4",

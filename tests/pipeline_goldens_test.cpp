@@ -63,7 +63,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
 // Returns why a family cannot be divided into stages; empty: it can.
 std::string refusal(std::string_view name) {
   if (name == "gemma4-e") return "layers of several stages read %k_cache.";
-  if (name == "qwen3.5" || name == "qwen3.5-moe") return "has a vision tower";
+  if (name == "qwen3.5" || name == "qwen3.5-moe" || name.starts_with("quantised/qwen3.5")) return "has a vision tower";
   return "";
 }
 
@@ -231,6 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Families, PipelineGoldens,
                                            "mixtral", "glm4-moe", "gemma4-moe", "gpt-oss-mxfp4", "deepseek-v3",
                                            "glm4-moe-lite", "qwen3.5-text", "qwen3.5", "qwen3-next"),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, PipelineGoldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Families, PipelineRankGoldens,
                          ::testing::Values("llama", "gemma3", "qwen3-moe", "deepseek-v3", "qwen3.5-text"), case_name);
 

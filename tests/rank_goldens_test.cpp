@@ -68,7 +68,8 @@ std::string refusal(std::string_view name, int ranks, int parts = 1) {
   if (ranks == 2) return "";
   if (name == "llama-d64" || name == "llama-d128" || name == "qwen3-d128" || name == "gemma3-d256")
     return "num_attention_heads is 2, which " + among;
-  const bool few_states = name == "qwen3.5" || name == "qwen3.5-moe" || name == "qwen3-next";
+  const bool few_states =
+      name == "qwen3.5" || name == "qwen3.5-moe" || name == "qwen3-next" || name.starts_with("quantised/qwen3.5");
   return few_states ? "linear_num_key_heads is 2, which " + among : "";
 }
 
@@ -81,22 +82,26 @@ void expect_refused(const EngineOptions& options, const std::string& why) {
 
 class RankGoldens : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(RankGoldens, TwoRanks) {
-  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
-  const Golden golden = read_golden(GetParam());
+void expect_two_ranks(const char* name) {
+  const Golden golden = read_golden(name);
   EngineOptions whole = options_for(golden, 2);
-  if (const std::string why = refusal(GetParam(), 2); !why.empty()) return expect_refused(whole, why);
+  if (const std::string why = refusal(name, 2); !why.empty()) return expect_refused(whole, why);
   whole.chunked_prefill_size = 1600;
   whole.graphs.piecewise_tokens = {16, 256, 1600};
   const std::unique_ptr<Engine> engine = make_engine(whole);
   ASSERT_NE(engine, nullptr);
-  expect_scores(GetParam(), 2, golden, *engine, "whole");
+  expect_scores(name, 2, golden, *engine, "whole");
   const std::unique_ptr<Engine> chunked = make_engine(options_for(golden, 2));
   ASSERT_NE(chunked, nullptr);
-  expect_scores(GetParam(), 2, golden, *chunked, "in chunks");
+  expect_scores(name, 2, golden, *chunked, "in chunks");
   expect_greedy(golden, *chunked);
   for (const auto& [key, forwards] : chunked->runner().counters().by_key)
     EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+}
+
+TEST_P(RankGoldens, TwoRanks) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  expect_two_ranks(GetParam());
 }
 
 TEST_P(RankGoldens, FourRanks) {
@@ -108,6 +113,14 @@ TEST_P(RankGoldens, FourRanks) {
   ASSERT_NE(engine, nullptr);
   expect_scores(GetParam(), 4, golden, *engine, "in chunks");
   expect_greedy(golden, *engine);
+}
+
+// Quantised weights, whose scales the ranks divide or share.
+class QuantisedRankGoldens : public RankGoldens {};
+
+TEST_P(QuantisedRankGoldens, TwoRanks) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  expect_two_ranks(GetParam());
 }
 
 // Options with two-batch overlap, from a few tokens on.
@@ -205,6 +218,12 @@ INSTANTIATE_TEST_SUITE_P(Families, HalvesRankGoldens,
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, RankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, ExpertRankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, ExpertRankGoldens,
+                         ::testing::Values("quantised/qwen3-moe-ct-mxfp4", "quantised/qwen3.5-moe-fp8-block"),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Quantised, QuantisedRankGoldens, ::testing::ValuesIn(testing::kQuantisedGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentQuantised, QuantisedRankGoldens,
+                         ::testing::ValuesIn(testing::kRecurrentQuantisedGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, ExpertRankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, ExpertRankGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
                          case_name);

@@ -233,6 +233,36 @@ TEST(GoldenFormats, EveryLinearIsStoredAsRead) {
   }
 }
 
+// The checkpoints in the repository have other families and spellings.
+TEST(GoldenFormats, SmallOnesAreStoredAsRead) {
+  const WeightFormat rows{.values = Values::kE4M3, .scale = "weight_scale", .block_rows = 1, .inputs = Inputs::kToken};
+  const WeightFormat packed{
+      .values = Values::kE2M1, .spelling = Spelling::kMxfp4Packed, .block_rows = 1, .block_cols = 32};
+  WeightFormat mxfp4 = packed;
+  mxfp4.spelling = Spelling::kMxfp4;
+  const WeightFormat awq{
+      .values = Values::kInt4, .spelling = Spelling::kAwq, .block_rows = 1, .block_cols = 32, .zeros = true};
+  const WeightFormat nvfp4{.values = Values::kE2M1, .spelling = Spelling::kNvfp4, .block_rows = 1, .block_cols = 16};
+  const std::tuple<const char*, WeightFormat, int> cases[] = {{"llama-fbgemm-fp8", rows, 14},
+                                                              {"llama-ct-fp8-head", rows, 15},
+                                                              {"llama-quark-mxfp4", mxfp4, 14},
+                                                              {"qwen3-awq", awq, 14},
+                                                              {"qwen3-moe-ct-mxfp4", packed, 32},
+                                                              {"qwen3.5-moe-fp8-block", fp8_blocks(), 37},
+                                                              {"qwen3.5-moe-nvfp4-modelopt", nvfp4, 37},
+                                                              {"gemma4-nvfp4-modelopt", nvfp4, 13}};
+  for (const auto& [name, expected, count] : cases) {
+    SCOPED_TRACE(name);
+    const std::string folder = testing::data_path(std::string("quantised/") + name);
+    const Result<ModelConfig> config = ModelConfig::read(folder, built_in_families());
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const GoldenFormat golden{.name = name, .settings = "", .plain = "", .expected = expected};
+    EXPECT_EQ(compare_linears(golden, config->formats, *checkpoint), count);
+  }
+}
+
 TEST(GoldenFormats, PublishedSettingsAreRead) {
   const fs::path configs = test::shared_dir() / "data" / "configs" / "aiconfigurator";
   TESSERA_SKIP_WITHOUT(configs);
