@@ -153,6 +153,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
     graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
     graphs.layers = body.take_layers();
+    graphs.stored = body.take_stored();
     graphs.dequantised = body.take_dequantised();
     graphs.at_start = body.take_at_start();
     if (options.pp_size > 1)
@@ -166,6 +167,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   LayerBuilder head("head", options, ops, config.tensor_prefix, config.formats);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
+  std::ranges::move(head.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);

@@ -78,6 +78,13 @@ struct PrefillGraphs {
   ir::Graph head;  // → hidden [R, hidden], logits
 };
 
+// A linear of a checkpoint that has quantised ones, and how its matrix is stored.
+struct StoredMatrix {
+  std::string module;  // "model.layers.0.self_attn.q_proj", or the tensor of a stack of experts
+  std::string format;  // describe(WeightFormat)
+  bool plain = false;  // it is stored as numbers
+};
+
 // A quantised matrix of the checkpoint that is kept as numbers of the model's type.
 struct DequantisedWeight {
   std::string module;  // "model.layers.0.self_attn.kv_b_proj"
@@ -98,7 +105,8 @@ struct ModelGraphs {
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;  // of body, head and tower
+  std::vector<WeightSpec> weights;        // of body, head and tower
+  std::vector<StoredMatrix> stored = {};  // of body and head, each once; empty: the checkpoint has no quantised ones
   std::vector<DequantisedWeight> dequantised = {};
   std::vector<WeightAtStart> at_start = {};  // of body and head, each once
   std::vector<LayerInfo> layers = {};        // [layers], or empty: ForwardContext::layers

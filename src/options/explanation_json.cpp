@@ -161,6 +161,7 @@ Json examples_json(const Explanation& e) {
 
 Json to_json(const Explanation& e) {
   Json notes = Json::array();
+  for (const std::string& fact : e.plan.facts) notes.push_back(fact);
   for (const std::string& note : e.plan.notes) notes.push_back(note);
   for (const std::string& note : e.stitching.notes) notes.push_back(note);
   Json json = Json::object();

@@ -124,6 +124,7 @@ std::string rules_text(const Explanation& e) {
   std::string text = "Rules that turn piecewise graphs off\n";
   for (const Rule& rule : piecewise_rules())
     text += fmt::format("  {:<30} {}\n", rule.name, rule_applied(e, rule) ? rule.message : "does not apply");
+  for (const std::string& fact : e.plan.facts) text += fmt::format("  note: {}\n", fact);
   for (const std::string& note : e.plan.notes) {
     const bool is_rule = std::any_of(piecewise_rules().begin(), piecewise_rules().end(),
                                      [&](const Rule& rule) { return note.starts_with(rule.message); });

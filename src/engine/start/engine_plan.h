@@ -54,6 +54,7 @@ struct EnginePlan {
   StepOrder steps;
   std::vector<PassReport> passes;  // for body, head and sampler, each in the order in which the passes ran
   std::int64_t parameters = 0;     // of the whole model, over all ranks
+  std::vector<std::string> facts;  // one line each: what is so, and no reason to warn
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;
   double config_s = 0;  // seconds that reading config.json took

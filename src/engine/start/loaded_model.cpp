@@ -56,6 +56,7 @@ Status with_what_helps(Status status) {
 }
 
 void log_plan(const EnginePlan& plan) {
+  for (const std::string& fact : plan.facts) log_info("engine", "{}", fact);
   for (const std::string& note : plan.notes) log_warn("engine", "{}", note);
   log_info("memory", "{}", shares_line(plan.memory));
   if (plan.embedding) {
@@ -111,7 +112,8 @@ Status ModelStart::plan() {
   model_.embedding = plan_.embedding;
   model_.parameters = plan_.parameters;
   model_.kv_cache_type = plan_.model.kv_cache_type();
-  model_.notes = plan_.notes;
+  model_.notes = plan_.facts;
+  model_.notes.insert(model_.notes.end(), plan_.notes.begin(), plan_.notes.end());
   model_.steps = plan_.steps;
   model_.scheduling = {.limits = plan_.runner,
                        .vocab_size = plan_.config.vocab_size,

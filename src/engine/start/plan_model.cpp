@@ -73,6 +73,31 @@ void note_longrope(EnginePlan& plan) {
       plan.runner.context_length, short_context));
 }
 
+// How many modules have something in common, and the first of them.
+struct ModuleCount {
+  std::int64_t count = 0;
+  std::string first;
+
+  void add(const std::string& module) {
+    if (++count == 1) first = module;
+  }
+};
+
+// Says in one fact how the checkpoint stores its linears: how many are quantised in which format.
+void tell_stored(EnginePlan& plan) {
+  std::map<std::string, ModuleCount> formats;
+  ModuleCount plain;
+  for (const StoredMatrix& matrix : plan.graphs.stored)
+    (matrix.plain ? plain : formats[matrix.format]).add(matrix.module);
+  if (formats.empty()) return;
+  std::vector<std::string> parts;
+  for (const auto& [format, modules] : formats)
+    parts.push_back(fmt::format("{} matrices as {}, {} first", modules.count, format, modules.first));
+  std::string fact = fmt::format("quantised in the checkpoint: {}", fmt::join(parts, "; "));
+  if (plain.count > 0) fact += fmt::format("; {} are stored as numbers, {} first", plain.count, plain.first);
+  plan.facts.push_back(std::move(fact));
+}
+
 // Says which quantised weights are kept as numbers, and why: one note for all of one format and reason.
 void note_dequantised(EnginePlan& plan) {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> modules;
@@ -83,20 +108,13 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
-// How many modules have something in common, and the first of them.
-struct ModuleCount {
-  std::int64_t count = 0;
-  std::string first;
-};
-
 // Says in one note what was quantised at the start, and what was not, and why.
 void note_at_start(EnginePlan& plan) {
   if (plan.graphs.at_start.empty()) return;
   std::map<std::string, ModuleCount> rounded;
   std::map<std::string, ModuleCount> left;
   for (const WeightAtStart& weight : plan.graphs.at_start) {
-    ModuleCount& same = weight.format.empty() ? left[weight.reason] : rounded[weight.format];
-    if (++same.count == 1) same.first = weight.module;
+    (weight.format.empty() ? left[weight.reason] : rounded[weight.format]).add(weight.module);
   }
   std::vector<std::string> formats;
   for (const auto& [format, modules] : rounded)
@@ -203,6 +221,7 @@ Status build_graphs(PlanDraft& draft) {
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(all_weights(plan.graphs));
+  tell_stored(plan);
   note_dequantised(plan);
   note_at_start(plan);
   note_cache_scales(plan);

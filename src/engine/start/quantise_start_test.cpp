@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 Result<EnginePlan> plan_of(const std::string& model, const std::string& quantization,
                            LoadFormat load_format = LoadFormat::kAuto) {
@@ -26,11 +27,14 @@ Result<EnginePlan> plan_of(const std::string& model, const std::string& quantiza
   return plan_engine(options, device);
 }
 
-// Returns the notes of a plan that is made, else its error.
+// Returns the facts and notes of a plan that is made, else its error.
 std::vector<std::string> notes_of(const std::string& model, const std::string& quantization,
                                   LoadFormat load_format = LoadFormat::kAuto) {
   const Result<EnginePlan> plan = plan_of(model, quantization, load_format);
-  return plan.ok() ? plan->notes : std::vector{plan.status().message()};
+  if (!plan.ok()) return {plan.status().message()};
+  std::vector<std::string> lines = plan->facts;
+  lines.insert(lines.end(), plan->notes.begin(), plan->notes.end());
+  return lines;
 }
 
 TEST(QuantiseStart, OneNoteSaysWhatIsRoundedAndWhatStays) {
@@ -71,11 +75,33 @@ TEST(QuantiseStart, WeightsTakeAsMuchMemoryAsTheFormat) {
 }
 
 TEST(QuantiseStart, AStoredFormatIsAcceptedByItsNames) {
-  EXPECT_THAT(notes_of("quantised/qwen3-fp8-block", "fp8"), IsEmpty());
-  EXPECT_THAT(notes_of("quantised/llama-ct-w8a8", "int8"), IsEmpty());
-  EXPECT_THAT(notes_of("quantised/llama-awq", "int4"), IsEmpty());
-  EXPECT_THAT(notes_of("quantised/llama-awq", "awq"), IsEmpty());
-  EXPECT_THAT(notes_of("quantised/llama-ct-nvfp4", "nvfp4"), IsEmpty());
+  const auto stored = [](const char* format) {
+    return ElementsAre(AllOf(StartsWith("quantised in the checkpoint: 14 matrices as "), HasSubstr(format)));
+  };
+  EXPECT_THAT(notes_of("quantised/qwen3-fp8-block", "fp8"), stored("FP8 e4m3, blocks of 128 × 128"));
+  EXPECT_THAT(notes_of("quantised/llama-ct-w8a8", "int8"), stored("int8, a scale for each row"));
+  EXPECT_THAT(notes_of("quantised/llama-awq", "int4"), stored("int4, groups of 32, zero points"));
+  EXPECT_THAT(notes_of("quantised/llama-awq", "awq"), stored("int4"));
+  EXPECT_THAT(notes_of("quantised/llama-ct-nvfp4", "nvfp4"), stored("NVFP4, groups of 16"));
+  EXPECT_THAT(notes_of("quantised/llama-quark-mxfp4", "quark"), stored("MXFP4, groups of 32"));
+  EXPECT_THAT(notes_of("quantised/llama-fbgemm-fp8", "fbgemm_fp8"), stored("FP8 e4m3, a scale for each row"));
+}
+
+TEST(QuantiseStart, OneFactSaysWhatTheCheckpointHas) {
+  EXPECT_THAT(notes_of("quantised/llama-fbgemm-fp8", ""),
+              ElementsAre("quantised in the checkpoint: 14 matrices as FP8 e4m3, a scale for each row, "
+                          "model.layers.1.self_attn.q_proj first; 7 are stored as numbers, "
+                          "model.layers.0.self_attn.q_proj first"));
+  EXPECT_THAT(notes_of("quantised/llama-ct-fp8-head", ""),
+              ElementsAre("quantised in the checkpoint: 15 matrices as FP8 e4m3, a scale for each row, "
+                          "model.layers.0.self_attn.q_proj first"));
+  EXPECT_THAT(
+      notes_of("quantised/qwen3-moe-ct-mxfp4", ""),
+      ElementsAre("quantised in the checkpoint: 32 matrices as MXFP4, groups of 32, "
+                  "model.layers.0.self_attn.q_proj first; 3 are stored as numbers, model.layers.0.mlp.gate first"));
+  EXPECT_THAT(notes_of("goldens/gpt-oss-mxfp4", ""),
+              ElementsAre(HasSubstr("matrices as MXFP4, groups of 32, model.layers.0.mlp.experts.gate_up_proj first")));
+  EXPECT_THAT(notes_of("goldens/llama", ""), IsEmpty());
 }
 
 TEST(QuantiseStart, OtherFormatsAreRefusedByName) {

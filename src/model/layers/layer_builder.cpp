@@ -110,10 +110,17 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   if (!std::holds_alternative<PlainStorage>(block.storage) || block.quantisable == Quantisable::kNo)
     return WeightFormat();
   WeightFormat format = TRY(format_of(block.tensor));
+  note_stored(block.tensor, format);
   if (!format.is_plain()) return format;
   if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
   leave_at_start(block.tensor, "published checkpoints leave heads, routers and gates so");
   return format;
+}
+
+void LayerBuilder::note_stored(const std::string& module, const WeightFormat& format) {
+  const bool counts = !formats_.method().empty() || !format.is_plain();
+  if (counts && noted_stored_.insert(module).second)
+    stored_.push_back({.module = module, .format = describe(format), .plain = format.is_plain()});
 }
 
 bool LayerBuilder::has_separate_experts(const std::string& prefix, const std::string& matrix) const {
@@ -209,6 +216,7 @@ Result<Storage> LayerBuilder::read_as_numbers(const std::string& module, std::in
   if (format.spelling != WeightFormat::Spelling::kScaled)
     return unimplemented(
         fmt::format("{} is {}; accepted: F32, F16 or BF16, FP8 or INT8, as {}", module, describe(format), reason));
+  note_stored(module, format);
   dequantised_.push_back({.module = module, .format = describe(format), .reason = std::string(reason)});
   return Storage(ScaledStorage{.scale = fmt::format("{}.{}", module, format.scale),
                                .block_rows = format.block_rows > 0 ? format.block_rows : rows,

@@ -112,6 +112,8 @@ class LayerBuilder {
   // Describes the layer that was begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
+  // Notes how the matrix of `module` is stored. No effect if the checkpoint has no quantised ones.
+  void note_stored(const std::string& module, const WeightFormat& format);
   // Returns whether each expert of "<prefix><e>.<matrix>" has matrices of its own in the checkpoint, or, where it is
   // not known, in the settings of quantised ones.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
@@ -130,6 +132,7 @@ class LayerBuilder {
   bool quantises_at_start() const { return formats_.at_start().has_value(); }
 
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }
+  std::vector<StoredMatrix> take_stored() { return std::move(stored_); }
   std::vector<DequantisedWeight> take_dequantised() { return std::move(dequantised_); }
   std::vector<WeightAtStart> take_at_start() { return std::move(at_start_); }
   // Returns [layers begun], or nothing if no layer was described.
@@ -152,6 +155,8 @@ class LayerBuilder {
   std::string tensor_prefix_;
   WeightFormats formats_;
   std::vector<WeightSpec> weights_;
+  std::vector<StoredMatrix> stored_;
+  std::set<std::string, std::less<>> noted_stored_;  // modules of stored_
   std::vector<DequantisedWeight> dequantised_;
   std::vector<WeightAtStart> at_start_;
   std::set<std::string, std::less<>> noted_at_start_;          // modules of at_start_

@@ -81,6 +81,11 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
     return add_weight(b, prefix + "down_proj" + name, ir::DType::kUInt8,
                       {experts, hidden, size / ExpertParts::values_of(content)}, parts.packed_down(content));
   };
+  for (const char* stack : {"gate_up_proj", "down_proj"})
+    b.note_stored(prefix + stack, {.values = WeightFormat::Values::kE2M1,
+                                   .spelling = WeightFormat::Spelling::kMxfp4,
+                                   .block_rows = 1,
+                                   .block_cols = kMxfp4Block});
   return ExpertStacks{.gate_up = gate_up(".blocks", Packed::kFourBits),
                       .down = down(".blocks", Packed::kFourBits),
                       .more = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)},
@@ -90,10 +95,9 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
 
 // Exporters store each expert that they quantise by itself, also where the family has stacks of them.
 ExpertTensors as_stored(const LayerBuilder& b, const ModelConfig& config, const ExpertTensors& of_family) {
-  ExpertTensors tensors = of_family;
-  if (!config.moe->mxfp4 && b.has_separate_experts(tensors.prefix, tensors.gate))
-    tensors.layout = ExpertLayout::kSeparate;
-  return tensors;
+  ExpertTensors stored = of_family;
+  if (!config.moe->mxfp4 && b.has_separate_experts(stored.prefix, stored.gate)) stored.layout = ExpertLayout::kSeparate;
+  return stored;
 }
 
 // Checks that the ranks can slice an expert.
@@ -167,8 +171,8 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
 }
 
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
-                        const ExpertTensors& of_family) {
-  const ExpertTensors tensors = as_stored(b, config, of_family);
+                        const ExpertTensors& tensors) {
+  const ExpertTensors stored = as_stored(b, config, tensors);
   const MoeConfig& moe = *config.moe;
   if (const Status status = check_slices(moe, b.options()); !status.ok()) {
     b.graph.fail(status);
@@ -176,8 +180,8 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
   }
   if (config.hidden_act == Activation::kGelu)
     b.graph.fail(unimplemented("experts with hidden_act \"gelu\"; accepted: silu, gelu_pytorch_tanh"));
-  const ExpertParts parts(config, b.options(), tensors);
-  const Result<ExpertStacks> stacks = add_stacks(b, config, parts, tensors);
+  const ExpertParts parts(config, b.options(), stored);
+  const Result<ExpertStacks> stacks = add_stacks(b, config, parts, stored);
   if (!stacks.ok()) {
     b.graph.fail(stacks.status());
     return x;

@@ -17,11 +17,12 @@ using Of = ExpertParts::Of;
 using Matrices = std::array<std::vector<LinearPart>*, 4>;  // gate and up, down; of this rank and of others
 
 // Sets the formats that the checkpoint has, which must be equal, and returns them.
-Result<WeightFormat> set_stored_formats(const LayerBuilder& b, const Matrices& all) {
+Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
   std::optional<WeightFormat> first;
   for (std::vector<LinearPart>* matrices : all) {
     for (LinearPart& matrix : *matrices) {
       matrix.format = TRY(b.format_of(matrix.tensor));
+      b.note_stored(matrix.tensor, matrix.format);
       if (!first) first = matrix.format;
       if (matrix.format != *first)
         return invalid_argument(fmt::format("{} is {}; accepted: {}, the format of the layer's other experts",
