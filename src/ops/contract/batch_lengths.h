@@ -1,5 +1,6 @@
-// The lengths of a forward's requests at fixed addresses. Every plan with kernels that work request by request passes
-// them to its kernels. They lie in the step buffer, so that the step's one upload carries them.
+// Keeps the lengths of a forward's requests in device memory at fixed addresses. A plan passes these addresses to its
+// kernels if they work request by request. The lengths lie in the step buffer, so that the step's one upload carries
+// them.
 #pragma once
 
 #include <cstddef>

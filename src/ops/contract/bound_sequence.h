@@ -1,5 +1,5 @@
-// Several bound operators that run one after another as one bound operator. A kernel uses it where another kernel
-// finishes a part of its work.
+// Makes one bound operator of several that run one after another, for kernels that leave a part of their work to
+// another kernel.
 #pragma once
 
 #include <cstdint>

@@ -21,11 +21,11 @@ struct DeviceClaim {
 // Thread-safe.
 class DeviceClaims {
  public:
-  // One object serves all engines of the process, which do not know of one another but share its devices.
+  // Returns the object that all engines of the process use: they share its devices, but do not know of one another.
   static DeviceClaims& of_process();
 
-  // Returns null while another owner holds a claim on the device, and logs a warning that names the kernel. `device` is
-  // the device's number in the process. `owner` lives as long as the claim.
+  // Claims the device for `owner`. While another owner holds a claim on it, returns null instead, and logs a warning
+  // that names the kernel. `device` is the device's number in the process. `owner` lives as long as the claim.
   std::shared_ptr<const DeviceClaim> take(int device, const void* owner, std::string_view kernel);
 
  private:

@@ -1,5 +1,5 @@
-// Catches: two engines that both run a kernel with mutually waiting blocks on one device, an engine that is refused its
-// second size, and a claim that outlives its engine.
+// Catches: two engines that both run a kernel with mutually waiting blocks on one device, an engine whose second bucket
+// is refused a claim, and a claim that outlives its engine.
 #include "tessera/ops/contract/device_claims.h"
 
 #include <gtest/gtest.h>

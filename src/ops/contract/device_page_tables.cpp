@@ -46,8 +46,8 @@ Status DevicePageTables::check(std::size_t b, const PageTable& table, std::int64
   return check_all_ ? check_unchanged(b, table) : ok_status();
 }
 
-// Checks that the entries before first_held are page 0. Where the table's number is unchanged, also checks that
-// first_held did not decrease and that the other known entries are the same.
+// Checks that the entries before first_held are page 0. If the table's number is unchanged, also checks that first_held
+// did not decrease and that the other known entries are the same.
 Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) const {
   const Row row = known(b, table);
   const auto first_held = static_cast<std::size_t>(table.first_held);

@@ -1,6 +1,7 @@
-// Catches: a device with other tables than the batch's, after any history of rows: grown, given to another request,
-// left by the window, returned, or returned shorter. Also catches work that grows with the tables' size instead of with
-// the changes, unchecked entries that reach the device, and a failed upload that is not repeated.
+// Catches: tables on the device that differ from the batch's after any history of a row: its table grew, lost pages to
+// the window, or came back, also shorter, or another request took the row. Also catches work that grows with the
+// tables' size instead of with the changes, unchecked entries that reach the device, and a failed upload that is not
+// repeated.
 #include "tessera/ops/contract/device_page_tables.h"
 
 #include <gmock/gmock.h>

@@ -39,10 +39,11 @@ struct DeviceChoice {
 // The engine's interface to one type of device. Immutable, and valid to the end of the process.
 struct Backend {
   std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
-  // A function, because kernels are objects that exist only after their files' start-up.
+  // Returns the kernels. It is a function, because the kernels are objects that static initialisation has to make
+  // first.
   const KernelTable& (*kernels)() = nullptr;
-  // The versions of driver and libraries. Together with the device's name they identify where measured times and chosen
-  // algorithms apply. Null: the name alone identifies it.
+  // Returns the versions of driver and libraries. Measured times and chosen algorithms apply only to the same versions
+  // and the same device name. Null: the device name alone decides.
   std::function<std::string()> versions{};
   // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
   // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
@@ -53,8 +54,8 @@ struct Backend {
   // Adds the measurements of other processes to later exports; this process keeps its own algorithms. kDataLoss for
   // data that no export made. Null: nothing is measured.
   Status (*learn_algorithms)(const Json& algorithms) = nullptr;
-  // Measures algorithms for one problem that this process has met and that nobody has measured yet. The device must be
-  // idle; the call is short. Later exports include the result, for later processes. Returns false where no problem is
+  // Measures algorithms for one problem that this process has met and that no process has measured yet. The device must
+  // be idle; the call is short. Later exports include the result, for later processes. Returns false if no problem is
   // left. Null: nothing is measured.
   Result<bool> (*measure_algorithms)(Device& device) = nullptr;
   // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). Null: the backend generates none.
@@ -62,8 +63,9 @@ struct Backend {
   // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
   // its own while the device is in use. A failure shows again where the library is used. Null: nothing to initialise.
   void (*start_libraries)(Device& device) = nullptr;
-  // Launches a kernel from outside. Calls `enqueue` with the native handle of the stream (CUDA: cudaStream_t), and
-  // returns its error or that of its launches. `name` is the kernel's name. Null: streams have no handle.
+  // Launches a kernel that is not the engine's own. It calls `enqueue` with the stream's native handle (CUDA:
+  // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. Null: streams
+  // have no handle.
   Status (*launch)(Stream& stream, const char* name, const std::function<Status(void* handle)>& enqueue) = nullptr;
 };
 
@@ -71,8 +73,8 @@ struct Backend {
 struct DeviceType {
   std::string name;           // for example "cuda"; equals DeviceProperties::type
   bool takes_choice = false;  // whether "NAME:1" and "NAME,sm_80" name its devices too
-  // Loads the backend. It is called once, on first use, and an error is kept. kUnimplemented, with the reason, where
-  // this build or machine has no such backend.
+  // Loads the backend. It is called once, on first use, and its result is kept, errors too. Returns kUnimplemented,
+  // with the reason, if this build or machine has no such backend.
   std::function<Result<const Backend*>()> load;
 };
 
@@ -88,7 +90,7 @@ class DeviceRegistry {
   // Adds a type of device. kInvalidArgument for a name that is taken.
   Status add(DeviceType type);
   // Adds a kernel for devices of that type. It replaces the backend's own kernel for the same operator.
-  // kInvalidArgument for an unknown type, and where a kernel was already added for the operator.
+  // kInvalidArgument for an unknown type, and if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
   // Both return kInvalidArgument for an unknown type, with the known types in the message, or the error of its load().
@@ -116,7 +118,7 @@ class DeviceRegistry {
 DeviceRegistry built_in_devices();  // cpu, cuda
 
 // The symbol that libtessera_cuda.so exports, named kBackendSymbol. `interface` must equal the program's
-// kBackendInterface, because the two share C++ types, and these depend on version and compiler.
+// kBackendInterface: library and program pass C++ types to each other, and these depend on version and compiler.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;

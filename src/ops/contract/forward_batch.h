@@ -49,7 +49,7 @@ struct SlotCopy {
   friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
-// Embeddings from the host. They are written to the embedding rows that tokens of this forward or of later ones name.
+// Embeddings from the host. They are written to embedding rows, which tokens of this forward or of later ones use.
 struct EmbeddingWrite {
   std::int64_t first_row = 0;
   std::span<const float> values;  // [rows × hidden size]; valid until the forward has been submitted
@@ -57,14 +57,14 @@ struct EmbeddingWrite {
 
 // A ragged batch of requests, extend and decode rows alike. The tokens of a request are neighbours.
 struct ForwardBatch {
-  std::vector<TokenId> input_ids;         // [T]; not read where input_rows or embedding_rows names a row
+  std::vector<TokenId> input_ids;         // [T]; not read for a token with an entry in input_rows or embedding_rows
   std::vector<std::int32_t> input_rows;   // [T]: r ≥ 0: the token that row r of the last step sampled; -1: input_ids
   std::vector<std::int32_t> positions;    // [T]: position of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: tokens with wanted logits
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
-  // [T], or empty where all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
+  // [T], or empty if all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
   // embedding of its id.
   std::vector<std::int32_t> embedding_rows = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward
@@ -87,16 +87,16 @@ enum class BatchKind : std::uint8_t {
 
 class OpPlan;
 
-// The largest forwards that plans and kernels must serve.
+// The largest forwards that plans and kernels must support.
 struct PlanLimits {
   std::int64_t max_requests = 0;
   std::int64_t max_tokens = 0;             // query rows, including padding
-  std::int64_t max_pages_per_request = 0;  // the most of any cache group
+  std::int64_t max_pages_per_request = 0;  // the maximum over the cache groups
   std::int64_t page_size = 16;             // tokens in a page
-  // A row's bits must not depend on the other rows of a forward, on their number or on how a request is cut into
+  // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is cut into
   // forwards.
   bool deterministic = false;
-  // The attention kernel to use wherever it serves the shape; empty: the fastest known.
+  // The attention kernel to use for all shapes that it supports; empty: the fastest known.
   std::string attention_kernel = {};
   // Checks every entry of every page table before every forward, not the new entries alone. Slow; for debug mode.
   bool check_page_tables = false;
@@ -118,10 +118,10 @@ class Communicator;
 // The context that operators read besides their operands. A runner sets it up once, so that addresses stay the same.
 struct ForwardContext {
   PlanLimits limits;
-  std::vector<PlanOfOp> plans;  // empty where only sizes are computed
+  std::vector<PlanOfOp> plans;  // empty if only sizes are computed
   BatchKind batch_kind = BatchKind::kExtend;
   Communicator* communicator = nullptr;  // null: one rank
-  std::vector<LayerInfo> layers = {};    // [layers]; empty where the family does not describe its layers
+  std::vector<LayerInfo> layers = {};    // [layers]; empty if the family does not describe its layers
   ForwardStates* states = nullptr;       // the runner's; read with in_state(); null: no state is ever open
 };
 

@@ -21,7 +21,7 @@ enum class ForwardState : std::uint8_t {
   kPiecewise,  // a forward that is cut into pieces runs or is captured
   kCompiling,  // programs are compiled, or kernels are bound for a bucket
   kCapturing,  // a stream is recording
-  kFull,       // the recording is of a whole forward, for batches with several rows in every request
+  kFull,       // a whole forward is recorded, for batches with several rows in every request
 };
 
 class ForwardStates {
@@ -50,7 +50,7 @@ class ForwardStates {
   std::array<int, 4> open_{};  // number of open scopes of each state
 };
 
-// Whether a scope of the state is open. False where the context has no states.
+// Returns whether a scope of the state is open; false if the context has no states.
 inline bool in_state(const ForwardContext& context, ForwardState state) {
   return context.states != nullptr && context.states->in(state);
 }

@@ -37,14 +37,14 @@ class BoundOp {
  public:
   virtual ~BoundOp() = default;
   // Enqueues the kernel, asynchronously on `stream`. It allocates nothing, synchronises nothing, and reads no host data
-  // except what the last plan() of a planned operator left: it may skip launches for which the plan has no work. While
-  // the stream records, it enqueues all launches, because the graph is replayed with other plans.
+  // except what the operator's last plan() left. It may skip launches that this plan has no work for. While the stream
+  // records, it enqueues all launches, because the graph is replayed with other plans.
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // Tells apart the kernels or algorithms of one dynamic type that bind() chose among. For an operator in which ranks
-  // meet, it depends only on the node and the sizes, so that all ranks warm it up together.
+  // Distinguishes the kernels or algorithms among which bind() chose for one dynamic type. If ranks meet in the
+  // operator, it depends only on the node and the sizes, so that all ranks warm it up together.
   virtual std::uint64_t choice() const { return 0; }
 };
 
@@ -65,7 +65,7 @@ struct OpPlanner;
 // definition share it.
 struct KernelDef {
   std::string_view op;
-  // Name of the implementation, which explain and errors show: "onednn", "cpu".
+  // The implementation's name in errors and in the output of `explain`: "onednn", "cpu".
   std::string_view name;
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
   // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind() with null addresses and
@@ -75,20 +75,20 @@ struct KernelDef {
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel that replaces up to three neighbouring operators, or a region of the program, where it is faster. Its
-// result is the same up to the order of sums. For neighbours, the first result of each but the last (or the operand
-// that it writes) is read only by the next one, as its first operand, and need not be written. For a region, no value
-// of its calls but the last one's results is read outside of it or written.
+// One kernel that replaces up to three neighbouring operators, or a region of the program, if it is faster. Its result
+// is the same up to the order of sums. Each neighbour but the last passes its first result (or the operand that it
+// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. A
+// region has only the results of its last call for others to read, and only these are written.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
   const RegionPattern* region = nullptr;  // in place of ops
   std::string_view name;
   std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
-  // Returns null if the kernel does not serve these sizes, types or attributes, or if deterministic kernels are
-  // requested. `calls` has an entry for each operator. No operand of any of them shares memory with a result of any.
+  // Returns null if the kernel does not support these sizes, types or attributes, or if deterministic kernels are
+  // requested. `calls` has an entry for each operator. No operand of these calls shares memory with a result.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
-  // Returns whether the kernel stands for calls of this operator.
+  // Returns whether calls of this operator are among those that the kernel replaces.
   bool replaces(std::string_view op) const {
     return region != nullptr ? region->has(op) : std::ranges::find(ops, op) != ops.end();
   }
@@ -113,7 +113,7 @@ class KernelTable {
 
  private:
   std::vector<KernelDef> kernels_;       // sorted by op
-  std::vector<JoinedKernelDef> joined_;  // those of more neighbours first, regions last
+  std::vector<JoinedKernelDef> joined_;  // more neighbours first, regions last
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Operators and kernels as the rooms of ops/ add them, each in one function (ops/rooms.h).
+// The lists of operators and kernels that each room of ops/ adds its own to (ops/rooms.h).
 #pragma once
 
 #include <initializer_list>
@@ -21,7 +21,7 @@ struct OpList {
   }
 };
 
-// The kernels of one device: those of single operators, and those that stand for several.
+// The kernels of one device: those of single operators, and those that replace several.
 struct KernelList {
   std::vector<KernelDef> kernels;
   std::vector<JoinedKernelDef> joined;

@@ -41,7 +41,7 @@ class OpPlan {
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
   // Bytes of device memory held for the plan's life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;
-  // The kernels that run for batches of this kind, as results and logs name them. Layers may differ.
+  // The names, in results and logs, of the kernels that run for batches of this kind. Layers may use different kernels.
   virtual std::vector<std::string_view> kernels(BatchKind kind) const = 0;
 };
 
@@ -60,7 +60,7 @@ struct PlanArgs {
   PlanLimits limits;
 };
 
-// How a device's kernel is planned. Both functions are set and agree on the bytes.
+// Makes the plans for a device's kernel. Both functions are set and agree on the bytes.
 struct OpPlanner {
   // Makes a plan. `step` outlives it. The plan reserves its share of `step` here, for what it writes every step.
   std::function<Result<std::unique_ptr<OpPlan>>(Device& device, const PlanArgs& args, StepBuffer& step)> make{};

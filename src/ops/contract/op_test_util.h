@@ -194,7 +194,7 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
   return eager;
 }
 
-// Like run() of an OpCase, but an error fails the test and gives an empty outcome of the right size.
+// Does what try_run_op() does, but an error fails the test and gives empty results.
 inline OpOutcome run_op(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
                         ir::Attributes attributes = {}, const ForwardContext& context = {}) {
   Result<OpOutcome> outcome = try_run_op(decl, kernel, operands, std::move(attributes), context);

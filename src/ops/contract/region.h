@@ -1,6 +1,6 @@
-// A region of a program that one kernel may run whole: a first call, then the same calls any number of times, as the
-// layers of a model follow one another. A device describes the regions that its kernels serve by such patterns;
-// compile/regions.h finds them.
+// Describes a region of a program that one kernel can run whole: a first call, then the same sequence of calls any
+// number of times, such as the layers of a model. A device has a pattern for each region that its kernels support;
+// compile/regions.h finds such regions.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace tessera {
 struct RegionValue {
   enum class Kind { kCarried, kResult, kOperand };
   Kind kind;
-  int call = 0;   // position in the repetition; of kCarried unused
+  int call = 0;   // position in the repetition; unused for kCarried
   int index = 0;  // which carried value, result or operand
 };
 
-// Says that an operand of a call of the repetition is this value.
+// Says which value an operand of a repeated call is.
 struct RegionLink {
   int call;
   int operand;
@@ -31,8 +31,8 @@ struct RegionPattern {
   std::string_view first;                      // operator of the first call
   std::span<const std::string_view> repeated;  // operators of one repetition, in order
   std::span<const RegionLink> links;
-  // The values that a repetition takes over from the one before: of the first call (kResult, kOperand), and of a
-  // repetition for the next one.
+  // The values that are carried into a repetition. `begin` names those of the first call (kResult, kOperand), for the
+  // first repetition. `next` names those of a repetition, for the one after it.
   std::array<RegionValue, kCarriedValues> begin;
   std::array<RegionValue, kCarriedValues> next;
 

@@ -27,8 +27,8 @@ struct StateMetadata {
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // Returns whether the request starts from a zero state. Either its first row is its first token, so that the slot
-  // holds another sequence's state, which is not read; or the request has no state.
+  // Returns whether the request starts from a zero state. It does if its first row is its first token (the slot then
+  // holds another sequence's state, which is not read), or if the request has no state.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
 };
 
@@ -65,8 +65,8 @@ extern const OpPlanner kStatePlanner;
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
 // Returns the number of requests whose rows all lie among the first `rows` of the forward. A request beyond them would
-// be a defect of the runner; it and those after it are left out, so that nothing is written out of bounds. For devices
-// whose memory the caller can read.
+// be a defect of the runner; it and the requests after it are left out, so that nothing is written out of bounds.
+// Precondition: the caller can read the device's memory.
 std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows);
 
 }  // namespace tessera

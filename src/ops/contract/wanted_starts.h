@@ -1,5 +1,5 @@
-// The rows of a batch that an operator of wanted rows computes: of each request, the rows from the first wanted one on,
-// which needs one number a request. Usually the last row of a prompt is wanted, or all rows.
+// Finds each request's first wanted row. An operator that computes only wanted rows computes each request's rows from
+// that row on, so that one number describes a request's work. Usually the last row of a prompt is wanted, or all rows.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// starts[b] = the number of rows of request b before its first wanted one, or the number of all its rows if none is
-// wanted. Takes time in proportion to requests and wanted rows if these are in order. Preconditions: batch.check()
-// passes, and `starts` has one element a request.
+// Sets starts[b] to the number of rows of request b before its first wanted row, or to the number of all its rows if
+// none is wanted. Takes time in proportion to requests and wanted rows if the wanted rows are in order. Preconditions:
+// batch.check() passes, and `starts` has one element a request.
 void find_wanted_starts(const ForwardBatch& batch, std::span<std::int32_t> starts);
 
 }  // namespace tessera
