@@ -47,15 +47,16 @@ TESSERA_INLINE Vec16 load16(const Float16* p) {
   bits = magnitude < (1u << 23) ? subnormal : bits;
   return reinterpret_cast<Vec16>(bits | sign);
 }
-// Makes numbers of E4M3 from their exponents and mantissas, at bit 20 on, and their signs, at bit 31.
+// Converts E4M3 numbers. `magnitude` has their exponents and mantissas from bit 20 on, `sign` their signs in bit 31.
 TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign) {
   const VecU16 rebiased = magnitude + (120u << 23);  // the exponent's bias is 127 in place of 7
   const auto value = reinterpret_cast<Vec16>(magnitude == 0x7fu << 20 ? VecU16{} + 0x7fc00000u : rebiased);
-  // A subnormal number m / 8 · 2^-6 has become (1 + m / 8) · 2^-7. Of the two, it alone is the smaller one.
+  // For a subnormal number m / 8 · 2^-6, `value` is (1 + m / 8) · 2^-7, and `lifted` is the number. Only for these
+  // numbers is `lifted` the smaller one.
   const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
   return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
 }
-// Widens in two steps: g++ 12 widens bytes to 32 bits one by one.
+// Widens in two steps, because g++ 12 widens bytes to 32 bits one by one.
 TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   VecByte16 bytes;
   std::memcpy(&bytes, p, sizeof(bytes));
