@@ -7,8 +7,7 @@
 
 namespace tessera::cuda {
 
-// Copies 16 bytes; both addresses are aligned to 16 bytes. Where `real` is false it writes zeros and does not read
-// `from`.
+// Copies 16 bytes; both addresses are aligned to 16 bytes. If `real` is false, writes zeros and does not read `from`.
 __device__ inline void copy_async(void* to, const void* from, bool real) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(real ? 16 : 0)

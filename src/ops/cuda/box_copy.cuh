@@ -1,7 +1,7 @@
-// Copies boxes of a tensor to shared memory by Hopper's copy engine (PTX: cp.async.bulk.tensor), also to all blocks of
-// a cluster at once, and has the fences and cluster barriers that such copies need. The host encodes the tensor's map
-// (tensor_map.h), which is a kernel parameter (__grid_constant__). Elements outside the tensor arrive as zeros and
-// count towards the expected bytes.
+// Copies boxes of a tensor between global and shared memory by Hopper's copy engine, TMA (PTX: cp.async.bulk.tensor). A
+// box can go to all blocks of a cluster at once. The fences and cluster barriers that such copies need are here too.
+// The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter (__grid_constant__). Elements
+// outside the tensor arrive as zeros and count towards the expected bytes.
 #pragma once
 
 #include <cuda.h>

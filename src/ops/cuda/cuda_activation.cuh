@@ -5,8 +5,8 @@
 
 namespace tessera::cuda {
 
-// Returns x · sigmoid(u), with a relative error of about 2^-21 · (2 + |u|). Where e^-u overflows (u < -88) the result
-// is 0, which is the limit.
+// Returns x · sigmoid(u), with a relative error of about 2^-21 · (2 + |u|). If e^-u overflows (u < -88), the result is
+// 0, which is the limit.
 __device__ inline float times_sigmoid(float x, float u) {
   float power;
   float inverse;

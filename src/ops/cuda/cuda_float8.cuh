@@ -22,14 +22,14 @@ __device__ inline __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float x) {
   return y;
 }
 
-// Returns the number that a cache of Y stores. Caches without scales pass over `scale`.
+// Returns the number that a cache of Y stores. Caches without scales ignore `scale`.
 template <class Y>
 __device__ inline Y to_cache(float value, [[maybe_unused]] float scale) {
   if constexpr (std::is_same_v<Y, __nv_fp8_e4m3>) return from_float<Y>(__fdiv_rn(value, scale));
   return from_float<Y>(value);
 }
 
-// Returns a scale in device memory, or 1 where there is none.
+// Returns a scale in device memory, or 1 if there is none.
 __device__ inline float scale_or_one(const float* scale) { return scale == nullptr ? 1.0f : *scale; }
 
 // Converts two neighbouring numbers, the first in the lower byte, to a pair of T, exactly.

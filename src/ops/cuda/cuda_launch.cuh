@@ -1,6 +1,5 @@
 // Launch shapes of row-wise kernels, and launches that begin before the preceding kernel has ended. A thread takes one
-// item (one element, or a pack of neighbours) of one row.
-// Short rows share a block, and a long row has several blocks.
+// item (one element, or a pack of neighbours) of one row. Short rows share a block, and a long row has several blocks.
 //
 //   const LaunchShape shape = row_shape(rows, items);   // at bind
 //   launch(silu_mul<T, N>, shape, stream, x, y, rows, items);
@@ -64,8 +63,8 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 // wait for this one. Pointers are not __restrict__, because the compiler could then move their loads before the wait.
 // Memory that copies (not kernels) write may be read before the wait, because a copy is never overtaken.
 //
-// let_next_begin() lets the blocks of the next kernel, where that is launched early, be placed as soon as all blocks of
-// this kernel have been.
+// let_next_begin() is for a next kernel that is launched early: its blocks may be placed as soon as all blocks of this
+// kernel have been placed.
 __device__ inline void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -22,7 +22,7 @@ __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float to_float(__half x) { return __half2float(x); }
 
-// Rounds to nearest even.
+// Converts to T, rounded to nearest even.
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -58,7 +58,7 @@ template <class T, int N>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-// Loads a pack that another block of the same launch may have written, past the L1 cache.
+// Loads a pack from the L2 cache, past L1, because another block of the same launch may have written it.
 template <class T, int N>
 __device__ inline Pack<T, N> load_pack_from_l2(const T* from) {
   using Word = std::conditional_t<sizeof(T) * N == 16, uint4, std::conditional_t<sizeof(T) * N == 8, uint2, unsigned>>;

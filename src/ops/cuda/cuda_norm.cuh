@@ -25,8 +25,9 @@ __device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residu
   return sum;
 }
 
-// Returns the sum over the blockDim.x threads of a row in each of them. The threads are a power of two of neighbouring
-// lanes, up to a warp, or a block of whole warps with a single row. `scratch` is shared memory for 32 floats.
+// Returns the sum over the blockDim.x threads of a row in each of them. These threads are either neighbouring lanes of
+// one warp, a power of two of them, or a block of whole warps with a single row. `scratch` is shared memory for 32
+// floats.
 __device__ inline float row_sum(float x, float* scratch) {
   return blockDim.x <= kWarp ? warp_sum(x, static_cast<int>(blockDim.x)) : block_sum(x, scratch);
 }

@@ -1,8 +1,8 @@
 // The rotation of rotary position embeddings, shared by rotary and the operators that contain it.
 //
-// A head has `dim` elements, and the first 2·half are rotated. It is cut into slots of two packs of N elements: either
-// a pair (i, i + half) that is rotated, or two neighbouring packs that stay as they are. So one thread's registers hold
-// both packs of a pair.
+// A head has `dim` elements, and the first 2·half are rotated. It is cut into slots of two packs of N elements. Where
+// elements are rotated, the packs lie `half` apart, so that one thread holds both elements of each pair (i, i + half).
+// Elsewhere the packs are neighbours and stay as they are.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"

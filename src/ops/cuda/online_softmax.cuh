@@ -1,6 +1,6 @@
-// Online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867): scores of a row arrive in pieces, and
-// everything summed so far is rescaled when the row's running max grows. Kernels keep their main loops; this file has
-// the arithmetic that they share, one instance for each row (or head) of a thread.
+// The online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867). The scores of a row arrive in
+// pieces, and everything summed so far is rescaled when the row's running max grows. Kernels keep their main loops, and
+// share the arithmetic in this file. A thread has one instance for each of its rows (or heads).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,14 +9,14 @@
 
 namespace tessera::cuda {
 
-// The exponential functions that weights are made with. Scores are in the same logarithm.
+// The exponential functions that turn scores into weights. Scores are logarithms to the same base.
 struct BaseE {
   __device__ static float power(float x) { return expf(x); }
 };
 struct BaseTwo {
   __device__ static float power(float x) { return exp2f(x); }
 };
-// One instruction; zero where the result is below the normal numbers.
+// Takes one instruction. A result below the normal numbers becomes zero.
 struct FastBaseTwo {
   __device__ static float power(float x) {
     float y = 0;
@@ -42,8 +42,8 @@ struct OnlineSoftmax {
   float running_max = -INFINITY;
   float sum = 0;  // of weights, relative to the running max
 
-  // Raises the running max to `now`, which is not below it. Returns the factor by which sums of weighted values shrink;
-  // `sum` has shrunk. Scores are multiplied by `scale` before the exponential.
+  // Raises the running max to `now`, which is not below it. Shrinks `sum` by a factor and returns the factor, by which
+  // the caller shrinks its sums of weighted values. Scores are multiplied by `scale` before the exponential.
   template <Keys kKeys = Keys::kSome>
   __device__ float raise(float now, float scale = 1) {
     const float factor =
@@ -53,7 +53,7 @@ struct OnlineSoftmax {
     return factor;
   }
 
-  // Returns the weight of a score, whose sum with the others is the caller's.
+  // Returns the weight of a score. The caller adds the weights to `sum`.
   template <Keys kKeys = Keys::kSome>
   __device__ float weight(float score) const {
     return kKeys == Keys::kMaybeNone && score == -INFINITY ? 0.0f : Base::power(score - running_max);
@@ -63,7 +63,7 @@ struct OnlineSoftmax {
   __device__ float inverse() const { return sum > 0 ? 1 / sum : 0.0f; }
 };
 
-// Returns the weight of a part of the row, which has a running max of its own, among parts whose greatest is `most`.
+// Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest of all parts.
 template <class Base>
 __device__ float part_weight(float running_max, float most) {
   return Base::power(running_max - most);

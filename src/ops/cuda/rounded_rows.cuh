@@ -1,6 +1,6 @@
-// Rounds rows to E4M3 with a scale for each 128 columns of a row, for products with matrices of E4M3. A scale is the
-// largest magnitude divided by 448, so that no scale spans rows. A group of zeros has the scale 1. A checkpoint that
-// was made for one scale a row loses nothing by finer ones.
+// Rounds rows to E4M3, for products with matrices of E4M3. Each group of 128 columns of a row has its own scale: the
+// group's largest magnitude divided by 448, or 1 for a group of zeros. A checkpoint that was made for one scale a row
+// loses nothing by finer ones.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -13,9 +13,9 @@
 namespace tessera::cuda {
 
 inline constexpr int kRoundedGroup = 128;                // columns
-inline constexpr int kGroupThreads = kRoundedGroup / 8;  // of a group, each with eight columns
+inline constexpr int kGroupThreads = kRoundedGroup / 8;  // threads of a group, each with eight columns
 
-// [m, k] numbers of eight bits, and scales by column group: [groups, scale_stride], of which m are written.
+// Values [m, k] of eight bits, and scales [groups, scale_stride], of which each group of columns has m.
 struct RoundedRows {
   std::uint8_t* values;
   float* scales;

@@ -54,7 +54,7 @@ struct WeightRing {
     SharedBarrier::make_visible();
   }
 
-  // Waits for the next stage, or for the one `ahead` behind it. The warps that read call it.
+  // Waits for the next stage, or for the one that is `ahead` stages behind it. The warps that read call it.
   __device__ void wait(int ahead = 0) {
     const bool again = slot + ahead >= kSlots;
     full[slot + ahead - (again ? kSlots : 0)].wait((turn + (again ? 1 : 0)) & 1);

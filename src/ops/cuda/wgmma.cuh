@@ -147,9 +147,9 @@ __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std:
 }
 #undef TESSERA_E4M3_PRODUCT
 
-// A product with a in registers, as a warp has it for mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has rows
-// 16 w … 16 w + 15. The packed sums of a product have this layout. The registers may change only after the product has
-// ended. Transposed: b is [16, kN].
+// Multiplies with `a` in registers, in a warp's layout of mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has
+// rows 16 w … 16 w + 15. The packed sums of a product have this layout. The registers may change only after the product
+// has ended. If transposed, b is [16, kN].
 #define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
                ", 0;\n"                                                                                   \
