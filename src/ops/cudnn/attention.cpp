@@ -48,7 +48,7 @@ Status to_status(fe::error_t error, const char* what) {
   return internal_error(fmt::format("attention (cudnn): {}: {}", what, error.get_message()));
 }
 
-// The numbers of the graph's tensors in a launch.
+// Identifies the graph's tensors in a launch.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kQueryLens, kKvLens, kPages };
 using Addresses = std::unordered_map<std::int64_t, void*>;
 

@@ -1,5 +1,5 @@
 // cuDNN's fused attention for decode, over the paged cache, behind BoundOp. libcudnn is loaded when it is first asked
-// for: on a machine without it, this kernel serves no shape, and check_available() says why.
+// for. On a machine without it, this kernel supports no shape, and check_available() says why.
 //
 // Extend uses other kernels: cuDNN's was slower than FA3 at every size measured on an H200 (attention_bench), and NaN
 // in unused slots of a request's last page reaches its result.
