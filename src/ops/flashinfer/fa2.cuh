@@ -1,5 +1,5 @@
 // FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
-// serves extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
+// runs extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
 //
 // Deterministic forwards run extend's kernel for decode too, so that a token's keys are always added up in one order.
 //
@@ -147,8 +147,8 @@ struct Fa2Capped : Fa2Plain {
 };
 
 // The variant for deterministic forwards, which only use it without a window. A tile continues to the last key that any
-// of its rows sees; beyond a row's own last key nothing may change for that row. FlashInfer scales sums by 2^(m · scale
-// - m · scale), which is exactly 1 only where the fused multiply-add rounds nothing. So the kernel's scale is 1, and
+// of its rows sees, and for each row nothing may change beyond its own last key. FlashInfer scales sums by 2^(m · scale
+// - m · scale), which is exactly 1 only if the fused multiply-add rounds nothing. So the kernel's scale is 1, and
 // scores are scaled separately.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;

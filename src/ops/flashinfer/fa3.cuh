@@ -17,7 +17,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Replaces FlashInfer's schedulers. A work is 8 bytes, and lengths come from attention's metadata.
+// Replaces FlashInfer's schedulers. A TileWork takes 8 bytes, and lengths come from attention's metadata.
 struct TileScheduler {
   struct Params {
     const std::int32_t* starts;  // [gridDim.x + 1]

@@ -5,7 +5,7 @@
 // rows may be copied that a late warp has not written yet. In normal runs the warps come together just before and no
 // warp is late. Under compute-sanitizer some are late, and results differ.
 //
-// Second, where warp groups take no turns (head size 256), the next work's values may overwrite rows that a late warp
+// Second, if warp groups take no turns (head size 256), the next work's values may overwrite rows that a late warp
 // still has to copy.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Does not write the LSE, because nothing reads it.
+// FA3's epilogue with our store. It does not write the log-sum-exp (LSE), because nothing reads it.
 template <class Traits>
 struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
   using Base = fi::CollectiveEpilogue<Traits>;
@@ -39,8 +39,8 @@ struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
     fi::write_tiled<Base::NUM_COPY_THREADS>(p.O_ptr, typename Base::TiledCopyO{}, p.layout_O,
                                             cute::select<0, 1>(typename Base::TileShape_PDV{}), rows, thread, tile,
                                             head, first_row, query_len);
-    // Afterwards the last warp signals that V may be loaded again. Where warp groups take turns, it has already waited
-    // for the others by then.
+    // Afterwards the last warp signals that V may be loaded again. If warp groups take turns, it has already waited for
+    // the others by then.
     if constexpr (Base::HEAD_DIM_VO > 128) wait_for_all();
   }
 };

@@ -1,5 +1,5 @@
-// Chooses the instantiation that serves a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present
-// at build time; TESSERA_WITH_FA3 means that sm_90a was also among the architectures.
+// Chooses the instantiation for a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present at build
+// time; TESSERA_WITH_FA3 means that sm_90a was also among the architectures.
 #include "tessera/ops/flashinfer/kernels.h"
 
 #include <cuda_bf16.h>

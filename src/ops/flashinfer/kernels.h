@@ -1,6 +1,5 @@
-// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh. Small files of their own
-// instantiate it, because one instantiation of FA3 takes half a minute and 3 GB to compile. kernels.cpp dispatches to
-// them.
+// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh, and NAME.cu instantiates it in
+// a file of its own, because FlashInfer's headers take long to compile. kernels.cpp dispatches to the instantiations.
 //
 // Every launch depends only on addresses and on sizes of the bucket. The kernel reads lengths, and the lists planned
 // from them, from device memory when it runs. So a launch can be recorded once and replayed with any lengths.
@@ -18,7 +17,7 @@ class CudaAttentionPlanner;
 namespace flashinfer {
 
 inline constexpr std::int64_t kFa2TileRows = 64;        // for extend; a row is one query head of one token
-inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the most query heads that read one KV head
+inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the largest supported number of query heads for each KV head
 
 // Softcaps need instantiations of their own. They are made for the head sizes of models that have a softcap (Gemma 2).
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
@@ -29,7 +28,7 @@ constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim ==
 bool fa3_serves(const AttentionShape& shape, int compute_capability);
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Precondition: the kernel serves the shape, and the planner chose it.
+// Bind a kernel to the operands of `attention`. Precondition: the kernel supports the shape, and the planner chose it.
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
