@@ -1,5 +1,5 @@
-// The operators of this engine as an explicit list: their declarations for graphs, and the CPU's kernels. A program's
-// registry (runner/capture/registry.h) starts with these.
+// Lists the engine's built-in operators: their declarations for graphs, and their kernels on the CPU. A program's
+// registry (runner/capture/registry.h) starts with these lists.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -9,6 +9,6 @@ namespace tessera {
 
 // Both are immutable and thread-safe.
 const ir::OpTable& built_in_ops();
-const KernelTable& cpu_kernels();  // one for every operator that is not a view
+const KernelTable& cpu_kernels();  // one for every operator that runs (Execution::kKernel)
 
 }  // namespace tessera

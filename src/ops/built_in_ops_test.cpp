@@ -80,7 +80,7 @@ TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }
 
-// `lacking`: an operator that the device does not have; "": none.
+// Checks that the device has a complete kernel for every operator that runs, and no kernel for views and allocations.
 void check_kernels(const KernelTable& kernels) {
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     const Result<const KernelDef*> kernel = kernels.get(decl->name);

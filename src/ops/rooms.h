@@ -1,5 +1,6 @@
-// The rooms of ops/: the one function with which each adds its declarations and the CPU's kernels, defined in its
-// room.cpp, and the one with which it adds CUDA's kernels, defined in its room_cuda.cpp and part of the CUDA backend.
+// Declares the functions by which the folders of ops/, called rooms, add their operators. One function of a room adds
+// the declarations and the CPU's kernels (in its room.cpp). The other adds CUDA's kernels (in its room_cuda.cpp, a part
+// of the CUDA backend).
 #pragma once
 
 #include "tessera/ops/contract/op_list.h"
@@ -10,12 +11,12 @@ void add_rows(OpList& list);        // activations, norms, rotation, embedding, 
 void add_linear(OpList& list);      // matrix products
 void add_quantised(OpList& list);   // products with quantised matrices
 void add_attention(OpList& list);   // attention over pages of keys and values
-void add_cache(OpList& list);       // what writes keys and values to their pages
-void add_latent(OpList& list);      // attention over latents and its store
-void add_recurrent(OpList& list);   // gated delta nets and what stands around them
+void add_cache(OpList& list);       // stores of keys and values to their pages
+void add_latent(OpList& list);      // attention over latents, and their store
+void add_recurrent(OpList& list);   // gated delta nets, with their convolutions and gates
 void add_moe(OpList& list);         // routing and experts
 void add_vision(OpList& list);      // operators of vision towers
-void add_sampling(OpList& list);    // what turns logits into tokens and log-probabilities
+void add_sampling(OpList& list);    // from logits to tokens and log-probabilities
 void add_collective(OpList& list);  // exchanges between ranks and stages
 
 void add_rows_cuda(KernelList& list);
