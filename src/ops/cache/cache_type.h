@@ -2,7 +2,7 @@
 //
 // An operator with a cache of f8e4m3 has two more operands after its others, k_scale f32[1] and v_scale f32[1], finite
 // and above 0. Operators with a cache of another type have none. The stored number is round(key / k_scale), to nearest
-// even and at most ±448; NaN stays NaN. Whoever reads the cache multiplies by the scale.
+// even and at most ±448; NaN stays NaN. Kernels that read the cache multiply by the scale.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace tessera {
 
 bool is_cache_type(ir::DType dtype);
 constexpr bool has_cache_scales(ir::DType dtype) { return dtype == ir::DType::kFloat8E4M3; }
-// For messages.
+// The accepted types, for error messages.
 inline constexpr std::string_view kCacheTypes = "f32, bf16, f16 or f8e4m3";
 
-// Returns the number of operands before the scales of a cache of this type.
+// Returns how many of `operands` operands come before the scales of a cache of this type.
 constexpr std::size_t operands_before_scales(std::size_t operands, ir::DType cache) {
   return has_cache_scales(cache) ? operands - 2 : operands;
 }
-// Checks the scales, the last operands. `least` and `most` bound the number of operands before them.
+// Checks the cache's scales, which are the last operands. From `least` to `most` operands must come before them.
 Status check_cache_scales(const ir::OpSignature& s, ir::DType cache, std::size_t least, std::size_t most);
 
 // Scales of one layer in device memory; null for caches without scales, which are read as if their scale were 1.

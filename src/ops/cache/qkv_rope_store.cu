@@ -25,10 +25,11 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
   store_pack(to, out);
 }
 
-constexpr int kMostThreads = 1024;  // most threads of a block
+constexpr int kMostThreads = 1024;  // upper limit of a block's threads
 
-// Tokens run along the grid's x. A group of blockDim.x threads takes one of the row's heads, and a thread one slot of
-// it. All values stay in registers and are loaded at once. A group larger than a warp has a block of its own (row_sum).
+// Tokens run along the grid's x. A group of blockDim.x threads takes one of the row's heads, and a thread takes one
+// slot of the head (cuda_rotary.cuh). All values stay in registers and are loaded at once. A group larger than a warp
+// has a block of its own (row_sum).
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
@@ -102,7 +103,7 @@ Result<std::unique_ptr<BoundOp>> make_kernel(const QkvRopeStoreArgs<X, Y>& args,
   if (threads > kMostThreads)
     return unimplemented("qkv_rope_store: heads of " + std::to_string(head.dim) + " values; at most " +
                          std::to_string(2 * N * kMostThreads) + " are possible");
-  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // threads of a block
+  const unsigned heads = threads > kWarp ? 1 : static_cast<unsigned>(kBlockThreads) / threads;  // heads of a block
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(args.num_tokens), static_cast<unsigned>(ceil_div(args.row_heads(), heads))),
       .block = dim3(threads, heads)};

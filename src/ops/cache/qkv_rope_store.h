@@ -8,7 +8,7 @@
 //   A row of qkv holds Hq query heads, Hkv key heads and Hkv value heads. With qk_norm, both weights are present, and
 //   query and key heads are normalised first (head_norm). Then query and key heads are rotated (rotary, not
 //   interleaved). The result is the queries; keys and values go to their slots of the cache (kv_store, with its rules
-//   for slots and scales). The scales follow the weights where there are both.
+//   for slots and scales). If there are weights and scales, the scales come last.
 //
 // Native form: split, head_norm, rotary, kv_store. Values are rounded to X wherever that form would store them.
 #pragma once

@@ -1,4 +1,4 @@
-// The operands of qkv_rope_store, as its kernels take them.
+// The operands of qkv_rope_store in the form that its kernels take.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct QkvRopeStoreArgs {
   const float* table;         // [num_tokens, 2, half]: cosines, then sines
   const std::int32_t* slots;  // [num_tokens]
   Y* k_cache;                 // [num_slots, kv_heads, head_dim]
-  Y* v_cache;                 // as k_cache
+  Y* v_cache;                 // like k_cache
   const X* q_weight;          // [head_dim]; null without qk_norm
   const X* k_weight;          // [head_dim]; null without qk_norm
   CacheScales scales;

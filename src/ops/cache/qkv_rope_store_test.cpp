@@ -128,8 +128,8 @@ Reference reference(const Config& c, const std::vector<HostTensor>& operands) {
   return out;
 }
 
-// The reference rounds too, and a value near the middle of two numbers may round to the other one. With a norm this
-// happens before the rotation as well.
+// Returns the allowed difference. The reference rounds too, and a value near the middle of two numbers may round to the
+// other one. With a norm this happens before the rotation as well.
 Tolerance allowed(const Config& c, DType stored) {
   Tolerance t = testing::tolerance(stored, 2);
   if (c.norm) t.absolute = 5 * testing::tolerance(c.dtype).relative;
