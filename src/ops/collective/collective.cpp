@@ -27,7 +27,7 @@ Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature)
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
 }
 
-// A rank that fails ends the group, so that the others do not wait for it.
+// Ends the group if this rank has failed, so that the other ranks do not wait for it.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

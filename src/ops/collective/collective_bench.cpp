@@ -2,9 +2,9 @@
 //
 //   collective_bench [RANKS] [LIBNCCL]      2 ranks and libnccl.so.2 by default
 //
-// It prints a line for each size of a bfloat16 all-reduce: microseconds per call of our two methods and of NCCL (0
-// where NCCL is missing), within a graph of many calls that is launched on all GPUs at once. The time is that of the
-// GPU that began last, because it waited for no other, and is the median of several launches.
+// It prints a line for each size of a bfloat16 all-reduce: microseconds per call of our two methods and of NCCL (0 if
+// NCCL is missing), within a graph of many calls that is launched on all GPUs at once. The time is the median of
+// several launches. It is taken on the GPU that began last, because that GPU waited for no other.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 // The part of NCCL's interface that this program uses (nccl.h).
 class Nccl {
  public:
-  // Returns false where `library` cannot be opened.
+  // Returns false if `library` cannot be opened.
   bool open(const char* library, int ranks) {
     // NCCL's multicast over NVSwitch is off, because it would change the switch's state.
     setenv("NCCL_NVLS_ENABLE", "0", 1);

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The collective of a rank without other ranks: it copies, where the addresses differ.
+// The collective of a single rank. It copies if the addresses differ.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)

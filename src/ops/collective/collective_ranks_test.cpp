@@ -150,7 +150,7 @@ class CollectiveRanks : public ::testing::TestWithParam<Group> {
   }
 };
 
-// The rows are multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
+// The sizes have rows of multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
 TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
@@ -167,7 +167,7 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
       TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
-    // Each size runs at least once eagerly and once as a graph, and more often where it takes the host little time.
+    // Each size runs at least once eagerly and once as a graph, and more often if that takes the host little time.
     const auto is_done = [&](std::size_t i, int round) { return round >= (sizes[i][0] >= 1024 ? 2 : 5); };
     for (int round = 0; round < 5; ++round) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -196,7 +196,7 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
     const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
     TRY(rank.bind(kAllReduce, {x}, {}));
     TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
-    // The value 0 stays 0 through ranks · (ranks · (… 0)), and one wrong word would grow.
+    // Each call multiplies the value by the number of ranks. The value 0 stays 0, and one wrong word would grow.
     const int calls = on_cuda() ? 2000 : 100;  // the CPU's ranks take turns on its cores
     for (int call = 0; call < calls; ++call) TRY(rank.enqueue());
     EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, 0.0).values());

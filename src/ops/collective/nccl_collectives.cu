@@ -10,7 +10,7 @@ namespace tessera::cuda {
 namespace {
 
 // Bytes of the ranks' rows that are gathered at once; more rows take several turns. This keeps scratch small in
-// comparison to the activations. A turn of this size is limited by its bytes, not by its start-up.
+// comparison to the activations. A turn of this size is limited by bandwidth, not by latency.
 constexpr std::int64_t kGatherBytes = std::int64_t{16} << 20;
 
 // Returns the number of rows of [R, bytes of a row] that a turn takes.
@@ -18,7 +18,7 @@ std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
   return std::min(rows, std::max<std::int64_t>(1, kGatherBytes / std::max<std::int64_t>(row_bytes, 1)));
 }
 
-// from [ranks, R, columns] → to [R, ranks · columns]
+// Copies `from` [ranks, R, columns] to `to` [R, ranks · columns].
 template <class T>
 __global__ void put_side_by_side(const T* from, T* to, std::int64_t ranks, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t i = flat_item(); i < ranks * rows * columns;
@@ -40,7 +40,7 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // NCCL may choose another algorithm for another size; its first call then connects the GPUs.
+  // Distinguishes sizes, because NCCL may choose another algorithm for another size. Its first call connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -60,7 +60,7 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // Depends on the size as for a reduction, and differs from it, because a size may occur in both.
+  // Distinguishes sizes, as for a reduction, and also the two operations, because a size may occur in both.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -80,8 +80,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Depends on the size as for a reduction. A stage between two others has both sides, and each side is one end of a
-  // separate warm-up.
+  // Distinguishes sizes, as for a reduction, and also the two sides: a stage between two others has both, and each side
+  // warms up together with another stage.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;

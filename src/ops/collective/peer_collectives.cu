@@ -9,15 +9,16 @@
 namespace tessera::cuda {
 namespace {
 
-// Each block waits only for the same block of its peers. A peer's device starts that block sooner or later, because
-// everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap), the block may
-// start late.
+// The limit of blocks. Each block waits only for the same block of its peers. A peer's device starts that block sooner
+// or later, because everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap),
+// the block may start late.
 constexpr std::int64_t kMostBlocks = 128;
-// From this size on, two and more ranks add up in two steps: the bytes on the wire then cost more than a second hop.
+// From these sizes on, two ranks, and three or more, add up in two steps: the bytes on the wire then cost more than a
+// second hop.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
-// Most bytes of one turn in two steps: the mailboxes of three turns and the data then stay in the L2 cache; a larger
-// turn is three times as slow.
+// The limit of bytes of one turn in two steps. The mailboxes of three turns and the data then stay in the L2 cache; a
+// larger turn is three times as slow.
 constexpr std::int64_t kMostTwoStepBytes = 8 << 20;
 
 LaunchShape shape_of(std::int64_t items) {

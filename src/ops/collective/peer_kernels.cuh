@@ -62,7 +62,8 @@ __device__ inline bool is_absent(const Unit<kWords>& unit) {
   return absent;
 }
 
-// The turn of a launch, and the block's part in it. Every thread makes it after wait_for_previous().
+// The turn of a launch, with the buffer that it uses and the words that it clears. Every thread calls begin_turn() for
+// it, after wait_for_previous().
 struct Turn {
   std::uint32_t number;
   std::int64_t buffer_at;  // words from a mailbox's start to the turn's buffer
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, ((peers.ranks - 1) * part + units) * kWords);
 }
 
-// x [rows, columns] of every rank → y [rows, ranks · columns], in units.
+// Gathers x [rows, columns] of every rank to y [rows, ranks · columns], in units.
 template <int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     gather_columns(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t rows,

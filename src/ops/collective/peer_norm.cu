@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kHeld = 2;  // most units of 16 bytes of a row in a thread
+constexpr int kHeld = 2;  // limit of a thread's 16-byte units of a row
 
 template <class T>
 struct PeerNorm {

@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// Each block waits only for the same block of its peers. A peer's device starts that block sooner or later, because
-// everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap), the block may
-// start late.
+// The limit of blocks. Each block waits only for the same block of its peers. A peer's device starts that block sooner
+// or later, because everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap),
+// the block may start late.
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {

@@ -35,7 +35,7 @@ Result<std::vector<ir::Type>> infer_scatter(const ir::OpSignature& signature) {
   return std::vector<ir::Type>{std::move(y)};
 }
 
-// A rank that fails ends the group, so that the others do not wait for it.
+// Ends the group if this rank has failed, so that the other ranks do not wait for it.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

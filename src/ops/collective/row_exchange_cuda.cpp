@@ -10,14 +10,14 @@
 namespace tessera {
 namespace {
 
-// Checks that a rank's rows are whole words, and that a mailbox has room for a unit of each rank.
+// Checks that a rank's rows are a whole number of the 4-byte words that mailboxes carry.
 Status check_bytes(const BindArgs& args, std::int64_t bytes) {
   if (bytes % 4 == 0) return ok_status();
   return unimplemented(
       fmt::format("{} of {} bytes of a rank between GPUs; multiples of 4 are accepted", args.node.op, bytes));
 }
 
-// With one rank, its rows are all rows.
+// Copies the rows of a single rank, which are all rows.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(const TensorView& x, const TensorView& y) : x_(x), y_(y) {}

@@ -1,6 +1,6 @@
 // Catches, on the device under test: rows of one rank in another's place, sums out of rank order or rounded twice,
 // values of an earlier call that are mistaken for those of this one (also by replays), and ranks that wait for ever for
-// one that is gone. On GPUs each rank needs one of its own.
+// a rank that is gone. On GPUs each rank needs a GPU of its own.
 #include "tessera/ops/collective/row_exchange.h"
 
 #include <gmock/gmock.h>
@@ -176,7 +176,7 @@ void exchange_on_ranks(int ranks, const Body& body) {
 
 class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
-// RowSizes: rows of a multiple of 4 bytes and of 16 bytes, for one block and for many, and more than a mailbox holds.
+// The sizes have rows of multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
 TEST_P(RowExchange, EverySizeInTurnAndAgain) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";

@@ -27,7 +27,7 @@ Result<Communicator*> communicator_of(const BindArgs& args) {
 
 std::span<std::byte> bytes_of(const TensorView& x) { return {x.data.raw(), static_cast<std::size_t>(x.bytes())}; }
 
-// A rank that fails ends the group, so that the others do not wait for it.
+// Ends the group if this rank has failed, so that the other ranks do not wait for it.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

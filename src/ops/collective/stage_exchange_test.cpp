@@ -1,6 +1,6 @@
 // Catches, on the device under test: values that overtake one another between stages or are mistaken for those of an
 // earlier step (also by replays), and a sender that overwrites a value that was not received yet. On GPUs each rank
-// needs one of its own.
+// needs a GPU of its own.
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <gmock/gmock.h>
