@@ -1,5 +1,6 @@
-// The CPU's kernel. It runs attention's own kernel (attention_cpu.h) with one KV head, whose values are part of its
-// keys. Matrix products make the queries before it, and multiply the latents after it (head_linear.h).
+// Latent attention on the CPU. It runs attention's own kernel (attention_cpu.h) with one KV head, whose values are a
+// part of its keys. Matrix products (head_linear.h) make the queries before that, and turn latents into the output
+// after it.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>

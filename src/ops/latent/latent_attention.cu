@@ -1,6 +1,6 @@
 // Latent attention on CUDA. The absorbed form comes first. It multiplies queries by the matrices of keys, runs the
 // tensor-core kernel of latent_attention.cuh for supported sizes or a plain kernel for others, and multiplies the
-// result by the matrices of values. Where a forward has too few tiles for the device, the keys are cut into ranges for
+// result by the matrices of values. If a forward has too few tiles for the device, the keys are cut into ranges for
 // blocks of their own, which a second launch joins; deterministic forwards do not cut keys.
 //
 // The direct form (latent_direct.h) follows in the same scratch memory, for the requests that take it. The launches
@@ -33,8 +33,8 @@ using cuda::LaunchShape;
 // The operands, in the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
-// The decisions made at bind. The scratch memory holds the rows' queries and latents and then the ranges' parts, or
-// else the direct form's keys.
+// The decisions made at bind. The scratch memory holds the rows' queries and latents and the ranges' partial results.
+// The direct form keeps its keys in the same memory.
 struct Plan {
   LatentSizes sizes;
   ir::DType dtype;
@@ -70,8 +70,9 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
          sizes.width == kWidth;
 }
 
-// Blocks of 64 rows need most of a Hopper multiprocessor's shared memory, and read a key once for four times as many
-// rows. Blocks of 16 rows suit few heads. A deterministic forward's bits must not depend on the number of rows.
+// Returns whether blocks take tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper multiprocessor's
+// shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. A deterministic
+// forward's bits must not depend on the number of rows.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
@@ -79,7 +80,7 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Makes enough ranges of keys to give every multiprocessor a block. The number depends on the bucket's rows alone.
+// Returns a number of ranges of keys that gives every multiprocessor a block. It depends on the bucket's rows alone.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -87,7 +88,7 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// The most rows for join_values(). Each row reads the matrices again.
+// The limit of rows for join_values(), in which each row reads the matrices again.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {
@@ -147,7 +148,7 @@ void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
 
-// `choice` tells the variants apart: without a second launch, or with either of two second launches.
+// `choice` distinguishes three variants: no second launch, or one of two second launches.
 template <class X, int kRowGroups, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_tiles(const BindArgs& args, const Plan& plan, const Problem& p) {
   constexpr auto kKernel = latent_tiles<X, kRowGroups, kStages>;

@@ -27,11 +27,11 @@ inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
 inline constexpr int kKeys = 64;  // keys in a tile
 inline constexpr int kWarps = 8;
-inline constexpr int kMostSplits = 64;  // the most ranges of a row's keys
+inline constexpr int kMostSplits = 64;  // limit of the ranges of a row's keys
 inline constexpr int kPack = 8;         // elements in 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 
-// The place where a row's sums go: the output, or with several ranges of keys the part of this range.
+// The place of a row's sums: the output, or, if there are several ranges of keys, the partial result of this range.
 struct Target {
   std::int64_t at;  // row of out or of partial_values, in heads
   bool partial;
@@ -161,7 +161,7 @@ __device__ inline void add_values(Shared<T, kRowGroups, kStages>& shared, int st
   }
 }
 
-// Grid [slots of tiles, 1, splits]. Requests in the direct form are skipped.
+// Runs the absorbed form. Grid [slots of tiles, 1, splits]. Requests in the direct form are skipped.
 template <class T, int kRowGroups, int kStages>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, const LatentForms forms) {
   using S = Shared<T, kRowGroups, kStages>;
@@ -169,7 +169,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
-  // Copies write lengths and page tables, not kernels. So rows of earlier forwards may be read before the wait.
+  // Copies write lengths and page tables, and earlier forwards wrote the older rows of the cache. No kernel ahead
+  // changes them, so they may be read before the wait.
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
     return cuda::wait_for_previous();

@@ -14,8 +14,8 @@
 //   direct:   k_j = keys · row_j[: C] beside row_j[C :],   v_j = values · row_j[: C]
 //             s_j = scale · (q[: N] beside rotary(q[N :]))·k_j,   out = Σ softmax(s)_j · v_j
 //
-// The absorbed form reads one row for all heads, which is faster where a request has few rows. The direct form has a
-// third of the operations, but makes the keys and values of every token that is seen, new or from earlier forwards. The
+// The absorbed form reads one row for all heads, which is faster if a request has few rows. The direct form has a third
+// of the operations, but makes the keys and values of every token that is seen, new or from earlier forwards. The
 // kernel chooses the form of each request; a deterministic forward only uses the absorbed form.
 //
 // Requests, rows, lengths and pages are defined as in `attention` (attention.h): row i of request b stands at position

@@ -108,7 +108,8 @@ TEST_P(LatentAttention, MatchesTheReferenceForDecodesOfPublishedSizes) {
   }
 }
 
-// A captured graph holds only addresses and bucket sizes, so later replays may have other lengths, pages and requests.
+// Replays one graph for each batch. A captured graph holds only addresses and bucket sizes, so replays may have other
+// lengths, pages and requests.
 void serve_other_lengths(const LatentConfig& c, std::int64_t rows, const std::vector<std::vector<Request>>& batches) {
   LatentBench bench(c);
   const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);

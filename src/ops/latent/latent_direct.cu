@@ -14,10 +14,11 @@ namespace {
 using namespace direct_form;
 using cuda::LaunchShape;
 
-// Making a request's keys costs as much as the absorbed form's additional operations for about 130 rows.
+// The fewest new rows of a request in the direct form. Making its keys costs as much as the absorbed form's additional
+// operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// Keys for each row of the bucket. They fit in the memory of the absorbed form's queries and latents, which are not
-// used at the same time.
+// Room for made keys, as a number of keys for each row of the bucket. They fit in the memory of the absorbed form's
+// queries and latents, which are not used at the same time.
 constexpr std::int64_t kKeysOfRow = 4;
 
 // The operands, in the order of the declaration.

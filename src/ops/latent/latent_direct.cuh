@@ -187,7 +187,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Rotates the last kRotated values of the rows.
+// Rotates the last kRotated values of the tile's rows.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
                                     PermutedRows<T, kRows, kColumnPacks>& tile) {
@@ -240,7 +240,7 @@ __device__ inline void load_keys(const Problem& p, int request, int place, int h
 // Makes this thread's stores to shared memory visible to warpgroup products.
 __device__ inline void let_products_see_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Grid [heads, slots of tiles of rows]. The last tiles see the most keys and begin first.
+// Attends over the made keys. Grid [heads, slots of tiles of rows]. The last tiles see the most keys and begin first.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -12,16 +12,16 @@
 
 namespace tessera {
 
-// The direct form's settings for a forward of the bucket's rows, and the workspace that it needs. Where there is no
-// memory for its keys, `least_rows` is INT_MAX.
+// The direct form's settings for a forward of the bucket's rows, and the workspace that it needs. If there is no memory
+// for its keys, `least_rows` is INT_MAX.
 struct LatentDirect {
   LatentForms forms;
   std::size_t workspace_bytes = 0;
 };
 Result<LatentDirect> find_latent_direct(const BindArgs& args);
 
-// Writes the rows of requests in the direct form and no others. Precondition: forms.least_rows is not INT_MAX, and the
-// addresses in `forms` are the plan's.
+// Binds the kernels that compute the rows of requests in the direct form, and no other rows. Precondition:
+// forms.least_rows is not INT_MAX, and the addresses in `forms` are the plan's.
 Result<std::unique_ptr<BoundOp>> bind_latent_direct(const BindArgs& args, const LatentForms& forms,
                                                     const AttentionMetadata& metadata);
 

@@ -16,14 +16,15 @@ __device__ inline int count_requests(const LatentForms& forms) {
   return n;
 }
 
-// Returns the number of key rows that a request needs in the direct form; 0 where it has few new rows.
+// Returns the number of key rows that a request needs in the direct form; 0 if it has few new rows.
 __device__ inline int key_rows(const LatentForms& forms, int request) {
   const int rows = forms.query_starts[request + 1] - forms.query_starts[request];
   return rows < forms.least_rows ? 0 : (forms.kv_lens[request] + kKeyRows - 1) / kKeyRows * kKeyRows;
 }
 
-// Calls f(request, end, own) in one lane for each of 32 requests at a time, until f returns true for one of them. `own`
-// is the request's number of key rows, and `end` is the sum over this and all earlier requests.
+// Calls f(request, end, own) in one lane for each of 32 requests at a time, until f returns true for one of them.
+// Returns whether it did. `own` is the request's number of key rows, and `end` is the sum over this and all earlier
+// requests.
 template <class F>
 __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -44,7 +45,7 @@ __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   return false;
 }
 
-// Returns the row at which a request's keys begin; -1 where it takes the absorbed form.
+// Returns the row at which a request's keys begin; -1 if the request takes the absorbed form.
 __device__ inline int direct_place(const LatentForms& forms, int request) {
   if (forms.least_rows == INT_MAX) return -1;
   int before = 0;
@@ -68,7 +69,7 @@ struct KeyPart {
   int request;
   int first;  // position within the request
 };
-// Finds the key part with this number; returns false where there are fewer parts.
+// Finds the key part with this number; returns false if there are fewer parts.
 __device__ inline bool find_key_part(const LatentForms& forms, int number, KeyPart& part) {
   const int row = number * kKeyRows;
   KeyPart own_part{-1, 0};

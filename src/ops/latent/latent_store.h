@@ -4,8 +4,8 @@
 //                q_weight X[Q] optional, mut q X[T, Q] optional) {eps, interleaved = false}
 //
 // x is a joint projection. The last C + R of a row's W values are a token's latent [C] and then the rotated part of its
-// key [R], which all heads share. Where queries are made from a latent too, the query latent is the first Q values of
-// the row.
+// key [R], which all heads share. If queries are made from a latent too, the query latent is the first Q values of the
+// row.
 //
 //   cache[slots[t]] = rms_norm(x[t, W - R - C : W - R], weight, eps), rotary(x[t, W - R :])
 //   q[t] = rms_norm(x[t, : Q], q_weight, eps)
