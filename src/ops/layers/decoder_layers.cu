@@ -27,7 +27,7 @@ using Shape = LayerShape<1024, 16, 8, 3072>;
 constexpr std::int64_t kMostRows =
     2;  // four rows are faster operator by operator (docs/measurements/prefill-decode.md)
 
-// Copies to shared memory begin at multiples of 16 bytes.
+// Returns whether the kernel can copy the tensor to shared memory: such copies begin at multiples of 16 bytes.
 bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }
 bool is_matrix(const TensorView& w, std::int64_t rows, std::int64_t columns) {
   return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns &&
@@ -45,8 +45,8 @@ bool is_norm(const BindArgs& call, float eps) {
          is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
-// Whether the kernel serves the layer. `one` is another layer, from which this one may differ in weights and cache
-// only.
+// Returns whether the kernel supports the layer. `one` is another layer, from which this one may differ only in weights
+// and cache.
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];
@@ -69,7 +69,7 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          attention.node.attribute_or("softcap", 0.0) == 0 && same(kAttend, "scale", 1.0) &&
          same(kAttend, "group", std::int64_t{0}) && same(kStore, "eps", kDefaultQkNormEps) && shared(1) && shared(2) &&
          cache.dim(1) == one[kAttend].operands[1].dim(1) && kTileKeys % cache.dim(1) == 0 &&
-         kTileKeys / cache.dim(1) <= kWarp;  // each lane asks for one page of a tile
+         kTileKeys / cache.dim(1) <= kWarp;  // each lane copies one page of a tile
 }
 
 // Whether blocks of other processes may run beside our blocks on the current device.
@@ -87,7 +87,7 @@ bool runs_all_blocks(const BindArgs& call) {
          can_launch_early() && !is_shared_with_processes();
 }
 
-// Returns null where blocks of another engine's launch may wait beside our blocks.
+// Claims the device. Returns null if blocks of another engine's launch may wait beside our blocks.
 std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return nullptr;

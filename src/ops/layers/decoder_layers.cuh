@@ -47,7 +47,7 @@ struct Layers {
   __nv_bfloat16* normed;            // [rows, hidden]: the final norm of `sum`
   __nv_bfloat16* sum;               // [rows, hidden]: the last layer's residual stream
   Requests requests;
-  TaggedWord* words;    // Words::kTotal words, twice; initially with tags of no step
+  TaggedWord* words;    // Words::kTotal words, twice; initially with tags that no step uses
   std::uint32_t* step;  // [1]: number of launches so far, initially 0
   int num_layers;
   float eps;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
   wait_for_previous();
   const std::uint32_t first_tag = *p.step * kTagsOfStep + 1;
   const auto words_of = [&](int layer) { return p.words + layer % 2 * W::kTotal; };
-  // Each of the first threads owns two neighbouring columns of the block's eight.
+  // Each of the first threads owns a row's two neighbouring columns among the block's eight.
   const int my_row = thread / 4;
   const int my_pair = thread % 4;
   const int my_column = block * 8 + my_pair * 2;

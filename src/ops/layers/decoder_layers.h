@@ -9,9 +9,9 @@ namespace tessera {
 // one row each, on Hopper. The sizes are those of Qwen3-0.6B: bfloat16, hidden size 1024, 16 query and 8 KV heads of
 // 128 with head norms, inner size 3072.
 //
-// These run operator by operator: other sizes, deterministic forwards, forwards that are no decode steps, forwards with
-// a named attention kernel, and processes that share the device by MPS. The reason for the last is that 128 blocks wait
-// for one another and have to run at once.
+// Other sizes, deterministic forwards, forwards that are no decode steps, forwards with a named attention kernel, and
+// processes that share the device by MPS run operator by operator. MPS is excluded because the 128 blocks wait for one
+// another and have to run at once.
 //
 // For the same reason only one engine of a process has the kernel on a device: the first that binds it, until its last
 // bound kernel is gone (device_claims.h). Other engines run operator by operator, and their logs say so. A bound kernel

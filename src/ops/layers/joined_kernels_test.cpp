@@ -69,8 +69,9 @@ class Chain {
     }
   }
 
-  // run_each() returns the results that a joined kernel writes, with each operator's own kernel, and run_joined() with
-  // the joined kernel; the latter is empty where the joined kernel does not serve.
+  // Both functions return the results that a joined kernel writes. run_each() computes them by each operator's own
+  // kernel, run_joined() by the joined kernel. run_joined() returns nothing if the joined kernel does not support the
+  // case.
   Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
       std::unique_ptr<Allocation> workspace;
@@ -159,7 +160,7 @@ class Chain {
   std::vector<Call> calls_;
 };
 
-// A format for each place where kernels apply scales; one where there is no quantised matrix.
+// Returns one format for each place where kernels apply scales, or a single format if there is no quantised matrix.
 std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
   using Values = QuantisedFormat::Values;
   const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128};
@@ -173,7 +174,7 @@ std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
            .factor = true}};
 }
 
-// The most values, and results, of a quantised matrix: the test makes and compares them one by one.
+// The limit of the values, and of the results, of a quantised matrix: the test makes and compares them one by one.
 constexpr std::int64_t kMostQuantised = std::int64_t{9} << 20;
 
 std::string name_of(const JoinedKernelDef& joined) {
@@ -182,7 +183,7 @@ std::string name_of(const JoinedKernelDef& joined) {
   return name;
 }
 
-// Compares a joined kernel with its operators at all sizes that it serves.
+// Compares a joined kernel with its operators at all sizes that it supports.
 void check_joined(const JoinedKernelDef& joined) {
   int served = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
@@ -224,7 +225,7 @@ void check_joined(const JoinedKernelDef& joined) {
   }
 }
 
-// A part of the kernels each, so that several processes can share them.
+// Each test takes one of this many parts of the kernels, so that several processes can share them.
 constexpr int kParts = 16;
 class JoinedKernelsPart : public ::testing::TestWithParam<int> {};
 
@@ -239,8 +240,8 @@ TEST_P(JoinedKernelsPart, EqualsItsOperators) {
 }
 INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
-// Each product reads the result of the one before, and products are short: without the wait they would overlap. The
-// sizes are those of kernels without a workspace.
+// Launches a chain of products. Each reads the result of the one before, and they are short: without the wait they
+// would overlap. The sizes are those of kernels without a workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **kernels().get("linear");

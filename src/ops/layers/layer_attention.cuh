@@ -1,8 +1,8 @@
 // The attention of a decoder layer in one launch (decoder_layers.cuh), preceded by head norms, rotation and the store
 // of the newest key. A block has one KV head and a share of the keys of all requests. The blocks of a KV head join the
-// partial results; each joins some of the outputs.
+// partial results; each block joins some of the outputs.
 //
-// A warp takes eight keys of a tile of 64. A lane has four values of a head in queries, keys and outputs.
+// A warp takes eight keys of a tile of 64. A lane has four elements of a head in queries, keys and outputs.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct Tiles {
   int last;  // exclusive
 };
 
-// The tiles of one block. The tiles of all requests, one request after another, are cut into 16 equal parts.
+// One block's share: a range of tiles. The tiles of all requests, one request after another, are cut into 16 equal
+// ranges.
 template <int kRows>
 class Share {
  public:
@@ -176,8 +177,8 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
   const int newest_tile = newest / kTileKeys;
   const bool has_newest =
       newest_tile >= tiles.first && newest_tile < tiles.last && newest % kTileKeys / kWarpKeys == warp;
-  // The group's queries, the newest key and its value. Where the warp does not have the newest key, queries take their
-  // place.
+  // The group's queries, the newest key and its value. If the warp does not have the newest key, queries are loaded in
+  // place of the key and its value.
   float heads[kGroup + 2][4];
   wait_for_fours<kGroup + 2>(
       {place(kv_head * kGroup), place(kv_head * kGroup + 1), place(has_newest ? S::kHeads + kv_head : kv_head * kGroup),

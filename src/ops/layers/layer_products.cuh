@@ -2,8 +2,9 @@
 // arrive as tagged words, by groups of eight rows of w, which arrive through the ring.
 //
 // Each of the eight warps multiplies an eighth of the columns: 32 of every 256 columns, eight for each lane of a quad.
-// So an instruction's operands are 16 bytes of both matrices. An operand may name any columns, as long as both matrices
-// use the same ones. The warps' sums are added up in shared memory.
+// A lane loads these eight columns of x or w as 16 bytes, and uses them as an instruction's operands. An instruction
+// may multiply any columns, as long as both of its operands have the same ones. The warps' sums are added up in shared
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kMostGroups = 6;  // the most groups of a block in one product
+inline constexpr int kMostGroups = 6;  // limit of a block's groups in one product
 
 // A barrier of the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
@@ -24,7 +25,7 @@ __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"
 template <int kRows>
 struct ProductSums {
   float products[kWarps][kRows][kMostGroups * 8 + 4];
-  float squares[kWarps][kRows];  // sums of squares of x, where a norm precedes the product
+  float squares[kWarps][kRows];  // sums of squares of x, if a norm precedes the product
 
   // Returns two neighbouring elements of y.
   __device__ float2 total(int row, int column) const {
@@ -137,7 +138,7 @@ class Operand {
         __hmul2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
     return reinterpret_cast<const std::uint32_t&>(y);
   }
-  // Starts all loads before it waits for the first.
+  // Loads the words of x, and returns whether all have arrived. It starts all loads before it waits for the first.
   __device__ bool load(const TaggedWord* from, std::uint32_t tag) {
     TaggedPair low[kParts][kSteps];
     TaggedPair high[kParts][kSteps];
