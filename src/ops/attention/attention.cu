@@ -4,8 +4,8 @@
 // (float8_attention.cuh); everything else runs in float32.
 //
 // A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It walks
-// over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few tiles
-// for the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
+// over the keys that its rows see in tiles: scores, online softmax, sums of values. If a forward has too few tiles for
+// the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
 //
 // The launch depends on the bucket's rows alone. Blocks find their request in the metadata when they run.
 //
@@ -94,13 +94,13 @@ int tile_rows(const CudaAttention& a) {
   return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16;
 }
 
-// The most tiles that requests with num_rows rows in total can have.
+// Returns the greatest number of tiles that requests with num_rows rows in total can have.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Makes enough ranges for two blocks on every multiprocessor. The number depends on the bucket's rows alone, as if each
-// row were a request.
+// Returns a number of ranges that gives every multiprocessor two blocks. It depends on the bucket's rows alone, as if
+// each row were a request.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
@@ -147,8 +147,7 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-// Binds a kernel over the slots, followed by a launch that joins the parts where keys are cut. X is the type of the
-// output.
+// Binds a kernel over the slots, and a launch that joins the parts if keys are cut. X is the type of the output.
 template <class X, void (*kKernel)(Problem), std::size_t kBytes>
 Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),

@@ -6,10 +6,10 @@
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
 // the rows' own tokens, which kv_store has already stored. Its row i stands at position p = kv_len - query_len + i and
-// sees the positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head
-// h / G:
+// sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads head h
+// / G:
 //
-//   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
+//   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //
 // With `sinks` the softmax of head h has one more score, sinks[h], with a zero value vector: the sink takes part of the
 // weight and adds nothing to the output ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453,
@@ -55,13 +55,13 @@
 namespace tessera {
 
 extern const ir::OpDecl kAttention;
-// The name of an attribute that other operators may declare too. A graph pass sets it where it finds that nothing else
-// reads the result (runner/wanted_rows.h).
+// The name of an attribute that other operators may declare too. A graph pass sets it if nothing else reads the result
+// (runner/wanted_rows.h).
 inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
 
-// Returns whether the operator with so many operands and a cache of this type has sinks.
+// Returns whether an operator with this many operands and a cache of this type has sinks.
 constexpr bool has_sinks(std::size_t operands, ir::DType cache) { return operands_before_scales(operands, cache) > 4; }
 
 // The lengths and page tables of one cache group in device memory. The addresses stay the same for the plan's life.
@@ -71,14 +71,14 @@ struct AttentionMetadata {
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
   const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
-  // [max_requests]: find_wanted_starts() of the batch. Null where no node of the group has `wanted_rows_only`.
+  // [max_requests]: find_wanted_starts() of the batch. Null if no node of the group has `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
 };
 
 // The plan of `attention` and `latent_attention` for one cache group. It holds lengths and page tables on the host and
-// on the device, and the device's own planner where the device has one.
+// on the device. It also holds the device's own planner, if the device has one.
 class AttentionPlan final : public OpPlan {
  public:
   // `planner` may be null. kInvalidArgument for limits below one.
@@ -102,11 +102,11 @@ class AttentionPlan final : public OpPlan {
 
   PlanLimits limits_;
   std::int64_t group_;
-  std::string_view kernel_;             // the kernel's name where there is no planner
-  std::vector<AttentionShape> shapes_;  // the shapes that the planner plans; empty where there is no planner
+  std::string_view kernel_;             // the kernel's name if there is no planner
+  std::vector<AttentionShape> shapes_;  // the shapes that the planner plans; empty without a planner
   BatchLengths lengths_;
   StepBuffer* step_;
-  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; empty where no node has `wanted_rows_only`
+  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; empty if no node has `wanted_rows_only`
   DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;
 };
@@ -114,7 +114,7 @@ class AttentionPlan final : public OpPlan {
 // The kinds of attention layers in the group, each once.
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
 
-// The plan of the node's cache group, for a kernel's bind(). kFailedPrecondition where the context has no such plan.
+// Finds the plan of the node's cache group, for a kernel's bind(). kFailedPrecondition if the context has no such plan.
 Result<const AttentionPlan*> find_attention_plan(const BindArgs& args);
 
 }  // namespace tessera

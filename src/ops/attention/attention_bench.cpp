@@ -2,8 +2,8 @@
 //
 //   attention_bench [DEVICE [CACHE]]      cuda and bf16 by default; CACHE is the type of keys and values, like f8e4m3
 //
-// It prints a line for each case, with a column of microseconds for each kernel ("-" where the kernel does not serve
-// the shape), and the host's time for one plan and for binding the first layer. Launches of several layers follow one
+// It prints a line for each case, with a column of microseconds for each kernel ("-" if the kernel does not support the
+// shape), and the host's time for one plan and for binding the first layer. Launches of several layers follow one
 // another, with enough layers that their keys and values do not stay in the device's cache. Decode launches are
 // recorded as one graph. Extend launches are not, because an engine runs them between pieces. The figure is the
 // shortest of several runs, divided by the number of layers.

@@ -20,9 +20,9 @@ std::int64_t count_requests(const AttentionProblem& p) {
   return num_requests;
 }
 
-// Chooses the rows of a tile in this forward. Tiles are smaller than the maximum where large tiles would leave threads
-// without work. Keys are converted once for each tile, so tiles of fewer than kLeastTileRows rows cost more than they
-// gain.
+// Chooses the number of rows of a tile in this forward. Tiles are smaller than the maximum if large tiles would leave
+// threads without work. Keys are converted once for each tile, so tiles of fewer than kLeastTileRows rows cost more
+// than they gain.
 std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_requests) {
   constexpr std::int64_t kLeastTileRows = 12;
   constexpr std::int64_t kRegisterRows = 6;  // the rows of cpu_gemm.cpp's register tiles
@@ -30,7 +30,7 @@ std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_reques
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
-// The number of the request's tiles with a wanted row. These are its last tiles.
+// Returns the number of the request's tiles with a wanted row. These are its last tiles.
 std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
   const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;

@@ -70,7 +70,7 @@ TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithWindowsSoftcapAndSinks) {
 INSTANTIATE_TEST_SUITE_P(Types, AttentionFloat8, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-// The float32 kernels have no other error than that of float32 sums, so that a scale that is off shows.
+// The float32 kernels only have the error of float32 sums, so that a wrong scale shows.
 TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
   for (const double k_scale : {1.0, 0.013}) {
     Config c = float8_config(DType::kFloat32, 64, 2, 2);
@@ -85,7 +85,7 @@ TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
   }
 }
 
-// Decode must not fall back to a slower kernel than the same shape with a cache of the queries' type has.
+// With a cache of E4M3, decode must not fall back to a slower kernel than with a cache of the queries' type.
 TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
   for (const std::int64_t head_dim : {64, 128, 256, 512}) {

@@ -79,7 +79,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
 }
 
 // An extend operator that is recorded in a prefill's full graph has no launch for single-row requests, because such a
-// graph only serves requests of several rows.
+// graph only runs for requests of several rows.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
@@ -193,7 +193,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
     }
 }
 
-// The first has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
+// The first case has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = library_config(GetParam(), 64, 2, 8);

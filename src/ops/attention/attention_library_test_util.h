@@ -63,7 +63,7 @@ struct Recorded {
   std::unique_ptr<OpCase> op;
 };
 
-// On every kernel, records with one prompt and replays with `requests`. Rows past the real ones must stay unchanged.
+// Records each kernel with one prompt and replays it with `requests`. Rows past the real ones must stay unchanged.
 inline void check_extend(const Config& c, const std::vector<Request>& requests) {
   const std::int64_t rows = count_rows(requests) + c.padded_rows;
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);
@@ -71,7 +71,7 @@ inline void check_extend(const Config& c, const std::vector<Request>& requests) 
   const std::vector<double> expected = reference(c, batch, operands);
   for (const std::string& kernel : kernels(BatchKind::kExtend)) {
     Recorded recorded = Recorded::create(c, BatchKind::kExtend, kernel, make_batch({{3, 3}}, c.page_size, 1), rows);
-    if (recorded.bench.kernel(c) != kernel) continue;  // the kernel does not serve the shape
+    if (recorded.bench.kernel(c) != kernel) continue;  // the kernel does not support the shape
     const HostTensor out = recorded.replay(batch, operands, rows);
     const std::string what = "extend " + describe(c, kernel);
     expect_rows_close(out, expected, count_rows(requests), c.head_dim, what);
@@ -83,7 +83,7 @@ inline void check_extend(const Config& c, const std::vector<Request>& requests) 
 inline const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},    {1, 64},   {33, 200},
                                              {2, 65}, {1, 97}, {193, 193}, {129, 1000}, {1, 1500}, {96, 192}};
 
-// On every kernel, records a graph of `rows` requests with a short one, and replays it with the requests of each batch.
+// Records each kernel for `rows` requests, with one short request, and replays it with the requests of each batch.
 inline void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
   struct Step {
     ForwardBatch batch;

@@ -15,11 +15,11 @@ __device__ inline int count_real_rows(const int* num_requests, const int* query_
   return n > 0 ? query_starts[n] : 0;
 }
 
-// The arguments of merge_states. Row r has parts_per_row parts, from part r · parts_per_row on. Where part_starts is
+// The arguments of merge_states. Row r has parts_per_row parts, from part r · parts_per_row on. If part_starts is
 // given, row r has the parts part_starts[r] … part_starts[r + 1] - 1 instead, and a row without parts is not written.
-// Where out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, the metadata says
-// how many rows are real. `values` is Part[parts, heads, head_dim] and finite. `lse` is [parts, heads]: log2 of the
-// part's Σ exp, -inf for a part without keys.
+// If out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, the metadata says how
+// many rows are real. `values` is Part[parts, heads, head_dim] and finite. `lse` is [parts, heads]: log2 of the part's
+// Σ exp, -inf for a part without keys.
 struct MergeStates {
   const void* values;
   const float* lse;
@@ -45,8 +45,9 @@ __device__ inline float merge_max(float x, float* scratch) {
   return x;
 }
 
-// Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, kPack elements each. The block
-// processes as many parts at once as it has groups, so that the loads of a row are in flight together.
+// Merges the parts of each row. Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, kPack
+// elements each. The block processes as many parts at once as it has groups, so that the loads of a row are in flight
+// together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   let_next_begin();

@@ -34,8 +34,8 @@ class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
   // Plans `batch` and writes the lists to the step buffer. `wanted_starts` is find_wanted_starts() of the batch,
-  // [requests]; it is not read where no shape has wanted_rows_only. `padded_requests` is the number of rows of the
-  // decode graph that will run, at least the batch's requests; kExtend does not use it. Allocates nothing.
+  // [requests]; it is not read if no shape has wanted_rows_only. `padded_requests` is the number of rows of the decode
+  // graph that will run, at least the batch's requests; kExtend does not use it. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
                       std::int64_t padded_requests) = 0;
   // The name of the kernel that runs attention of this shape, for results and logs.

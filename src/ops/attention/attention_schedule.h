@@ -28,7 +28,7 @@ struct TiledRows {
                                                   // empty: no tile is left out
 
   // The range of request b's tiles, for tiles of `tile_rows` rows and `group` rows a token. first_tile() equals
-  // tiles_end() where the request has no tile.
+  // tiles_end() if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };
@@ -79,7 +79,7 @@ struct BlockPlan {
   std::int32_t* chunks;      // [blocks]: index of the chunk within its request
   std::int32_t* starts;      // [rows + 1], chunks only: first block of each request; padding requests have no block
   std::int32_t* chunk_size;  // [1]: keys in a chunk
-  std::uint8_t* valid;       // [blocks]: 0 where the block does nothing
+  std::uint8_t* valid;       // [blocks]: 0 if the block does nothing
 };
 
 // Plans one block for each tile. A row of a tile is one query head of one token, so a token has `group` rows. Returns
@@ -89,7 +89,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 
 struct ChunkLimits {
   std::int64_t kv_heads = 1;
-  std::int64_t max_kv_len = 0;       // the most keys of one request
+  std::int64_t max_kv_len = 0;       // upper limit of the keys of one request
   std::int64_t resident_blocks = 0;  // blocks that the device runs concurrently
 };
 
@@ -112,9 +112,9 @@ ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
 // Plans the requests of a single row in chunks of one size, which is the smallest size that fits in the grid. Requests
-// with more rows have no block, and neither has padding up to `rows` requests. `window` is the most keys that a row
-// sees, 0 for all. Returns the number of blocks that compute something; the rest of the grid is marked invalid.
-// Precondition: the grid was made for at least this number of single-row requests.
+// with more rows have no block, and neither has padding up to `rows` requests. `window` limits the keys that a row
+// sees; 0: it sees all keys. Returns the number of blocks that compute something; the rest of the grid is marked
+// invalid. Precondition: the grid was made for at least this number of single-row requests.
 std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
                          std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);
 

@@ -72,7 +72,7 @@ TEST(TileSchedule, SkipsRequestsWithFewRows) {
   EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
 }
 
-// Only tiles before a request's first row are left out, also where that row is the first or last of a tile.
+// Only tiles before a request's first row are left out, even if that row is the first or last of a tile.
 TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =
@@ -256,7 +256,7 @@ TEST(PlanChunks, CutsTheLongestRows) {
   EXPECT_EQ(blocks.chunk_size, 500);
 }
 
-// Block b is request b, also where padding leaves blocks unused.
+// Block b is request b, even if padding leaves blocks unused.
 TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
   const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
   const ChunkGrid grid = chunk_grid(120, kLimits);

@@ -55,7 +55,7 @@ TEST_P(Attention, MatchesTheReferenceWithWindowsAndSoftcap) {
             "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
 }
 
-// The heads of a group have sinks of their own. Cuts into blocks of keys, windows and softcaps do not change them.
+// The heads of a group have sinks of their own. Blocks of keys, windows and softcaps do not change the sinks.
 TEST_P(Attention, MatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 1, 24, 65})
     for (const double softcap : {0.0, 3.0})

@@ -57,8 +57,8 @@ inline constexpr std::int64_t kMaxRequests = 40;
 inline constexpr std::int64_t kMaxPages = 520;
 inline constexpr std::int64_t kMaxTokens = 1024;
 
-// Each cache group has its pages in another shuffled order, so that consecutive pages of a request are not adjacent in
-// memory.
+// Makes a batch. Each cache group has its pages in another shuffled order, so that consecutive pages of a request are
+// not adjacent in memory.
 inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
                                std::size_t groups = 1) {
   ForwardBatch batch;
@@ -83,7 +83,7 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// Returns the batch with every page that no row sees replaced by an unowned page of NaN, because an engine frees pages
+// Returns the batch with an unowned page of NaN in place of every page that no row sees, because an engine frees pages
 // that have left a window.
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
@@ -113,8 +113,8 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
-// Makes q, k_cache, v_cache, out, and sinks and scales where the config has them. Slots that no request owns are NaN,
-// and so are padded query rows.
+// Makes q, k_cache, v_cache, out, and the sinks and scales that the config asks for. Slots that no request owns are
+// NaN, and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
   HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
@@ -199,8 +199,8 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
   return out;
 }
 
-// Tensor-core kernels round weights and partial sums to the storage type. So errors are relative to the row's largest
-// element, not to each element.
+// The tolerance of tensor-core kernels, relative to the row's largest element and not to each element, because these
+// kernels round weights and partial sums to the storage type.
 inline constexpr double kLibraryTolerance = 2e-2;
 
 // Compares the first `rows` rows, head by head.
@@ -257,7 +257,7 @@ struct PlannedLayers {
 // The device under test with a plan for each cache group, and a context that passes them to operators.
 struct Bench {
   // `layers` are the layers of each group; without layers, our own kernel runs on a GPU. `kernel` and `deterministic`
-  // have the meaning as in PlanLimits.
+  // mean the same as in PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;

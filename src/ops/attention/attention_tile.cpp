@@ -1,6 +1,6 @@
-// The kernel of a tile. For each block of 64 keys of the cache it computes scores, online softmax (running maximum and
-// sum, as in "Online normalizer calculation for softmax", arXiv:1805.02867) and the weighted sum of values. All
-// arithmetic is float32.
+// The CPU's kernel for one tile. For each block of 64 keys of the cache it computes scores, online softmax (running
+// maximum and sum, as in "Online normalizer calculation for softmax", arXiv:1805.02867) and the weighted sum of values.
+// All arithmetic is float32.
 //
 // Tiles of many rows convert the block's keys and values once and multiply matrices. Tiles of a few rows (decode) read
 // keys and values straight from the cache, and add the products of a score in another order. Blocks start at multiples
@@ -28,8 +28,8 @@ TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile&
   return tile.rows() <= kFewRows && !p.deterministic;
 }
 
-// A few rows read 64 elements of a cache of E4M3 at once, by fours (cpu_vector.h). Their queries and sums have these
-// elements in the same order.
+// Whether tiles of a few rows read 64 elements of a cache of type Y at once (load_by_fours(), cpu_vector.h). Their
+// queries and sums then have these elements in the same order.
 template <class Y>
 inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
 constexpr std::int64_t kFours = 4 * kVecFloats;
@@ -100,7 +100,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   float greatest = s.greatest[row];
 #pragma omp simd reduction(max : greatest)
   for (std::int64_t j = 0; j < width; ++j) greatest = scores[j] > greatest ? scores[j] : greatest;
-  // Where no key has been seen yet there is nothing to weigh, and -inf - -inf would be NaN.
+  // If no key has been seen yet, there is nothing to weigh, and -inf - -inf would be NaN.
   const float reference = greatest == kMinusInfinity ? 0.0f : greatest;
   if (greatest != s.greatest[row]) {
     const float shrink = fast_exp(s.greatest[row] - reference);

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kTileRows = 96;   // the most rows in a tile: 16 register tiles of 6 rows
+inline constexpr std::int64_t kTileRows = 96;   // limit of the rows of a tile: 16 register tiles of 6 rows
 inline constexpr std::int64_t kBlockKeys = 64;  // keys in a block
 // How many keys ahead to prefetch. Consecutive keys of a head lie too far apart for hardware prefetchers to follow.
 inline constexpr std::int64_t kPrefetchKeys = 8;
@@ -86,7 +86,7 @@ struct AttentionTile {
   std::int64_t rows() const { return row_end - row_begin; }
 };
 
-// The tile kernel for given dtypes of queries, output and cache. kUnimplemented where a dtype is not floating point.
+// The tile kernel for given dtypes of queries, output and cache. kUnimplemented if a dtype is not floating point.
 struct AttendTile {
   void (*run)(const AttentionProblem& problem, const AttentionTile& tile, const AttentionScratch& scratch);
 };

@@ -32,8 +32,8 @@ Config of_wanted_rows(Config c) {
 enum class Wanted : std::uint8_t { kNone, kLast, kSome, kAll };
 constexpr std::array kAnyWanted{Wanted::kLast, Wanted::kNone, Wanted::kSome, Wanted::kAll};
 
-// With kSome every third request has no wanted row, the next one its last quarter, and the third its first and its last
-// row.
+// Returns the wanted rows. With kSome, every third request has no wanted row. Of the two requests after it, one wants
+// its last quarter, and the other its first and its last row.
 std::vector<std::int32_t> rows_of(const std::vector<Request>& requests, Wanted wanted) {
   std::vector<std::int32_t> rows;
   std::int32_t begin = 0;
@@ -80,8 +80,8 @@ double difference(const Config& c, const HostTensor& out, const std::vector<doub
   return worst;
 }
 
-// Wanted rows in tiles must have the same bits as among all rows. A prompt's only wanted row may run on another kernel
-// ("hopper").
+// Checks the wanted rows. In tiles they must have the same bits as among all rows. A prompt's only wanted row may run
+// on another kernel ("hopper").
 void expect_wanted_rows(const Config& c, const std::vector<Request>& requests, const std::vector<std::int32_t>& rows,
                         const HostTensor& all, const HostTensor& wanted, const std::vector<double>& expected,
                         bool same_bits, const std::string& what) {

@@ -21,8 +21,8 @@
 namespace tessera {
 namespace {
 
-// The kernels in order of preference. "tessera" serves every shape that the kernels after it serve, so these run only
-// where the user names them.
+// The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so these run
+// only if the user names them.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
 // cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every
 // size.
@@ -100,7 +100,7 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // the single-row kernel then also takes last rows of longer requests
+  // The single-row kernel then also takes the last rows of longer requests.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
@@ -108,7 +108,7 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Depends on sizes alone.
+// Returns the bytes of scratch, which depend on sizes alone.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -135,7 +135,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return bind_own_attention(attention, multiprocessors(args));
 }
 
-// Without attention nodes there is no planner, and our own kernel runs.
+// Makes attention's plan. Without attention nodes there is no planner, and our own kernel runs.
 Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
   std::unique_ptr<AttentionPlanner> planner;
   if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));

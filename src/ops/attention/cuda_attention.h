@@ -6,18 +6,18 @@
 //              number of query heads to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
 //   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
 //              with a softcap for head sizes of 128 and more
-//   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
+//   "cudnn"    cuDNN's decode, if the machine has cuDNN and it is asked for
 //
 // In an extend step that runs on fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or FA2's
 // decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
 // "hopper" also takes prompts that want their last row alone.
 //
-// A cache whose type is not that of the queries runs on "tessera"; one of f8e4m3 runs on "hopper" too, in steps of
-// single rows alone.
+// A cache of another type than the queries' runs on "tessera". A cache of f8e4m3 runs on "hopper" too, but only in
+// steps of single rows.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
 // "tessera" runs. Deterministic forwards run one kernel for both kinds of batches. It processes all keys of a row in
-// one block, in tiles that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else
+// one block, in tiles that start at the same keys in every batch: "fa2" if there is neither window nor softcap, else
 // "tessera".
 #pragma once
 
@@ -48,17 +48,17 @@ struct AttentionTarget {
 // Whether this build has the kernel for the shape on the target.
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target);
-// kInvalidArgument where no kernel has this name; "" asks for no particular kernel. Where cuDNN is asked for and the
-// machine does not have it, the log says why.
+// kInvalidArgument if no kernel has this name; "" asks for no particular kernel. If cuDNN is asked for and the machine
+// does not have it, the log says why.
 Status check_attention_kernel(std::string_view wanted);
-// The fastest kernel that serves the shape, or `wanted` where it names one that serves it.
+// Returns `wanted` if it names a kernel that supports the shape, else the fastest kernel that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
 // The kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that single
 // rows have tiles like the longer requests. `decode` is the kernel of decode steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
-// The kernel for both kinds of batches in deterministic forwards. `wanted` has the meaning as above.
+// The kernel for both kinds of batches in deterministic forwards. `wanted` means the same as above.
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted);
 
@@ -82,11 +82,11 @@ struct CudaAttention {
   std::byte* workspace = nullptr;
 
   std::int64_t group() const { return shape.heads / shape.kv_heads; }
-  // The most requests that a forward of num_rows rows can have.
+  // The greatest number of requests that a forward of num_rows rows can have.
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Our own kernel, which serves every shape. `multiprocessors` is the count of the device that it will run on.
+// Our own kernel, which supports every shape. `multiprocessors` is the count of the device that it will run on.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

@@ -136,8 +136,8 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// Plans the lists of wanted rows. It runs after plan_extend(). Where no prompt ends in the step, its single-row
-// requests are the same as those of plan_extend().
+// Plans the lists of wanted rows. It runs after plan_extend(). If no prompt ends in the step, its single-row requests
+// are the same as those of plan_extend().
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;
@@ -165,7 +165,7 @@ TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const F
   return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .first_rows = first_tiled_};
 }
 
-// Returns whether there are tiles.
+// Writes the lists of tiles, and returns whether there are any.
 bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list) {
   if (plan.extend == AttentionKernel::kFa2)
     return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
@@ -176,8 +176,8 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
   return write_works(plan.tiles, rows, list) > 0;
 }
 
-// Returns the number of works. The works of wanted rows lie behind the works of all rows, so that one copy carries
-// both.
+// Writes the list of works and returns their number. The works of wanted rows lie behind the works of all rows, so that
+// one copy carries both.
 std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
   if (list == RowList::kAll) range.works_of_all = 0;
   const std::int64_t before = range.works_of_all;
@@ -190,7 +190,7 @@ std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows
   return count;
 }
 
-// Returns the number of tiles.
+// Writes the list of blocks and returns the number of tiles.
 std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows) {
   const std::int64_t tiles = plan_tiles(rows, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows,
                                         range.blocks, range.at(host()));
@@ -198,7 +198,8 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// Writes the list to its end, because a recorded launch has blocks for as many requests as fit in its rows.
+// Plans the single-row requests. It writes the list to its end, because a recorded launch has blocks for as many
+// requests as fit in its rows.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);
@@ -211,14 +212,14 @@ void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch&
   step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
 }
 
-// Returns the number of segments.
+// Writes the list of segments and returns their number.
 std::int64_t CudaAttentionPlanner::write_segments(const SegmentRange& range, const SegmentedRows& rows) {
   const std::int64_t segments = plan_segments(rows, range.limits, range.at(host()));
   step_->written(list_offset_ + range.offset, range.bytes(segments));
   return segments;
 }
 
-// Returns the number of segments.
+// Copies a list of `segments` segments, and returns this number.
 std::int64_t CudaAttentionPlanner::copy_segments(const SegmentRange& from, const SegmentRange& to,
                                                  std::int64_t segments) {
   std::copy_n(host() + from.offset, from.bytes(segments), host() + to.offset);

@@ -29,14 +29,14 @@ struct TilePlan {
 struct ExtendWork {
   bool tiles = false;                // whether the kernel for requests with several rows has work
   std::int64_t single_blocks = 0;    // blocks of the launch for requests of a single row; 0: there are no such requests
-  std::int64_t single_requests = 0;  // kFa2's: one past the index of the last single-row request
+  std::int64_t single_requests = 0;  // for kFa2: one past the index of the last single-row request
 };
 
 // The lists and the partial results of a launch over chunks, in device memory.
 struct ChunkedPlan {
   BlockPlan blocks;
   ChunkLimits limits;
-  std::byte* partial_values;  // X[blocks, heads, head_dim]: the output of each chunk, where rows are split
+  std::byte* partial_values;  // X[blocks, heads, head_dim]: the output of each chunk, if rows are split
   float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
 };
 
@@ -69,27 +69,26 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // The kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only runs on
   // the same kernels as the shape that computes all rows. Its lists for extend differ; its chunks do not.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // The kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera where single rows share the
-  // tiles of the longer requests. Precondition of this and the following functions: choice() is not kTessera for both
-  // kinds.
+  // The kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if single rows share the tiles
+  // of the longer requests. Precondition of this and the following functions: choice() is not kTessera for both kinds.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
   // Device addresses that are valid for the planner's life. Precondition: choice() or single_rows() is the kernel that
   // reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // our own kernel, in tiles of kShortTileRows
-  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode where deterministic
+  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode if deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
-  // The most tokens that a forward with a short_tile_plan() can have; 0: no forward has one.
+  // The limit of tokens of a forward with a short_tile_plan(); 0: no forward has one.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
-  // The work of an extend step. Null where single rows share the tiles of the longer requests. Otherwise requests of a
+  // The work of an extend step. Null if single rows share the tiles of the longer requests. Otherwise requests of a
   // single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold the longer requests alone:
   // a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one. With
   // wanted_rows_only the segmented plan also has the requests that want their last row alone. The content changes with
   // every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
-  // The cache is shared by the operators that are bound with this planner.
+  // cuDNN's plans, shared by the operators that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
   // [max_requests + 1]: the offset of each request's row in the page table.
   const std::int32_t* page_starts() const {
@@ -128,7 +127,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   struct TileRange {
     std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
-    std::int64_t tokens = 0;  // the most tokens of a forward with these tiles
+    std::int64_t tokens = 0;  // limit of the tokens of a forward with these tiles
     std::int64_t lists = 1;
     std::int64_t works_of_all = 0;  // number of works that were last written to the list of all rows
     std::size_t bytes(std::int64_t works) const;
@@ -145,7 +144,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel single_rows = AttentionKernel::kTessera;
     TileRange tiles;        // kFa3
     TileRange short_tiles;  // our own kernel
-    BlockRange blocks;      // kFa2, extend, and decode where deterministic
+    BlockRange blocks;      // kFa2, extend, and decode if deterministic
     BlockRange chunks;      // kFa2, decode and single rows
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, decode and single rows

@@ -20,7 +20,7 @@ bool has_kernel(std::int64_t head_dim) {
   return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
 }
 
-// Calls f.operator()<T, Y, kHeadDim>() for a shape that the kernel serves.
+// Calls f.operator()<T, Y, kHeadDim>() for a shape that the kernel supports.
 template <class F>
 auto with_kernel(const AttentionShape& shape, F&& f) {
   const auto with_head_dim = [&]<class T, class Y>() {

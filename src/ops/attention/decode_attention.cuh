@@ -4,16 +4,16 @@
 // ends of requests.
 //
 // A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the segment's keys, 16
-// at a time. At the segment's end their sums are joined in shared memory. Where a request has several parts, the block
+// at a time. At the segment's end their sums are joined in shared memory. If a request has several parts, the block
 // that ends last joins the parts, so that no other launch follows.
 //
 // Tensor cores compute keys · queries, and then values · weights. The 16 rows of a product are keys, and then elements
 // of a head; its columns are up to 8 query heads.
 //
 // A cache of E4M3 takes half the bytes, and has twice the stages. Lanes widen what they have loaded to the queries'
-// type, exactly, before they multiply. A load gives each lane four neighbouring elements of a key where it gives two of
-// a 16-bit type. So the elements of a product come in another order, which queries and sums have too: element 4 · i + j
-// of 16 stands at 2 · i + j for j < 2, and 8 further otherwise.
+// type, exactly, before they multiply. A load gives each lane four neighbouring elements of a key, instead of two of a
+// 16-bit type. So products take the elements in another order, which queries and sums have too: element 4 · i + j of 16
+// stands at 2 · i + j if j < 2, and else at 2 · i + j + 6.
 //
 // Lists and page tables are copied to the device before a forward, and earlier forwards wrote the keys before a
 // segment's newest one. Every forward begins with launches that wait for all work before them. So a block may ask for
@@ -179,7 +179,7 @@ struct DecodeSums {
   OnlineSoftmax<BaseTwo> rows[2];  // over the keys of this lane
 };
 
-// Returns the element of 16 that half `i` of a lane's sums is of.
+// Returns which of 16 elements half `i` of a lane's sums belongs to.
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
@@ -217,8 +217,8 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Multiplies values by weights, of 16 elements and 16 keys from pack `d` on. The bytes of a register that has been
-// loaded transposed are two elements of a key and then of the next key.
+// Multiplies values by weights, of 16 elements and 16 keys from pack `d` on. A register that was loaded transposed has
+// four bytes: two elements of a key, and the same two elements of the next key.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {

@@ -11,8 +11,8 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Serves head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16 with a cache of the same
-// type or of E4M3, with windows, softcaps and sinks.
+// Returns whether the kernel supports the shape. It supports head sizes of 64, 128, 256 and 512, up to 8 query heads to
+// a KV head, bf16 and f16 with a cache of the same type or of E4M3, and windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
 // Requests are cut at multiples of this number of keys, so that all warps of a block have the same number of keys.
@@ -21,7 +21,7 @@ std::int64_t decode_tile_keys(const AttentionShape& shape);
 // following function: decode_attention_serves().
 Result<int> decode_attention_residency(const AttentionShape& shape);
 
-// Precondition: the planner chose this kernel for the attention's kind of batches, in extend for its single rows.
+// Binds the kernel. Precondition: the planner chose it for the batches of the attention, or in extend for single rows.
 Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
                                                        const CudaAttentionPlanner& planner);
 

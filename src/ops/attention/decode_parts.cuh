@@ -11,7 +11,7 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kDecodeHeads = 8;  // the most query heads of a KV head
+inline constexpr int kDecodeHeads = 8;  // limit of the query heads of a KV head
 
 // The addresses of the output rows and of their partial results.
 template <class T>

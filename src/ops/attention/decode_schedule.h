@@ -1,7 +1,7 @@
 // Decides on the host how attention of single rows shares a forward's keys among the workers of a launch. It is a pure
 // function of lengths: it uses no device and allocates nothing.
 //
-// A single row is a request's only row, or its last row where no other row is wanted.
+// A single row is a request's only row, or its last row if no other row is wanted.
 //
 // The keys that the rows see are laid end to end in tiles, and every worker takes an equal range of tiles, wherever
 // requests begin and end. So all workers end at about the same time, even with one long request among short ones. A
@@ -30,7 +30,7 @@ struct alignas(16) KeySegment {
 struct SegmentLimits {
   std::int64_t workers = 1;    // at least 1
   std::int64_t tile_keys = 1;  // a request is cut only at multiples of this
-  std::int64_t window = 0;     // the most keys that a row sees; 0: all keys
+  std::int64_t window = 0;     // limit of the keys that a row sees; 0: it sees all keys
 };
 
 // Worker w processes the segments starts[w] … starts[w + 1] - 1, in the order of the list.
@@ -39,14 +39,14 @@ struct SegmentPlan {
   KeySegment* segments;  // [most_segments()]
 };
 
-// The most segments that `requests` requests can have. A border between two workers adds at most one segment.
+// The greatest number of segments of `requests` requests. A border between two workers adds at most one segment.
 constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers) { return requests + workers - 1; }
 // The number of slots for partial results. A border between two workers cuts at most one request, and each side of the
 // border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward, each list [requests]. A request's last row has segments where the rows from first_rows on
-// are that row alone.
+// The requests of a forward, each list [requests]. A request's last row has segments if it is the only row from the
+// request's row first_rows[b] on.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;

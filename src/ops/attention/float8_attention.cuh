@@ -19,7 +19,7 @@ namespace tessera::own_attention {
 inline constexpr int kFloat8Warps = 8;
 inline constexpr int kFloat8Rows = kFloat8Warps * 16;
 static_assert(kFloat8Warps * cuda::kWarp == kThreads, "launched as the float32 kernel");
-inline constexpr int kLoadElements = 16;  // of one load, 16 bytes
+inline constexpr int kLoadElements = 16;  // elements of one load of 16 bytes
 
 template <int kDim>
 inline constexpr int kFloat8Keys = kDim <= 128 ? 64 : 32;
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p)
   if (!find_rows(p, static_cast<int>(blockIdx.x), kFloat8Rows, rows)) return;
   const int* const pages = p.page_table + static_cast<std::int64_t>(rows.request) * p.max_pages;
   const Float8Range range = range_of<kDim>(p, rows, split);
-  // The keys that the warp's rows see; none where it has no rows.
+  // The keys that the warp's rows see; none if it has no rows.
   const int last_row = min(first_row + 15, rows.rows - 1);
   const int first_seen = rows.offset + (rows.row_begin + first_row) / p.group - (p.window > 0 ? p.window - 1 : 1 << 30);
   const int last_seen = last_row < first_row ? -1 : rows.offset + (rows.row_begin + last_row) / p.group;

@@ -23,7 +23,7 @@ struct Problem {
   void* out;           // X[num_rows, heads, head_dim]
   const float* sinks;  // [heads]; null without sinks
   CacheScales scales = {};
-  float* partial_values;  // [num_rows, splits, heads, head_dim] where splits > 1
+  float* partial_values;  // [num_rows, splits, heads, head_dim] if splits > 1
   float* partial_lse;     // [num_rows, splits, heads]
   const int* num_requests;
   const int* query_starts;

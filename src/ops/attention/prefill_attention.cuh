@@ -52,8 +52,8 @@ inline constexpr int kTileBytes = kKeys / 8 * kTokenGroupBytes;
 // Queries have a matrix of 64 rows for every 64 columns. After the last product that reads them, results are written
 // there.
 inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
-// What a warpgroup passes to the other one to join results: half of each thread's sums, and their softmax scale. It is
-// stored as groups of four float32 of all threads together.
+// To join results, a warpgroup passes half of each thread's sums, and their softmax scale, to the other warpgroup. They
+// are stored as groups of four float32 of all threads together.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
 inline constexpr int kQuerySlots = 2;  // the next work's queries arrive early
@@ -84,7 +84,7 @@ template <class T>
 struct Attention {
   CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of a warpgroup's rows of one head
   CUtensorMap keys;                  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens
-  CUtensorMap values;                // as `keys`
+  CUtensorMap values;                // like `keys`
   T* out;                            // [rows, heads, kHeadDim]
   const std::int32_t* page_table;    // [requests, max_pages]
   const std::int32_t* query_starts;  // [requests + 1]
@@ -130,7 +130,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   return w;
 }
 
-// The position of a walk through slots, and the parity of the phase of its slot.
+// A position in a ring of slots: the slot, and the parity of its phase.
 template <int kCount>
 struct Place {
   int slot = 0;

@@ -27,7 +27,7 @@ struct CopyingWarp {
   int key_box = 0;  // find_box() of the next tile of keys
   int value_box = 0;
 
-  // Looks up what is needed of work `i`. May be called while the kernel ahead still runs.
+  // Looks up work `i` and the boxes of its last tile. May be called while the kernel ahead still runs.
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
@@ -76,8 +76,8 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Returns the first group of 8 tokens in the cache of the lane's box, among the boxes of `tile` that this block
-  // copies. Returns a group beyond the cache if no row of the work sees the box.
+  // Returns where the lane's box begins, as a number of groups of 8 tokens in the cache. The box is one of the boxes of
+  // `tile` that this block copies. Returns a group beyond the cache if no row of the work sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;

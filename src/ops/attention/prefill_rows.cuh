@@ -28,8 +28,8 @@ __device__ inline void meet_warpgroups() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + 2 * kWarpgroups), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
 
-// The rows follow the layout of a product's sums (wgmma.cuh): a thread has parts of two rows, lane / 4 and lane / 4 + 8
-// of its warp's 16.
+// One warpgroup that computes. Its rows follow the layout of a product's sums (wgmma.cuh): a thread has parts of two
+// rows, lane / 4 and lane / 4 + 8 of its warp's 16.
 template <class S, class T>
 struct RowsWarpgroup {
   static constexpr int kOutSums = kHeadDim / 2;
@@ -68,7 +68,7 @@ struct RowsWarpgroup {
   }
   // The warpgroup's first key of a tile.
   __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
-  // Where the matrices of the warpgroup's keys begin in the tile's slot.
+  // Returns where the matrices of the warpgroup's keys begin in the tile's slot.
   __device__ std::uint32_t keys_at(int slot) const {
     return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * kTokenGroupBytes);
   }
@@ -205,8 +205,8 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets values of a box that no row sees to zero: the memory there may hold NaN, which a weight of 0 would not remove.
-  // This concerns the work's last tile: its values come next, or behind the keys of the tile before.
+  // Sets values to zero that no row sees, in a box with seen ones: the memory may hold NaN, which a weight of 0 would
+  // not remove. This concerns the work's last tile: its values come next, or behind the keys of the tile before.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
@@ -371,7 +371,7 @@ struct RowsWarpgroup {
                  : "memory");
     return x;
   }
-  // Orders asynchronous copies to shared memory that are issued later behind this thread's stores.
+  // Orders this thread's stores before asynchronous copies to shared memory that are issued later.
   __device__ static void let_copies_follow() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 };
 
