@@ -26,8 +26,8 @@ class BatchLengths {
   BatchLengths(const PlanLimits& limits, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
-  // Preconditions: at most limits.max_requests requests, and equal numbers of kv_lens and query_lens. Allocates
-  // nothing.
+  // Writes the batch's lengths to the step buffer. Preconditions: at most limits.max_requests requests, and equal
+  // numbers of kv_lens and query_lens. Allocates nothing.
   void write(const ForwardBatch& batch);
   RequestLengths lengths() const;
 

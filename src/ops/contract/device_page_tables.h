@@ -16,8 +16,8 @@ namespace tessera {
 
 class DevicePageTables {
  public:
-  // Preconditions: the limits have at least one request, one page per request and one token per page. Page ids are
-  // below `num_pages`.
+  // Allocates the tables in device memory. Preconditions: the limits have at least one request, one page per request
+  // and one token per page. Page ids are below `num_pages`.
   static Result<DevicePageTables> create(Device& device, const PlanLimits& limits, std::int64_t num_pages);
   // The device memory that create() will allocate, in bytes.
   static std::int64_t bytes_needed(const PlanLimits& limits);

@@ -32,7 +32,7 @@ struct RankPlace {
 // Which device of a type to open, and how.
 struct DeviceChoice {
   int ordinal = 0;  // among the devices that this process sees; for a rank, its own
-  int act_as = 0;   // choose kernels as for this older compute capability; 0: the device's own
+  int act_as = 0;   // choose the kernels of this older compute capability; 0: of the device's own
   int ranks = 1;    // number of ranks, each with a device of this type
 };
 
@@ -98,7 +98,7 @@ class DeviceRegistry {
   Result<const KernelTable*> kernels(std::string_view type) const;
 
   // Accepts "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose
-  // kernels as for that older GPU, in order to test what it will run. A library that was built for the older GPU alone
+  // the kernels of that older GPU, in order to test what it will run. A library that was built for the older GPU alone
   // contains PTX, which the driver compiles for the present GPU. kInvalidArgument for another name.
   Status check_name(std::string_view name) const;
   // Opens a device. For ranks, "cuda:N" is rank 0's device and rank r gets "cuda:(N+r)"; ranks on the CPU share it.
