@@ -59,8 +59,8 @@ __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(bl
 // placed while earlier kernels in the stream still run (CUDA's programmatic dependent launch, on Hopper and newer).
 //
 // Two rules hold. First, a block writes, and reads what a kernel writes, only after it has waited. Second, at least one
-// block of each launch waits, so that a kernel never ends before the kernels ahead of it and the next kernel need only
-// wait for this one. Pointers are not __restrict__, because the compiler could then move their loads before the wait.
+// block of each launch waits. So a kernel never ends before the kernels ahead of it, and the next kernel need only wait
+// for this one. Pointers are not __restrict__, because the compiler could then move their loads before the wait.
 // Memory that copies (not kernels) write may be read before the wait, because a copy is never overtaken.
 //
 // let_next_begin() is for a next kernel that is launched early: its blocks may be placed as soon as all blocks of this
@@ -110,7 +110,7 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_
             const Arguments&... arguments) {
   launch_with(kernel, shape, 0, /*early=*/false, stream, arguments...);
 }
-// Precondition: the kernel calls wait_for_previous().
+// Launches a kernel early. Precondition: the kernel calls wait_for_previous().
 template <class... Parameters, class... Arguments>
 void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
                   const Arguments&... arguments) {
