@@ -21,7 +21,8 @@ namespace cudnn {
 Status check_available();
 bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// cuDNN's plans by number of rows, so that a model's layers share them. A plan takes some tens of milliseconds to make.
+// Keeps cuDNN's plans by number of rows, so that a model's layers share them. A plan takes some tens of milliseconds to
+// make.
 class PlanCache {
  public:
   PlanCache();
