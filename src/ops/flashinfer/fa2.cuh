@@ -102,7 +102,7 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
 // powers of two, after the row's last key, and earlier sums are scaled to the new max. This is exact: with m' = max(m,
 // s),
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
-// Where keys are cut into chunks, only the first chunk has the sink, and its LSE includes it. So the merge needs no
+// If keys are cut into chunks, only the first chunk has the sink, and its LSE includes it. So the merge needs no
 // special case.
 template <class Base>
 struct WithSinks : Base {

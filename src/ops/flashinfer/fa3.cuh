@@ -1,7 +1,7 @@
-// FlashInfer's FlashAttention-3 for Hopper over our page table: a persistent block on every multiprocessor processes
-// the works that the planner assigned to it. The grid is the number of multiprocessors, TMA's descriptor of the queries
-// covers the bucket's rows, and all lengths are read from device memory, so a recorded launch serves any forward of the
-// bucket.
+// FlashInfer's FlashAttention-3 for Hopper over our page table. A persistent block on every multiprocessor processes
+// the work items that the planner assigned to it. The grid is the number of multiprocessors, TMA's descriptor of the
+// queries covers the bucket's rows, and all lengths are read from device memory. So a recorded launch serves any
+// forward of the bucket.
 #pragma once
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
@@ -17,7 +17,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Replaces FlashInfer's schedulers. A TileWork takes 8 bytes, and lengths come from attention's metadata.
+// Replaces FlashInfer's schedulers. A work item takes 8 bytes, and lengths come from attention's metadata.
 struct TileScheduler {
   struct Params {
     const std::int32_t* starts;  // [gridDim.x + 1]

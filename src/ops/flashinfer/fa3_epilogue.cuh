@@ -5,7 +5,7 @@
 // rows may be copied that a late warp has not written yet. In normal runs the warps come together just before and no
 // warp is late. Under compute-sanitizer some are late, and results differ.
 //
-// Second, if warp groups take no turns (head size 256), the next work's values may overwrite rows that a late warp
+// Second, if warp groups take no turns (head size 256), the next work item's values may overwrite rows that a late warp
 // still has to copy.
 #pragma once
 
