@@ -74,7 +74,7 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     }
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
-  // Writes each worker's works from its start on. `starts` advances meanwhile and is shifted back afterwards.
+  // Writes each worker's work items from its start on. `starts` advances meanwhile and is shifted back afterwards.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {

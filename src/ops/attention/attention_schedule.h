@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// The work on one tile and one query head.
+// A work item: one tile and one query head.
 struct TileWork {
   std::int32_t request;
   std::uint16_t tile;
@@ -48,8 +48,8 @@ class TileSchedule {
   std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
 
-  // Writes the works of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
-  // should take them. `starts` has workers() + 1 entries, `works` max_works(). Returns the number of works.
+  // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
+  // should take them. `starts` has workers() + 1 entries, `works` max_works(). Returns the number of work items.
   // Precondition: query rows and requests are within the limits of the constructor.
   std::int64_t assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works);
 
@@ -69,7 +69,7 @@ class TileSchedule {
   std::int64_t tile_rows_;
   std::vector<Tile> tiles_;              // scratch
   std::vector<Load> loads_;              // a heap with the least loaded worker first
-  std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work, in the order of assignment
+  std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment
 };
 
 // The work of each block of a launch. The arrays have the same layout on host and device.

@@ -169,7 +169,7 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
   }
 }
 
-// Runs one operator for one step after the other. Then records it in a prefill's full graph, which serves requests of
+// Runs one operator for one step after the other. Then records it in a prefill's full graph, which is for requests of
 // several rows, and replays it for other steps.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));

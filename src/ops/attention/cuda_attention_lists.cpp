@@ -103,7 +103,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   const bool own = serves_prefill_attention(shape, limits_.page_size);
-  // A TileWork of our own kernel covers kPrefillHeads heads, and the same number of blocks runs it.
+  // A work item of our own kernel covers kPrefillHeads heads, and the same number of blocks runs it.
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {

@@ -176,8 +176,8 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
   return write_works(plan.tiles, rows, list) > 0;
 }
 
-// Writes the list of works and returns their number. The works of wanted rows lie behind the works of all rows, so that
-// one copy carries both.
+// Writes the list of work items and returns their number. The items of wanted rows lie behind the items of all rows, so
+// that one copy carries both.
 std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
   if (list == RowList::kAll) range.works_of_all = 0;
   const std::int64_t before = range.works_of_all;

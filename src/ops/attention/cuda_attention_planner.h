@@ -123,13 +123,13 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
   }
-  // Memory of the tile lists: the starts of each list, then the works of all lists.
+  // Memory of the tile lists: the starts of each list, then the work items of all lists.
   struct TileRange {
     std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
     std::int64_t tokens = 0;  // limit of the tokens of a forward with these tiles
     std::int64_t lists = 1;
-    std::int64_t works_of_all = 0;  // number of works that were last written to the list of all rows
+    std::int64_t works_of_all = 0;  // number of work items that were last written to the list of all rows
     std::size_t bytes(std::int64_t works) const;
     std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
     std::span<std::int32_t> starts(std::byte* memory, RowList list) const;

@@ -1,20 +1,20 @@
 // Prefill attention on Hopper over a paged cache, by the schedule of FlashAttention-3 (Shah et al., 2024,
 // arXiv:2407.08608): one warpgroup copies, and two compute, alternating between matrix products and exponentials.
 //
-// Three things differ from FlashAttention-3. First, the copy engine brings keys and values, a box of 16 tokens at a
-// time, whose page a warp looks up. If threads gathered rows themselves, they would take registers and issue slots from
-// the threads that compute. Second, the two blocks of a cluster take two query heads of one KV head, and each copies
-// half of a tile of keys and values to both. A block alone would read 64 KiB of the L2 cache for 8.4 MFLOP, which over
-// all multiprocessors is the whole bandwidth of the L2 cache. Third, tiles of consecutive works follow each other
-// through one ring without a pause.
+// Three things differ from FlashAttention-3. First, the copy engine brings keys and values in boxes of 16 tokens, and a
+// warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue slots
+// from the threads that compute. Second, the two blocks of a cluster take two query heads of one KV head, and each
+// copies half of a tile of keys and values to both. A block alone would read 64 KiB of the L2 cache for 8.4 MFLOP,
+// which over all multiprocessors is the whole bandwidth of the L2 cache. Third, the tiles of consecutive work items
+// follow each other through one ring without a pause.
 //
-// A work is a tile of query rows of one request, for each block's own head. A persistent cluster takes the works that
-// the planner gave it. Lengths, page tables and works are read from device memory, so that a recorded launch serves any
-// forward of the bucket. A copy brings them there, so blocks may read them while the kernel ahead still runs. Tiles of
-// keys begin at multiples of kKeys and are taken from the last to the first.
+// A work item is a tile of query rows of one request, for each block's own head. A persistent cluster takes the items
+// that the planner gave it. Lengths, page tables and work items are read from device memory, so that a recorded launch
+// serves any forward of the bucket. A copy brings them there, so blocks may read them while the kernel ahead still
+// runs. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
-// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work counts. For them
-// both warpgroups of a block take the same 64 rows, and each takes half of every tile's keys (Share::kKeys).
+// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item counts. For
+// them both warpgroups of a block take the same 64 rows, and each takes half of every tile's keys (Share::kKeys).
 //
 // The bound is 4 · head_dim operations for each row, head and visible key, at the 989 dense TFLOP/s of an H200.
 #pragma once
@@ -56,7 +56,7 @@ inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
 // are stored as groups of four float32 of all threads together.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-inline constexpr int kQuerySlots = 2;  // the next work's queries arrive early
+inline constexpr int kQuerySlots = 2;  // the next work item's queries arrive early
 
 // How the warpgroups of a block share the work: each has its own rows, or its own keys of every tile.
 enum class Share : bool { kRows, kKeys };
@@ -65,7 +65,7 @@ template <Share kShare>
 struct Shape {
   static constexpr bool kJoined = kShare == Share::kKeys;  // the warpgroups have results of the same rows
   static constexpr int kRowGroups = kJoined ? 1 : kWarpgroups;
-  static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work
+  static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work item
   static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // keys of a tile that a warpgroup takes
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
@@ -100,7 +100,7 @@ struct Attention {
   float scale_log2;
 };
 
-// One work of a block.
+// One work item of a block.
 struct Work {
   int request;
   int head;

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Query heads of one KV head that a cluster takes at once, one per block. A work's `head` counts groups of this size,
-// and a worker is a cluster.
+// Query heads of one KV head that a cluster takes at once, one per block. The `head` of a work item counts groups of
+// this size, and a worker is a cluster.
 inline constexpr std::int64_t kPrefillHeads = 2;
 
 // Rows of a tile of bind_short_prefill_attention().

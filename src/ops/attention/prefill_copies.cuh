@@ -1,6 +1,6 @@
 // The warps of a prefill attention block that copy (prefill_attention.cuh). One warp copies the block's half of each
-// tile of keys. Another one copies the values, and the queries of each work. Slots of the ring are filled in the order
-// in which the products use them: the keys of a tile, then the values of the previous tile.
+// tile of keys. Another one copies the values, and the queries of each work item. Slots of the ring are filled in the
+// order in which the products use them: the keys of a tile, then the values of the previous tile.
 //
 // A thread takes about 100 cycles to request a box, and the first product waits for all boxes of a tile; so nothing is
 // computed between the requests.
@@ -27,14 +27,14 @@ struct CopyingWarp {
   int key_box = 0;  // find_box() of the next tile of keys
   int value_box = 0;
 
-  // Looks up work `i` and the boxes of its last tile. May be called while the kernel ahead still runs.
+  // Looks up work item `i` and the boxes of its last tile. May be called while the kernel ahead still runs.
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
     key_box = value_box = find_box(work.tiles - 1);
   }
 
-  // Copies for the works begin … end - 1. Precondition: look_up(begin) was called.
+  // Copies for the work items begin … end - 1. Precondition: look_up(begin) was called.
   __device__ void run(int begin, int end) {
     wait_for_previous();
     let_copies_see_stores();
@@ -77,7 +77,7 @@ struct CopyingWarp {
   }
 
   // Returns where the lane's box begins, as a number of groups of 8 tokens in the cache. The box is one of the boxes of
-  // `tile` that this block copies. Returns a group beyond the cache if no row of the work sees the box.
+  // `tile` that this block copies. Returns a group beyond the cache if no row of the work item sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;

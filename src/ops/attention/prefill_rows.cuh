@@ -49,7 +49,7 @@ struct RowsWarpgroup {
   OnlineSoftmax<FastBaseTwo> rows[2];  // the sums are over the thread's keys
   float rescale[2];                    // factor of the sums before the newest tile
 
-  // Computes the works begin … end - 1.
+  // Computes the work items begin … end - 1.
   __device__ void run(int begin, int end) {
     // Gives the first turn: to issue products or, if the warpgroups join, to write results.
     if (S::kJoined || warpgroup == kWarpgroups - 1) give_turn(warpgroup ^ 1);
@@ -205,8 +205,9 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets values to zero that no row sees, in a box with seen ones: the memory may hold NaN, which a weight of 0 would
-  // not remove. This concerns the work's last tile: its values come next, or behind the keys of the tile before.
+  // Sets values that no row sees to zero, in the box that also has seen ones: its memory may hold NaN, which a weight
+  // of 0 would not remove. This concerns the last tile of the work item: its values come next, or behind the keys of
+  // the tile before.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
