@@ -6,8 +6,8 @@
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, including
 // the rows' own tokens, which kv_store has already stored. Its row i stands at position p = kv_len - query_len + i and
-// sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads head h
-// / G:
+// sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads KV head
+// h / G:
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //

@@ -21,7 +21,7 @@ std::int64_t decode_tile_keys(const AttentionShape& shape);
 // following function: decode_attention_serves().
 Result<int> decode_attention_residency(const AttentionShape& shape);
 
-// Binds the kernel. Precondition: the planner chose it for the batches of the attention, or in extend for single rows.
+// Binds the kernel. Precondition: the planner chose it for this kind of batch, or for the single rows of extend steps.
 Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
                                                        const CudaAttentionPlanner& planner);
 
