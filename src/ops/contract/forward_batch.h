@@ -57,7 +57,7 @@ struct EmbeddingWrite {
 
 // A ragged batch of requests, extend and decode rows alike. The tokens of a request are neighbours.
 struct ForwardBatch {
-  std::vector<TokenId> input_ids;         // [T]; not read for a token with an entry in input_rows or embedding_rows
+  std::vector<TokenId> input_ids;         // [T]; not read if the token's input row or embedding row is not -1
   std::vector<std::int32_t> input_rows;   // [T]: r ≥ 0: the token that row r of the last step sampled; -1: input_ids
   std::vector<std::int32_t> positions;    // [T]: position of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T

@@ -77,8 +77,8 @@ struct KernelDef {
 
 // One kernel that replaces up to three neighbouring operators, or a region of the program, if it is faster. Its result
 // is the same up to the order of sums. Each neighbour but the last passes its first result (or the operand that it
-// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. A
-// region has only the results of its last call for others to read, and only these are written.
+// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. Nothing
+// outside of a region reads any but the results of its last call, and only these are written.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
   const RegionPattern* region = nullptr;  // in place of ops
