@@ -1,13 +1,13 @@
-// A float32 matrix product of blocks that fit the cache, on one thread. Attention's prefill and linear's own kernel are
-// built from it. Callers convert, pack and share out the work.
+// A float32 matrix product of blocks that fit the cache, on one thread. Attention's prefill and the CPU's linears use
+// it. Callers convert and pack the operands, and divide the work among threads.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera {
 
-// Computes c[m, n] = a[m, k] · b[k, n], plus c where `accumulate` is set. Strides are in floats between rows. Every
-// element is summed in the order of k, whatever m and n are.
+// Computes c[m, n] = a[m, k] · b[k, n], plus the old c if `accumulate` is set. A stride is the number of floats between
+// rows. Every element is summed in the order of k, whatever m and n are.
 struct GemmBlock {
   const float* a;
   std::int64_t a_stride;

@@ -18,8 +18,8 @@ TESSERA_INLINE float e8m0(std::uint8_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 23);
 }
 
-// Returns the bits of the values of four-bit numbers times twice `half`. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or
-// 12.
+// Returns the bits of the float32 values of 4-bit (E2M1) numbers, times twice `half`. Twice a magnitude is 0, 1, 2, 3,
+// 4, 6, 8 or 12.
 TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   const VecI16 index = four & 7;
   const VecI16 twice = index + ((index - 4) & (index > 4)) + (((index - 6) & (index > 6)) << 1);
@@ -27,7 +27,7 @@ TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   return magnitude ^ (reinterpret_cast<VecU16>(four & 8) << 28);
 }
 
-// Stores the elements of `low` and `high` in turn. bfloat16 numbers are the upper halves of float32 numbers, so nothing
+// Stores elements of `low` and `high` alternately. A bfloat16 number is the upper half of a float32 number, so nothing
 // is rounded.
 TESSERA_INLINE void store_in_turn(float* y, VecU16 const& low, VecU16 const& high) {
   const VecI16 first{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};

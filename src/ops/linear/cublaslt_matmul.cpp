@@ -20,8 +20,8 @@ cudaDataType_t data_type(ir::DType dtype) {
   }
 }
 
-// Allows only algorithms that compute each sum in one block. Without a workspace and a reduction scheme no block can
-// pass its part of a sum to another.
+// Allows only algorithms that compute each sum in one block. Without a workspace and a reduction scheme, no block can
+// pass a partial sum to another.
 Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearProblem& p) {
   const std::uint64_t no_workspace = 0;
   const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -61,8 +61,8 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) 
   return handle;
 }
 
-// cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix: w is [k, n] transposed, xᵀ is [k,
-// m] and yᵀ is [n, m].
+// cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix. wᵀ is [k, n], xᵀ is [k, m] and yᵀ
+// is [n, m].
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands) {
   const cudaDataType_t y_type = data_type(p.dtype);

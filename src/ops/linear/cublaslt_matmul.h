@@ -1,5 +1,5 @@
-// A linear operator in cuBLASLt's terms: its description, and the algorithms that the library offers for it. Only the
-// files that bind linears to the library and measure its algorithms include this.
+// Describes a linear operator to cuBLASLt, and asks the library for algorithms. Only the files that bind linears to the
+// library and measure its algorithms include this header.
 #pragma once
 
 #include <cublasLt.h>
@@ -44,8 +44,8 @@ using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// The library handle of the thread's current GPU. Each GPU has one. Handles are never destroyed, because the driver may
-// shut down first at exit.
+// Returns the library handle of the thread's current GPU. Each GPU has one. Handles are never destroyed, because the
+// driver may shut down first at exit.
 Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device);
 
 // Everything that describes a product except its addresses.
@@ -55,12 +55,12 @@ struct Choice {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-// `operands` is the type of w and x if it is not that of y.
+// Describes the product to the library. `operands` is the type of w and x, if it is not the type of y.
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands = std::nullopt);
 
-// Returns BoundOp::choice() of the product: the library selects code by the algorithm, the epilogue and the alignment
-// of rows.
+// Returns the product's BoundOp::choice(). The library selects code by the algorithm, the epilogue and the alignment of
+// rows.
 std::uint64_t variant_of(const Choice& choice, const LinearProblem& p);
 
 // Sets the bias's address, which is an attribute of the description.
@@ -78,7 +78,8 @@ LinearShape shape_of(const LinearProblem& p, Rows rows);
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 
-// The one table of this process. Its GPUs are of one kind, and each checks an algorithm that it takes from the table.
+// Returns the one table of this process. The process's GPUs are of one kind, and each checks an algorithm that it takes
+// from the table.
 LinearAlgorithms& known_algorithms();
 
 }  // namespace tessera::cublaslt

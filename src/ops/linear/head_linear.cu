@@ -1,7 +1,7 @@
 // head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and 16 or 64
-// rows; other types use a plain kernel. Both add an element's products in the order of k for any number of rows, so
-// that a row's bits do not depend on the other rows. In forwards that are not deterministic, a few rows use a kernel
-// that loads its matrix before the kernels ahead have ended.
+// rows; other types use a plain kernel. Both add an element's products in the order of k for any number of rows, so a
+// row's bits do not depend on the other rows. Forwards that need not be deterministic use a third kernel for a few
+// rows. It loads w before the preceding kernels have ended.
 #include "tessera/ops/linear/head_linear.h"
 
 #include <algorithm>
@@ -30,12 +30,12 @@ constexpr int kPacks = kDepth / kPack;
 template <class T, int kRows>
 struct HeadTiles {
   PermutedRows<T, kRows, kPacks> x;
-  PermutedRows<T, kColumns, kPacks> w;  // a row is a column of the output; transposed: a row is an index of k
+  PermutedRows<T, kColumns, kPacks> w;  // rows are columns of the output, or indices of k if transposed
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
 
-// Rotates the rotated values of `count` rows of a head. A whole block calls it.
+// Applies the rotary embedding to the `rotated` values of `count` rows of one head. All threads of the block call it.
 template <class T>
 __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExtras& extras, std::int64_t head,
                                  std::int64_t first_row, std::int64_t count) {
@@ -48,9 +48,9 @@ __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExt
   }
 }
 
-// Grid [blocks of columns · heads, then one block for each head's rotated values; blocks of rows that run side by
-// side]. A block processes every gridDim.y-th block of rows. Of the four warps, kRowWarps divide the rows, 16 each, and
-// the rest divide the columns.
+// Grid: [blocks of columns · heads, then one block a head for the rotary values; blocks of rows that run side by side].
+// A block processes every gridDim.y-th block of rows. The four warps form kRowWarps groups. A group takes 16 rows, and
+// its warps divide the columns.
 template <class T, int kRowWarps, bool kTransposed>
 __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
       turn_rows<T>(p, extras, head, first_row, kRows);
       continue;
     }
-    // Elements past the sizes are loaded as zeros, which add nothing.
+    // Loads zeros for elements past the sizes, which add nothing.
     const auto load = [&](int step, int stage) {
       const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
       if (depth < p.k) {
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Computes columns of one head for a few rows, for a transposed w only. Grid [blocks of 64 columns, then one for the
-// rotated values; heads]. A thread has 8 columns and kHeld indices of k.
+// Computes columns of one head for a few rows; w must be transposed. Grid: [blocks of 64 columns, then one for the
+// rotary values; heads]. A thread has 8 columns and kHeld indices of k.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kWarps* kWarp)
     head_columns(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -189,8 +189,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 constexpr int kPlainTile = 16;
 
-// Grid [blocks of columns · heads, then one block for each head's rotated values; blocks of rows]. A block has 256
-// threads, which compute one element each of a 16 x 16 tile, from tiles in shared memory.
+// Grid: [blocks of columns · heads, then one block a head for the rotary values; blocks of rows]. A block has 256
+// threads. Each computes one element of a 16 x 16 tile, from tiles in shared memory.
 template <class T>
 __global__ void __launch_bounds__(kPlainTile* kPlainTile)
     head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -238,7 +238,7 @@ LaunchShape blocks_of(const HeadLinearProblem& p, const HeadLinearExtras& extras
           .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// Blocks of rows that run side by side where some may have no work. They are enough for every multiprocessor.
+// Number of blocks of rows that run side by side if some may have no work. They suffice to occupy every multiprocessor.
 constexpr unsigned kRowBlocksOfForms = 8;
 
 template <class T, int kRowWarps, bool kTransposed>
@@ -278,7 +278,7 @@ Result<std::unique_ptr<BoundOp>> bind_head_linear_cuda(const HeadLinearProblem& 
                          std::to_string(p.rows));
   return dispatch_dtype(dtype, "latent_attention", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
-      // Condition: rows begin at multiples of 16 bytes, and packs do not extend past a row's end.
+      // This kernel needs rows that begin at multiples of 16 bytes, and packs that do not extend past a row's end.
       const std::int64_t w_length = p.transposed ? p.n : p.k;
       if (p.k % kPack == 0 && p.x_dim % kPack == 0 && p.x_stride % kPack == 0 && w_length % kPack == 0) {
         const bool few = p.transposed && !p.deterministic && p.rows > 0 && p.rows <= kFewRows;

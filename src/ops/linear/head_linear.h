@@ -1,4 +1,5 @@
-// A separate matrix product for each head, as the absorbed matrices of latent attention need (latent_attention.h):
+// head_linear: a separate matrix product for each head, for the absorbed matrices of latent attention
+// (latent_attention.h):
 //
 //   out[t, h, :n] = w[h] · x[t, h, :k];   transposed: out[t, h, :n] = w[h]ᵀ · x[t, h, :k]
 //
@@ -33,12 +34,12 @@ std::size_t head_linear_cpu_workspace_bytes(const Device& device);
 
 // Additional work that CUDA's kernels can do.
 struct HeadLinearExtras {
-  // Selects the rows to compute by their requests' forms. A block of rows without a row of a request in the absorbed
-  // form is skipped, and its rows of `out` are undefined. By default no request has the direct form, so nothing is
-  // skipped.
+  // Selects the rows to compute by the form of attention that their requests use. A block of rows is skipped if none of
+  // its requests uses the absorbed form; its rows of `out` are then undefined. By default no request uses the direct
+  // form, so nothing is skipped.
   LatentForms forms = {};
-  // The table's angles turn the `rotated` values behind the first k values of each head of x. The results are stored
-  // behind the first n values of the head of out.
+  // Rotary embedding: the angles of `table` rotate the `rotated` values behind the first k values of each head of x.
+  // The results are stored behind the first n values of the head of out.
   const float* table = nullptr;  // [rows, rotated]
   int rotated = 0;
   bool interleaved = false;

@@ -1,14 +1,15 @@
-// The part that matmuls with Hopper's warpgroup instructions share: the ring of stages in shared memory, a tile's sums,
-// and the conversion of sums to rows of the result.
+// Code shared by the matmuls that use Hopper's warpgroup instructions (wgmma): the ring of stages in shared memory, the
+// computation of a tile's sums, and their conversion to rows of the result.
 //
-// The weights are the products' first matrix, with 64 weight rows for each warpgroup. Rows of x are the second matrix,
+// Weights are the instructions' first matrix, with 64 weight rows for each warpgroup. Rows of x are the second matrix,
 // and their number may be any multiple of 32 up to 256. So a tile is as wide as there are rows, and little work is
 // wasted.
 //
-// One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups, which
-// multiply 64 weight rows each by all of the tile's rows of x. Stages of 64 columns go through a ring that does not
-// pause between tiles. The warpgroups synchronise only at the ring, so that one can store its results while the other
-// multiplies. Blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the copies of x.
+// One thread of a block starts the copies. Its warpgroup gives its registers to the two other warpgroups. Each of these
+// multiplies 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through the ring, without a pause
+// between tiles. The warpgroups synchronise only at the ring, so that one can store its results while the other
+// multiplies. The blocks of a cluster compute neighbouring weight rows for the same rows of x, and share the copies of
+// x.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -31,7 +32,7 @@ inline constexpr int kHopperRowBytes = kHopperDepth * 2;
 inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kHopperRowBytes;
 static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
 
-// A position in the walk through the ring: the slot, and the number of completed rounds.
+// A position in the ring: the slot, and the number of completed rounds.
 struct RingPlace {
   int slot = 0;
   std::uint32_t turn = 0;
@@ -66,7 +67,7 @@ __device__ inline void prepare(const HopperRing& ring) {
   SharedBarrier::make_visible();
 }
 
-// Calls f.template operator()<kN>() with the tile size for so many rows of x.
+// Calls f.template operator()<kN>(), where kN is the smallest tile size that holds `rows` rows of x.
 template <class F>
 __device__ inline void with_tile_size(int rows, const F& f) {
   switch ((rows + kHopperStep - 1) / kHopperStep) {

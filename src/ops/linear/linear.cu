@@ -7,12 +7,13 @@
 namespace tessera {
 namespace {
 
-// Where neither the streamed nor the split kernel serves, reading the weights bounds one row, and our simple kernel is
-// faster than cuBLASLt. From two rows on the library is as fast or faster (docs/measurements/prefill-decode.md).
+// The greatest number of rows for the simple kernel, if neither the streamed nor the split kernel takes the linear. For
+// one row the time is that of reading the weights, and the simple kernel is faster than cuBLASLt. From two rows on the
+// library is as fast or faster (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
-// Where a row is no multiple of 16 bytes, cuBLASLt rounds a product to the storage type before it adds the bias. No
-// model in use has such rows, and tests only use small ones.
+// Returns whether cuBLASLt would round the product to the storage type before it adds the bias. It does so if rows are
+// no multiple of 16 bytes. No model in use has such rows, and tests only use small ones.
 bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
@@ -26,7 +27,8 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
   return kCublasLtWorkspaceBytes;
 }
 
-// The choice between the two kernels does not depend on m, and neither does the order of addition in either.
+// Binds a kernel whose order of addition does not depend on m. The choice between the two kernels does not depend on m
+// either.
 Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p, Device& device) {
   if (p.k == 0 || rounds_twice(p)) return bind_cuda_few_rows(p);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p, device);

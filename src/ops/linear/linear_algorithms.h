@@ -1,10 +1,9 @@
-// The algorithms that a library chose for linears, by problem, in this process and in earlier ones. A remembered
-// algorithm saves the search and gives the same bits again. Algorithms are opaque data, which only the same version of
-// the library understands.
+// Remembers the algorithms that a library chose for linears, in this process and in earlier ones, by problem. A
+// remembered algorithm saves the search and gives the same bits again. Algorithms are opaque data, which only the same
+// version of the library understands.
 //
 // A library's first choice is an estimate. In idle moments other algorithms are measured (linear_tuning.h), and the
-// fastest is kept for later processes. In this process a problem keeps the algorithm that it began with, and so its
-// bits.
+// fastest is kept for later processes. In this process a problem keeps its first algorithm, so its bits do not change.
 //
 // Eager forwards may have any number of rows, so at most kMost problems are kept. Problems of this process take
 // precedence.
@@ -40,10 +39,10 @@ struct LinearShape {
 
 class LinearAlgorithms {
  public:
-  static constexpr std::size_t kMost = 8192;  // the most problems that are kept; each takes about 170 bytes of JSON
+  static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 170 bytes of JSON
 
-  // The choice of this process, or else of an earlier one. The caller must let the library check an earlier choice
-  // against the problem.
+  // Returns the choice of this process, or else of an earlier one. The caller must let the library check an earlier
+  // process's choice against the problem.
   std::optional<OpaqueAlgorithm> chosen(const LinearShape& shape) const;
   // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
@@ -54,12 +53,13 @@ class LinearAlgorithms {
   // Keeps the algorithm that was measured to be the fastest, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // The improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k, bias,
-  // any_rows, "<128 hexadecimal digits>", measured], …].
+  // Returns the improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k,
+  // bias, any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
-  // Remembers the result of another process's to_json(). kDataLoss for any other content; nothing is remembered then.
+  // Remembers the result of another process's to_json(). Returns kDataLoss for any other content, and then remembers
+  // nothing.
   Status remember(const Json& json);
-  // Keeps measured algorithms of another process's to_json() for later processes. Errors as in remember().
+  // Keeps the measured algorithms of another process's to_json() for later processes. Errors as in remember().
   Status learn(const Json& json);
 
  private:
@@ -69,7 +69,7 @@ class LinearAlgorithms {
   };
   static std::optional<std::pair<LinearShape, Kept>> entry_of(const Json& json);
   static Result<std::map<LinearShape, Kept>> read(const Json& json);
-  // Whether an earlier process measured this algorithm to be the fastest.
+  // Returns whether an earlier process measured this algorithm to be the fastest.
   bool was_measured(const LinearShape& shape, const OpaqueAlgorithm& algorithm) const;
 
   mutable std::mutex mutex_;

@@ -1,5 +1,5 @@
-// Catches: an algorithm that is remembered for another problem than its own, a digit that is lost on the way to a file
-// and back, and a malformed file that is accepted in part.
+// Catches: an algorithm that is remembered for another problem than its own, a digit that is lost between writing and
+// reading a file, and a malformed file that is accepted in part.
 #include "tessera/ops/linear/linear_algorithms.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,8 @@ TEST(LinearAlgorithms, ComeBackFromJsonByShape) {
   EXPECT_EQ(after.chosen(base), algorithm_of(77)) << "a newer choice counts";
 }
 
-// A process uses the measurement of another one, once. Its own problems keep the algorithms that they began with.
+// A process uses a measurement of an earlier process and does not repeat it. A running process keeps the algorithms
+// that its problems began with.
 TEST(LinearAlgorithms, AreMeasuredForLaterProcesses) {
   const LinearShape shape{.m = 8, .n = 16, .k = 32, .dtype = ir::DType::kBFloat16};
   LinearShape of_any_rows = shape;

@@ -21,7 +21,7 @@ namespace {
 
 using namespace cublaslt;
 
-// Whether the library accepts the algorithm for these sizes with `workspace_bytes` of workspace.
+// Returns whether the library accepts the algorithm for these sizes with `workspace_bytes` of workspace.
 bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_bytes) {
   cublasLtMatmulHeuristicResult_t needs{};
   return cublasLtMatmulAlgoCheck(handle, c.matmul.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), &c.algorithm,
@@ -29,7 +29,7 @@ bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_byte
          needs.workspaceSize <= workspace_bytes;
 }
 
-// Whether the library accepts the algorithm for any number of rows, with each sum computed by one block. Some
+// Returns whether the library accepts the algorithm for any number of rows, with each sum computed by one block. Some
 // algorithms need a workspace only for few rows, so this checks row counts of every magnitude, including odd ones.
 bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t reduction = 0;
@@ -51,8 +51,8 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
-// Keeps a choice made earlier, in this process or in another one. The exception is a shape with an activation, which is
-// another problem.
+// Returns the choice that this process or an earlier one made, or else a new one. Choices with an activation are not
+// kept, because they belong to another problem.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
@@ -77,7 +77,7 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
 }
 
-// A forward has four or five shapes in dozens of layers, and the library is asked once for each shape.
+// Asks the library only once for each shape. A forward has four or five shapes in dozens of layers.
 Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, bool, Rows>;
   static std::mutex mutex;
@@ -86,8 +86,8 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
-  // Eager forwards may have any number of rows, so the cache is bounded. Bound operators keep their choices, and other
-  // choices are made again. A start with a hundred sizes makes about five hundred choices.
+  // The cache is bounded, because eager forwards may have any number of rows. Bound operators keep their choices, and
+  // other choices are made again. A start with a hundred sizes makes about five hundred choices.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);
@@ -118,8 +118,8 @@ class CublasLtLinear final : public BoundOp {
                  std::size_t workspace_bytes)
       : p_(problem), handle_(handle), choice_(std::move(choice)), workspace_bytes_(workspace_bytes) {}
 
-  // The bias's address is an attribute of the descriptor, which all layers of a shape share. So an operator with a bias
-  // gets its own descriptor.
+  // The bias's address is an attribute of the descriptor, and all layers of a shape share a descriptor. So an operator
+  // with a bias gets its own descriptor.
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));
@@ -146,7 +146,7 @@ class CublasLtLinear final : public BoundOp {
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;
   std::size_t workspace_bytes_;
-  MatmulDesc matmul_;  // used where there is a bias
+  MatmulDesc matmul_;  // used if there is a bias
 };
 
 Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublasLtHandle_t handle,

@@ -16,60 +16,62 @@ namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
 
-// Whether 16-byte copies may start at this address.
+// Returns whether 16-byte copies may start at this address.
 inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// The conditions of all our kernels for 16-bit types: sums may have an order of their own, and x and w can be copied 16
-// bytes at a time.
+// Returns whether all our kernels for 16-bit types can run: sums may be in another order than the library's, and x and
+// w can be copied 16 bytes at a time.
 inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
 }
 
-// Streams the weights once for every four rows, or once for each row where k is no multiple of a 16-byte pack. It runs
-// at the speed of memory, which bounds a decode of few requests. Takes any sizes. A row's bits do not depend on the
-// number of rows.
+// Computes a few rows, for any sizes. It reads the weights once for every four rows, or once for each row if k is no
+// multiple of a 16-byte pack. It runs at the speed of memory, which bounds a decode of few requests. A row's bits do
+// not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
-// Whether the streamed kernel serves the linear and is the fastest. It serves up to 8 rows of a 16-bit type, or up to
-// 16 with a small matrix; w must be a weight in whole tiles. It needs Hopper and a forward that is not deterministic.
+// Returns whether the streamed kernel supports the linear and is the fastest. It supports up to 8 rows of a 16-bit
+// type, or up to 16 with a small matrix; w must be a weight in whole tiles. It needs Hopper and a forward that is not
+// deterministic.
 bool can_stream(const BindArgs& args);
-// Loads weights before the preceding kernels have ended (linear_streamed.cuh). Sums have one order for all row counts.
-// Precondition: can_stream().
+// Binds the kernel that loads weights before the preceding kernels have ended (linear_streamed.cuh). Sums have one
+// order for all row counts. Precondition: can_stream().
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
-// Whether the split kernel, with blocks that split k, serves the linear and is the fastest where the streamed kernel
-// does not serve. It serves up to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a
-// weight. It needs Hopper and a forward that is not deterministic.
+// Returns whether the split kernel, whose blocks split k, supports the linear and is the fastest after the streamed
+// kernel. It supports up to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It
+// needs Hopper and a forward that is not deterministic.
 inline constexpr std::int64_t kMostSplitRows = 64;
 bool can_split(const BindArgs& args);
-// Loads weights before the preceding kernels have ended (linear_split.cuh). Sums have one order for all row counts.
-// Precondition: can_split().
+// Binds the kernel that splits k; it too loads weights before the preceding kernels have ended (linear_split.cuh). Sums
+// have one order for all row counts. Precondition: can_split().
 Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
-// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Null where the kernel does
-// not serve them.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the kernel
+// does not support them.
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
 
-// Our kernels that also compute the gate after the linear.
+// Returns our kernels that also compute the gate after the linear.
 const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.
 inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // Binds the library's first choice for these sizes, and keeps the choice for the next bind of the same sizes. Sums are
-// in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. kUnimplemented
-// where the library has no kernel for the sizes.
+// in float32, without TF32. Preconditions: m, n, k >= 1, and a workspace of kCublasLtWorkspaceBytes. Returns
+// kUnimplemented if the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
 // Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
 // algorithms that compute each sum in one block. This algorithm computes every element of y in the same tile and order,
-// so that a row's bits do not depend on m. Needs no workspace. kUnimplemented where no algorithm qualifies for n, k and
-// dtype. kInternal where the algorithm does not serve this m, because another one would give other bits.
+// so that a row's bits do not depend on m. It needs no workspace. Returns kUnimplemented if no algorithm qualifies for
+// n, k and dtype. Returns kInternal if the algorithm does not support this m, because another one would give other
+// bits.
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
 // Creates the library's handle and asks it for one algorithm, so that later queries take microseconds. The first query
 // takes 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
 void start_cublaslt(Device& device);
-// The choices of cuBLASLt in this process so far, and the import of an earlier process's choices, which are used where
-// the library still accepts them (linear_algorithms.h). Choices depend on these versions and on the GPU.
+// Exports the choices of cuBLASLt in this process so far, and imports an earlier process's choices. An imported choice
+// is used if the library still accepts it (linear_algorithms.h). Choices depend on cublaslt_versions() and on the GPU.
 std::string cublaslt_versions();
 Json cublaslt_algorithms();
 Status remember_cublaslt_algorithms(const Json& algorithms);

@@ -1,5 +1,5 @@
-// linear by dot products of rows. It serves a few rows of x, where memory bandwidth is the limit (each weight is read
-// once, used for all rows and forgotten), and any number of rows where rows must not depend on each other.
+// linear by dot products of rows. It computes a few rows of x at the speed of memory: each weight is read once, used
+// for all rows and forgotten. It also computes any number of rows if rows must not depend on each other.
 //
 // Every element of y is summed in one order, which depends on k alone: 16 lanes over the products of 32 values at a
 // time, then the sum of the lanes, then the remainder of k. The number of rows and columns that are processed at once
@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::int64_t kStep = 32;  // weights of a row that are processed at once
 
-// Loads 32 consecutive values as two vectors. The assignment of values to lanes is the same for x and w, and nothing
-// else depends on it.
+// Loads 32 consecutive values as two vectors. Both x and w must be loaded this way, so that equal lanes hold equal
+// columns.
 TESSERA_INLINE void load32(const float* w, Vec16& a, Vec16& b) {
   a = load16(w);
   b = load16(w + kVecFloats);
 }
-// A pair of bfloat16 values is one 32-bit lane. A shift extracts the even values, and a mask the odd ones.
+// Loads 32 bfloat16 values; a 32-bit lane holds two. A shift extracts the even values, and a mask the odd ones.
 TESSERA_INLINE void load32(const BFloat16* w, Vec16& even, Vec16& odd) {
   VecU16 pairs;
   std::memcpy(&pairs, w, sizeof(pairs));
@@ -34,7 +34,7 @@ TESSERA_INLINE void load32(const BFloat16* w, Vec16& even, Vec16& odd) {
   odd = reinterpret_cast<Vec16>(pairs & 0xffff0000u);
 }
 
-// Adds 32 products to 16 sums, as floats in two steps.
+// Adds 32 products to 16 sums, in two steps of 16 float32 products.
 struct AsFloats {
   static constexpr int kSteps = 2;
   struct Values {
@@ -51,8 +51,9 @@ struct AsFloats {
   }
 };
 
-// Uses AVX-512's bfloat16 dot product with two products in each lane, which is twice as fast. The instruction is
-// written by name, because its intrinsic cannot be used in functions that are compiled for every machine.
+// Adds 32 products with AVX-512's bfloat16 dot product, which takes two products a lane and is twice as fast. The
+// instruction is written by name, because its intrinsic cannot be used in functions that are compiled for every
+// machine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_BFLOAT16_PAIRS
 struct AsPairs {
@@ -71,7 +72,8 @@ struct AsPairs {
 };
 #endif
 
-// float32 and bfloat16 are cheap to convert while they are read. float16 is not, so its rows are converted beforehand.
+// Says whether rows are converted to float32 beforehand. float32 and bfloat16 are cheap to convert while they are read,
+// but float16 is not.
 template <class T>
 constexpr bool kConvertsFirst = std::is_same_v<T, Float16>;
 template <class T>
@@ -84,8 +86,8 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 
 constexpr std::int64_t kLineBytes = 64;
 
-// With one or two rows, columns are processed as fast as memory delivers them, in an order that the hardware prefetcher
-// predicts. So only more rows fetch ahead.
+// Returns whether to prefetch. One or two rows are processed as fast as memory delivers the columns, in an order that
+// the hardware prefetcher predicts; only more rows profit.
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,
@@ -100,9 +102,9 @@ struct Ahead {
   }
 };
 
-// Adds k = [begin, end), a multiple of 32 long, of kColumns neighbouring columns to `partial` [kColumns, kRows], which
-// has a vector of partial sums for each element of y. All sums are in registers meanwhile, because the loops over them
-// are unrolled.
+// Adds the products of k = [begin, end), a multiple of 32 long, for kColumns neighbouring columns. `partial` [kColumns,
+// kRows] has a vector of partial sums for each element of y. All sums are in registers meanwhile, because the loops
+// over them are unrolled.
 template <class Products, int kRows, int kColumns, class T>
 TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int64_t begin, std::int64_t end,
                                 Ahead& ahead, Vec16* partial) {
@@ -145,14 +147,14 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, cons
   reinterpret_cast<T*>(p.y)[at] = from_float<T>(value);
 }
 
-// The number of columns with weights that stay in the cache while one group of rows after another is multiplied by
+// The number of columns in a block. Their weights stay in the cache while each group of rows in turn is multiplied by
 // them.
 constexpr std::int64_t kBlockColumns = 24;
 
 constexpr int kGroupRows = 8;
 
 // A block of at most kBlockColumns neighbouring columns with their weights. `next` is the number of columns in the next
-// block, with weights behind this block's; 0 where they are not read from there.
+// block, whose weights follow this block's in memory; it is 0 if there are none to prefetch.
 template <class T>
 struct Columns {
   std::int64_t first;
@@ -168,8 +170,8 @@ constexpr int columns_at_once(int rows, int steps) {
   return columns;
 }
 
-// Adds the rows [row, row + kRows) of a block of columns. They are one of `groups` row groups that are multiplied with
-// the block. `x` holds all rows.
+// Computes the rows [row, row + kRows) of a block of columns. They are one of `groups` groups of rows that are
+// multiplied by the block. `x` holds all rows.
 template <class Products, int kRows, class T>
 TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int64_t row, const Columns<T>& columns,
                               std::int64_t groups, Ahead& ahead) {
@@ -195,10 +197,11 @@ TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int
       store_element<T>(p, x + r * p.k, columns.w + c * p.k, row + r, columns.first + c, partial[c * kRows + r]);
 }
 
-// Adds all rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights arrive from memory.
+// Computes all rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights arrive from
+// memory.
 template <class Products, class T>
 TESSERA_INLINE void add_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
-  // The number of row groups that fetch ahead.
+  // The number of row groups that prefetch.
   const std::int64_t groups = std::max<std::int64_t>(1, p.m / kGroupRows + (fetches_ahead(p.m % kGroupRows) ? 1 : 0));
   const auto* next = reinterpret_cast<const std::byte*>(columns.w + columns.count * p.k);
   Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(Read<T>)), 0};
@@ -295,7 +298,7 @@ void run(const LinearProblem& p) {
 
 }  // namespace
 
-// Measured on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights: bfloat16 with 8, 16 and 32 rows
+// Measured on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. bfloat16 with 8, 16 and 32 rows
 // reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24, and oneDNN 25 and 19.
 // Without AVX-512 there are half as many registers, and without bfloat16 products twice the work; oneDNN was then
 // faster from five rows on. A second group of rows reads a block again, so the block must still be in the core's cache

@@ -1,4 +1,4 @@
-// Linears on CUDA that use the library's epilogues: the matmul computes the next operator as it stores its result.
+// Linears on CUDA that use cuBLASLt's epilogues: the matmul computes the next operator as it stores its result.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-// Whether the library's epilogues support the sizes and addresses of `p`, which was made from `args`. They need a
-// linear without a residual.
+// Returns whether the library's epilogues support the sizes and addresses of `p`, which was made from `args`. They need
+// a linear without a residual.
 bool allows_epilogue(const BindArgs& args, const LinearProblem& p);
 
-// Like bind_cublaslt(), with the device made current. Returns null where the library has no kernel; each operator then
-// runs by itself.
+// Binds like bind_cublaslt(), with the device made current. Returns null if the library has no kernel; each operator
+// then runs by itself.
 Result<std::unique_ptr<BoundOp>> bind_epilogue(const LinearProblem& p, Device& device);
 
 }  // namespace tessera

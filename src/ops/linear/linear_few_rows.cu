@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       const cuda::Pack<T, N> weights = cuda::load_pack<T, N>(w_row + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        // Rows past the last one repeat it and are not stored.
+        // A row past the last one repeats the last row. Its result is not stored.
         const std::int64_t row = min(first_row + r, shape.m - 1);
         const cuda::Pack<T, N> values = cuda::load_pack<T, N>(x + row * shape.k + i);
 #pragma unroll
@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// Chooses enough blocks to keep every multiprocessor's loads in flight, as long as a warp has two loads of its own.
+// Returns how many warps share a row of w: enough for blocks to keep every multiprocessor's loads in flight, as long as
+// a warp has two loads of its own.
 int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
   const std::int64_t wanted_blocks = 4 * p.workers;

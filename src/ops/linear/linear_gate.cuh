@@ -1,5 +1,5 @@
-// The gate behind a linear, in kernels that compute both: T(T(a(gate)) · up) from float32 sums. It rounds where the
-// operators' own kernels round.
+// The gate behind a linear, for kernels that compute both: T(T(a(gate)) · up) from float32 sums, where a is the
+// activation. It rounds where the operators' own kernels round.
 #pragma once
 
 #include "tessera/ir/graph.h"

@@ -20,13 +20,13 @@ namespace {
 using namespace cuda;
 using namespace cuda::gated_linear;
 
-// With fewer rows or tiles, cuBLASLt and a separate gate kernel are as fast or faster, because the library splits k or
-// uses smaller tiles (docs/measurements/prefill-decode.md).
+// The least work for this kernel. With fewer rows or tiles, cuBLASLt and a separate gate kernel are as fast or faster,
+// because the library splits k or uses smaller tiles (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestRows = 1024;
 bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
 
-// Returns the tile rows with which the last clusters end soonest. A tile's cost is its rows plus the store at its end.
-// The other warpgroup's products hide part of that store, which counts like kStoreRows rows at k = 1024.
+// Returns the tile height with which the last cluster ends soonest. A tile's cost is its rows plus the store at its
+// end. The other warpgroup's products hide part of that store; the rest costs as much as kStoreRows rows at k = 1024.
 int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
   constexpr std::int64_t kStoreRows = 24;
   std::int64_t best = 0;
@@ -88,7 +88,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> cal
     return std::unique_ptr<BoundOp>();
   if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
   if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);
-  return std::unique_ptr<BoundOp>();  // no model in use has many rows with the other GELU
+  return std::unique_ptr<BoundOp>();  // no model in use has many rows with the exact GELU
 }
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
 // A linear of many rows and the gate behind it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ. w
-// has n rows of gates g, then n rows of ups u. The linear's own result, twice as wide as y, is never stored and read
-// again; at 8192 tokens this saves a fifth of a layer's memory traffic.
+// has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and read
+// again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
-// The map of w places 8 rows of gates beside the same 8 rows of ups in shared memory, so that a thread has both sums of
+// The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
 // an element. The grid has as many blocks as the device runs at once. Clusters take tiles in an order that lets
 // concurrent tiles share rows of x and w in L2: a group of kGroup tiles of rows, column by column.
 //

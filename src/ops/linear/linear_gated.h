@@ -5,9 +5,9 @@
 
 namespace tessera {
 
-// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null where the
-// device or this build lacks the kernel, for float32, in deterministic forwards, and for too few rows to be faster than
-// two kernels.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the device
+// or this build lacks the kernel, for float32, in deterministic forwards, and for too few rows to be faster than two
+// kernels.
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls);
 
 }  // namespace tessera

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-// {"linear", "gelu"} with a bias and the tanh form, which is the only one that cuBLASLt has. The activation takes the
-// float32 sum, which separate operators would round first. Null for float32, in deterministic forwards, and where the
-// kernels for few rows serve the linear.
+// Joins {"linear", "gelu"} if there is a bias and the GELU is by tanh, which is the only one that cuBLASLt has. The
+// activation takes the float32 sum, which separate operators would round first. bind() returns null for float32, in
+// deterministic forwards, and if the kernels for few rows take the linear.
 extern const JoinedKernelDef kLinearGeluCuda;
 
 }  // namespace tessera

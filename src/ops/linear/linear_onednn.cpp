@@ -113,7 +113,7 @@ bool onednn_takes(ir::DType dtype) {
 Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual) {
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    // Addresses are not known yet, so the scratch memory is large enough for a residual in y's memory and for one
+    // Addresses are not known yet. So the scratch memory is large enough for a residual in y's memory and for one
     // elsewhere.
     if (!has_residual) return describe(engine, problem, has_bias, Residual::kNone).scratchpad_desc().get_size();
     return std::max(describe(engine, problem, has_bias, Residual::kInPlace).scratchpad_desc().get_size(),

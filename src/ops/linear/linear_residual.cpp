@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// A residual costs each tile of the matmul one load, which long sums hide. The saving grows with the size of the
-// tensor.
+// The least work with which adding the residual in the matmul is faster. A residual costs each tile one load, which
+// long sums hide. The saving grows with the size of the tensor.
 constexpr std::int64_t kFewestRows = 512;
 constexpr std::int64_t kFewestProducts = std::int64_t{1}
                                          << 34;  // 50 µs on an H200 (docs/measurements/prefill-decode.md)

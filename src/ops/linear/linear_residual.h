@@ -1,14 +1,14 @@
-// A linear of many rows, the residual behind it and their norm. The library's matmul adds the residual as it stores, so
-// that the norm reads one tensor instead of two and the product alone is never stored.
+// A linear of many rows, the residual behind it and the norm of their sum. The library's matmul adds the residual as it
+// stores. So the norm reads one tensor instead of two, and the product alone is never stored.
 #pragma once
 
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
 
-// {"linear", "add_rms_norm"}. The sum is rounded once, not twice. Null for float32, in deterministic forwards, for
-// sizes too small to be faster than the two kernels, for a linear with a residual of its own, and where the library
-// cannot run it: k and n must be multiples of 8, and operands aligned.
+// Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null for float32, in
+// deterministic forwards, for sizes too small to be faster than the two kernels, for a linear with a residual of its
+// own, and if the library cannot run it: k and n must be multiples of 8, and operands aligned.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 
 }  // namespace tessera

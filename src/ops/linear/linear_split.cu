@@ -19,15 +19,15 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// With the first size two blocks fit on a multiprocessor, with the second only one. Where there is a multiprocessor for
-// each block, no multiprocessor may have two: blocks are placed as those of the kernel ahead end, and the first free
-// multiprocessors would take them all.
+// Bytes of shared memory with which two blocks fit on a multiprocessor, or only one. If there is a multiprocessor for
+// each block, none may have two: blocks start when those of the preceding kernel end, so the first free multiprocessors
+// would otherwise take them all.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
-// Returns the number of blocks that share a tile: as many as can each have a multiprocessor, at most kMostBlocks. With
-// a long k there are two blocks even where they have to share a multiprocessor, because each still has enough loads to
-// keep under way (docs/measurements/prefill-decode.md). The number does not depend on m.
+// Returns the number of blocks that share a tile. It is the greatest power of two for which each block has its own
+// multiprocessor, at most kMostBlocks. With a long k there are two even if they have to share a multiprocessor, because
+// each still has enough loads to keep under way (docs/measurements/prefill-decode.md). The number does not depend on m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);
@@ -36,8 +36,8 @@ int blocks_of_tile(const LinearProblem& p) {
   return blocks == 1 && tiles <= p.workers && p.k >= kLong ? 2 : blocks;
 }
 
-// With more tiles the multiprocessors would take several turns, and the last turn would not be full. The library's
-// blocks stay for all tiles.
+// Returns whether there are few enough tiles. With more tiles the multiprocessors would take several rounds, and the
+// last round would not be full. The library's blocks are persistent instead.
 bool is_worth_splitting(const LinearProblem& p) { return ceil_div(p.n, kWeightRows) <= 2 * p.workers; }
 
 Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {

@@ -1,12 +1,12 @@
-// Linears of some dozens of rows on Hopper, alone and with the gate behind them.
+// Linears of up to 64 rows on Hopper, alone and with the gate behind them.
 //
 // Reading a matrix of a small model takes two microseconds and multiplying it takes one. Latency dominates such a
-// linear: placing its blocks, waiting for the first columns, and the walk along k. The kernel therefore does three
+// linear: placing its blocks, waiting for the first columns, and the loop over k. The kernel therefore does three
 // things:
-//   - Weights do not depend on the kernels ahead, so a block asks for them before it waits (cuda_launch.cuh).
-//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the walk. At
-//     its end each block leaves its sums in its own shared memory. Each then adds the sums of all blocks for its share
-//     of the tile's rows, in the order of the cluster's blocks.
+//   - Weights do not depend on the preceding kernels, so a block asks for them before it waits (cuda_launch.cuh).
+//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop. At
+//     its end each block leaves its sums in its own shared memory. Each then takes some of the tile's rows, and adds
+//     the sums of all blocks for them, in the order of the cluster's blocks.
 //   - Two blocks fit on a multiprocessor, so that one loads while the other adds.
 //
 // The products' first matrix is 64 rows of weights and the second is rows of x, as in hopper_matmul.cuh. An element's
@@ -23,7 +23,7 @@
 namespace tessera::cuda::split_linear {
 
 inline constexpr int kWeightRows = 64;  // rows of w in a tile
-inline constexpr int kMostBlocks = 4;   // the most blocks in a cluster
+inline constexpr int kMostBlocks = 4;   // greatest number of blocks in a cluster
 inline constexpr int kDepth = 64;       // columns of k in a stage: rows of 128 bytes
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
@@ -100,7 +100,8 @@ __device__ inline void add_pack(float (&total)[8], const T* from) {
   for (int i = 0; i < 8; ++i) total[i] += to_float(pack.at[i]);
 }
 
-// Turns the sums of the block's share of rows into y. Each thread of the warpgroup has eight columns.
+// Computes y for the block's share of the rows, from the sums of all blocks. Each thread of the warpgroup has eight
+// columns.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_share(const SplitLinear<T>& p, std::uint32_t sums, int first_weight, int rank) {
   constexpr int kShare = kN / kBlocks;

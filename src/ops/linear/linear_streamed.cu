@@ -16,8 +16,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Up to eight rows the streamed kernel is the fastest. With more rows x is read as often as w, and the kernel with
-// blocks that split k is faster for large matrices (docs/measurements/prefill-decode.md).
+// Returns whether the streamed kernel is the fastest: always up to eight rows. With more rows x is read as often as w,
+// and the kernel that splits k is faster for large matrices (docs/measurements/prefill-decode.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // in bytes of w
   if (p.m <= 8) return true;
@@ -39,8 +39,8 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
 }
 
-// Makes the kernel for up to eight rows of x. Tiles of one or two stages are multiplied at once, which shortens the
-// walk along k when their weights arrive before x. Longer tiles would keep the ring waiting
+// Makes the kernel for up to eight rows of x. A tile of one or two stages is multiplied all at once, which shortens the
+// loop over k when the weights arrive before x. A longer tile would keep the ring waiting
 // (docs/measurements/prefill-decode.md).
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, std::int64_t workers) {
@@ -66,8 +66,8 @@ Result<std::unique_ptr<BoundOp>> make_of_sixteen(const char* name, const Streame
   return make<T, 2, kGated, 1, kMostRounds, false>(name, p, workers);
 }
 
-// Holding x in registers is faster where its loads would otherwise follow one another: the loads of a tile's stages, or
-// of a block's tiles.
+// Makes the kernel for p.m rows. Its stages have sizes as equal as possible. It holds x in registers if the loads of a
+// tile's stages, or of a block's tiles, would otherwise follow one another.
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int64_t workers) {
   const std::int64_t stages = ceil_div(p.k, kMostColumns);
@@ -76,7 +76,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
   return p.m <= 8 ? make_of_eight<T, kGated>(name, p, workers) : make_of_sixteen<T, kGated>(name, p, workers);
 }
 
-// `y` is the gate's result where there is a gate.
+// `y` is the gate's result if there is a gate.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
   const bool gated = gate != Gate::kNone;

@@ -1,16 +1,16 @@
 // Linears of few rows on Hopper, alone and joined with the gate behind them.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
-// kernel. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
-// waits for those kernels (cuda_launch.cuh), and the weights arrive while the kernels ahead still run. After the wait
-// it loads all of x at once, as far as registers hold it, because the products need the last of it too.
+// kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights
+// before it waits for those kernels (cuda_launch.cuh), and the weights arrive while they still run. After the wait the
+// block loads all of x at once, as far as registers hold it, because the products need the last columns too.
 //
-// With up to eight rows few registers hold x, and two blocks on a multiprocessor keep 200 KiB of loads under way;
-// otherwise a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
+// With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads under way.
+// Otherwise a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
 // loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through a ring in shared
 // memory, without a pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core
-// instructions; their sums are added at the end of a tile, in an order that depends neither on the number of rows nor
-// on the tile. Values are rounded where the operators' own kernels round them.
+// instructions. At the end of a tile the warps' sums are added, in an order that depends neither on the number of rows
+// nor on the tile. Values are rounded where the operators' own kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,18 @@ inline constexpr int kTileRows = 16;     // rows of w in a tile
 inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
 inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread
 inline constexpr int kRoundColumns = kWarps * kStepColumns;
-inline constexpr int kMostRounds = 4;                             // the most rounds in a stage
-inline constexpr int kFewRounds = 3;                              // the most rounds in a short stage
-inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // the most columns in a stage
-inline constexpr int kMostSlots = 8;                              // the most slots in the ring
-// Rows in shared memory are padded to 64 bytes past a multiple of 128. So the eight threads that read 16 bytes each of
-// two rows at a time use all banks.
+inline constexpr int kMostRounds = 4;                             // greatest number of rounds in a stage
+inline constexpr int kFewRounds = 3;                              // greatest number of rounds in a short stage
+inline constexpr int kMostColumns = kMostRounds * kRoundColumns;  // greatest number of columns in a stage
+inline constexpr int kMostSlots = 8;                              // greatest number of slots in the ring
+// A row in shared memory is padded to 64 bytes past a multiple of 128. So eight threads that read 16 bytes each from
+// two rows use all banks.
 inline constexpr int kBanks = 128;  // in bytes
 inline constexpr int kPadding = kBanks / 2;
-// The most bytes of a ring with which two blocks of up to eight rows fit on a multiprocessor.
+// The greatest number of bytes of a ring with which two blocks of up to eight rows fit on a multiprocessor.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
-// The arguments of a linear y[m, n] of x. With a gate, w has n rows of gates, then n rows of ups.
+// The arguments of a linear y[m, n] of x. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct Streamed {
   const T* x;         // [m, k]
@@ -80,8 +80,8 @@ __device__ inline void store_tile(const Streamed<T>& p, int first, const Total& 
   }
 }
 
-// A warp's sums of a tile. An instruction multiplies sixteen rows by eight. With up to eight rows of x the sixteen rows
-// are w's, which takes half the instructions.
+// A warp's sums of a tile. A tensor-core instruction multiplies sixteen rows by eight. With up to eight rows of x the
+// sixteen rows are w's, which halves the number of instructions.
 template <int kEights>
 struct WarpTile {
   static constexpr bool kWeightsFirst = kEights == 1;
@@ -91,10 +91,10 @@ struct WarpTile {
   __device__ float at(int row, int w_row) const { return kWeightsFirst ? sums[w_row][row] : sums[row][w_row]; }
 };
 
-// kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages with columns of x in
-// registers or on the way there; where a tile has no more stages than kHeld, the columns stay in registers. kRounds is
-// the most rounds of a stage. kAtOnce means that a tile has exactly kHeld stages and a warp waits for all of them
-// before it multiplies. A block processes every gridDim.x-th tile.
+// kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages whose columns of x are in
+// registers or being loaded; if a tile has at most kHeld stages, x stays in registers. kRounds is the greatest number
+// of rounds in a stage. kAtOnce means that a tile has exactly kHeld stages and a warp waits for all of them before it
+// multiplies. A block processes every gridDim.x-th tile.
 template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
 __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1) streamed(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   }
 
   wait_for_previous();
-  // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may name any columns of k, as
-  // long as both matrices use the same ones.
+  // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may hold the columns of k in
+  // any order, as long as both matrices use the same one.
   const int row = lane / 4;
   const int column = warp * kStepColumns + lane % 4 * 8;
   const T* mine[kEights];
@@ -170,8 +170,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       for (int e = 0; e < kEights; ++e)
         if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + stage * p.stage_columns + d * kRoundColumns);
   };
-  float sum[kEights == 1 ? 1 : kHalves][2][4];  // two independent chains, so that an instruction need not wait for the
-                                                // one before it
+  float sum[kEights == 1 ? 1 : kHalves][2][4];  // two independent chains of sums, so that an instruction need not wait
+                                                // for the previous one
   const auto add_products = [&](const uint4(&x)[kEights], const uint4(&w)[kHalves]) {
     if constexpr (kEights == 1) {
       multiply_tile<T>(sum[0][0], {w[0].x, w[1].x, w[0].y, w[1].y}, x[0].x, x[0].y);
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       }
     }
   };
-  // Multiplies the next stages, from `stage` on.
+  // Multiplies the next stages, beginning with `stage`.
   const auto multiply = [&](const Held* x, int stage) {
     int slots[kGroup];
 #pragma unroll

@@ -1,6 +1,5 @@
 // Catches: a wrong operand order, transposition or stride, a lost bias or residual, rounding more than once, sizes that
-// are no multiple of a vector or block, scratch memory that is too small, and errors where y is in the residual's
-// place.
+// are no multiple of a vector or block, scratch memory that is too small, and errors when y overwrites the residual.
 #include "tessera/ops/linear/linear.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +72,7 @@ TEST_P(Linear, MatchesTheReference) {
     }
 }
 
-// Binds one kernel directly, whatever sizes linear would use it for.
+// Binds one kernel directly, even for sizes for which linear would use another kernel.
 void check_way(const std::string& name, DType dtype, MatmulSizes sizes, Terms terms,
                Result<std::unique_ptr<BoundOp>> (*bind)(const LinearProblem&), std::size_t workspace_bytes,
                bool in_place) {
@@ -152,7 +151,7 @@ TEST_P(Linear, AcceptsEmptySizesAndLeadingDimensions) {
   expect_close(out.results[0], expected, sum_tolerance(dtype, 24), "linear [3, 4, 24]");
 }
 
-// A padded row may contain anything.
+// A padding row may contain anything, even NaN.
 TEST_P(Linear, NanInOneRowStaysThere) {
   for (const MatmulSizes sizes : {MatmulSizes{5, 40, 64}, MatmulSizes{33, 40, 64}}) {
     std::vector<HostTensor> operands = make_operands(GetParam(), sizes, {});

@@ -33,7 +33,8 @@ constexpr int kMostLaunches = 50;  // launches in a round
 constexpr int kMostAlgorithms = 16;
 constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
-// Bytes of weights. Each launch reads other weights than the one before, and the L2 cache holds less than this.
+// Bytes of weights to rotate through. Each launch reads other weights than the one before, and the L2 cache holds less
+// than this.
 constexpr std::size_t kColdBytes = std::size_t{128} << 20;
 constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that is left to others
 
@@ -41,7 +42,7 @@ std::size_t bytes_of(const LinearShape& s, std::int64_t rows, std::int64_t colum
   return static_cast<std::size_t>(rows * columns) * ir::dtype_size(s.dtype);
 }
 
-// Operands of a forward's size. Their values are random, because values influence how much power products draw.
+// The operands of a measured linear. Their values are random, because values influence how much power products draw.
 class Operands {
  public:
   static Result<Operands> create(const LinearShape& s, Device& device, Stream& stream) {
@@ -97,7 +98,7 @@ class Operands {
   std::unique_ptr<Allocation> w_, x_, y_, workspace_;
 };
 
-// Times an algorithm, in milliseconds per launch. The result is empty where the library refuses the algorithm.
+// Times an algorithm, in milliseconds per launch. The result is empty if the library refuses the algorithm.
 class Stopwatch {
  public:
   static Result<Stopwatch> create(Device& device, Stream& stream) {
@@ -140,7 +141,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Returns the fastest algorithm, or `at_hand` where no other one is enough faster.
+// Returns the fastest algorithm, or `at_hand` if no other one is faster by kSmallestGain.
 Result<OpaqueAlgorithm> fastest(const LinearShape& shape, const OpaqueAlgorithm& at_hand, Device& device) {
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("measured linears"));
   const Operands operands = TRY(Operands::create(shape, device, *stream));

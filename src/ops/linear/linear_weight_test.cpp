@@ -1,6 +1,6 @@
-// Catches: kernels that read weights before the preceding kernels have ended and compute something else than the kernel
-// for any matrix, at any number of rows, shape, type or term; rows past the last one that change others or are written;
-// results that change from run to run; and rows that change with the number of rows.
+// Catches: kernels that read weights before the preceding kernels have ended, and differ from the general kernel at
+// some number of rows, shape, type or term; rows past the last one that change other rows or are written; results that
+// change from run to run; and rows that change with the number of rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,7 +104,7 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// Tests matrices that one kernel serves at any of these numbers of rows, whichever form of the kernel is used.
+// Tests matrices for which one kernel computes all of these numbers of rows, whichever variant of it is used.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -15,7 +15,7 @@ namespace {
 using ir::DType;
 using testing::HostTensor;
 
-constexpr std::int64_t kRows = 5;  // used as the first dimension: the tokens, T in a model
+constexpr std::int64_t kRows = 5;  // the first dimension: the number of tokens, T in a model
 
 struct Operand {
   std::vector<std::int64_t> dims;
@@ -33,7 +33,7 @@ struct Case {
 std::vector<Case> cases() {
   const std::int64_t cols = 96;
   const Operand x{{kRows, cols}};
-  // Heads of 32 values: 4 of queries, 2 of keys and 2 of values. Rotary takes all values of each head, or 20.
+  // Heads of 32 values: 4 of queries, 2 of keys and 2 of values. Rotary rotates all values of a head, or 20 of them.
   const Operand qkv{{kRows, 8 * 32}};
   const Operand slots{{kRows}, DType::kInt32};
   const Operand cache{{2, 8, 2, 32}};
@@ -79,8 +79,8 @@ std::vector<HostTensor> contents(const Case& c, DType dtype) {
   return tensors;
 }
 
-// Makes a graph that consists of the operator's native form alone; `ids` receives the operands' values in it. What the
-// operator writes outlives a forward.
+// Makes a graph that consists of the operator's native form alone. `ids` receives the operands' values in it. A value
+// that the operator writes outlives a forward.
 Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                               const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {
   ir::GraphBuilder b("native", built_in_ops());

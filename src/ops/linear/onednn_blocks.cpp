@@ -13,7 +13,7 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// There is a primitive for each multiple of this many rows, which limits the rows that are computed in vain.
+// The step between the row counts for which there is a primitive. It bounds the rows that are computed in vain.
 constexpr std::int64_t kStep = 16;
 static_assert(OneDnnBlocks::kMostRows % kStep == 0);
 
@@ -23,7 +23,7 @@ std::size_t index_of(std::int64_t rows) {
 std::int64_t rows_of(std::size_t index) { return (static_cast<std::int64_t>(index) + 1) * kStep; }
 
 // Limits oneDNN to one thread. oneDNN divides a product among the available threads when it makes the primitive, and
-// expects them when it runs.
+// expects as many when it runs.
 class OneThread {
  public:
   OneThread() : before_(worker_threads()) { set_worker_threads(1); }

@@ -1,5 +1,5 @@
-// Products of blocks of rows by oneDNN on the calling thread, for operators that share their work among threads
-// themselves. The products are prepared once when the operator is bound, and run for any number of rows.
+// Products of blocks of rows by oneDNN on the calling thread, for operators that divide their work among threads
+// themselves. The products are prepared once when the operator is bound, and run for any number of rows up to a limit.
 #pragma once
 
 #include <array>
@@ -31,12 +31,13 @@ class OneDnnBlocks {
     std::byte* scratch;  // scratch_bytes(), one for each calling thread
   };
 
-  // Returns the number of rows that are computed for `rows` rows: oneDNN has primitives for some numbers only. x and y
-  // must have that many rows; the content of the additional rows reaches no other row. `rows` is 1 to kMostRows.
+  // Returns the number of rows that are computed for `rows` rows, because oneDNN has primitives only for some numbers.
+  // x and y must have that many rows; the content of the additional rows reaches no other row. `rows` is 1 to
+  // kMostRows.
   static constexpr std::int64_t kMostRows = 240;
   static std::int64_t computed_rows(std::int64_t rows);
 
-  // Prepares products of up to `most_rows` rows. kInternal if oneDNN has no such product.
+  // Prepares products of up to `most_rows` rows. Returns kInternal if oneDNN has no such product.
   static Result<std::unique_ptr<OneDnnBlocks>> create(const Shape& shape, std::int64_t most_rows);
   static Result<std::size_t> scratch_bytes(const Shape& shape, std::int64_t most_rows);
   ~OneDnnBlocks();
