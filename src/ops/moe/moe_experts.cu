@@ -7,12 +7,12 @@
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      everything else: float32, odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// With bfloat16, the type in which models with MXFP4 compute, MXFP4 takes any of these but the plain one; with other
-// types it takes the plain one. Quantised matrices take any but one token, through moe_quantised_stream.cuh,
-// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16); the plain one where a scale serves fewer columns
-// than 16 bytes hold, which is no published format. A deterministic forward takes
-// one of the last two, because in the others the order of sums depends on the batch; so a row's bits do not depend on
-// other rows. Every launch has a fixed shape; the router's choice is read from device memory.
+// MXFP4 uses any of these but the plain one with bfloat16, the type in which models with MXFP4 compute; with other
+// types it uses the plain one. Quantised matrices use any but one token, through moe_quantised_stream.cuh,
+// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use the plain one if a scale covers fewer
+// columns than 16 bytes hold, which no published format has. A deterministic forward uses one of the last two, because
+// in the others the order of sums depends on the batch. Its rows' bits therefore do not depend on other rows. Every
+// launch has a fixed shape; the kernels read the router's choice from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"

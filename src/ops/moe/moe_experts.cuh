@@ -35,8 +35,8 @@ struct Matmul {
   float limit;
 };
 
-// Describes both matmuls for the tokens from `first_token` on. The first one writes `activated` (rows of `intermediate`
-// values), the second one reads it and writes `y` (rows of `hidden` values).
+// The descriptions of both matmuls for the tokens from `first_token` on. The first matmul writes `activated` (rows of
+// `intermediate` values). The second reads it and writes `y` (rows of `hidden` values).
 template <class T>
 struct Matmuls {
   Matmul<T> gate_up;
@@ -74,7 +74,7 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
   return {gate_up, down};
 }
 
-// Activates the sums of gate and up, which include the biases. The roundings are those of the operator's formula.
+// Activates the sums of gate and up, which include the biases. It rounds as the operator's formula does.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
   gate = rounded<T>(gate);
@@ -89,7 +89,7 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
-// How columns of x are ordered where a kernel multiplies converted weights, whose pairs are not neighbouring columns.
+// The order of the columns of x. Kernels that convert weights get pairs of columns that are not neighbours.
 //   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
 //   kAlternating  within 16 columns, those with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };
@@ -102,7 +102,7 @@ struct Tile {
   int unused;  // pads the struct to 16 bytes
 };
 
-// The pairs sorted by expert. sort_pairs() writes it on the device.
+// The pairs (token, k) sorted by expert. order_rows() writes it on the device (moe_order.cuh).
 struct Order {
   int* num_tiles;  // [1]
   Tile* tiles;     // [num_tiles]
@@ -110,7 +110,7 @@ struct Order {
   int* row;        // [pairs]: the token at that place
 };
 
-// Returns the sum of `mine` over the threads of the block before this one, for two numbers at once. `scratch` is shared
+// Returns the sum of `mine` over the block's threads before this one, for two numbers at once. `scratch` is shared
 // memory with one element per warp.
 __device__ inline int2 sum_before(int2 mine, int2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

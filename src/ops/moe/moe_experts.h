@@ -14,25 +14,25 @@
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
 //
 // With mxfp4 the matrices have 4 bits a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down u8[E, H,
-// I/2] hold two values a byte, the first in its lower half, each a sign, two bits of exponent and one of mantissa: ±0,
-// 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbouring values of a row share a factor 2^(s - 127). gate_up_scale u8[E, 2I, H/32]
-// and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in memory: a kernel
-// converts them to X where it multiplies.
+// I/2] hold two values a byte, the first in its lower half. A value has a sign, two bits of exponent and one of
+// mantissa: ±0, 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbouring values of a row share a factor 2^(s - 127). gate_up_scale
+// u8[E, 2I, H/32] and down_scale u8[E, H, I/32] hold s; s = 255 makes the 32 values NaN. The weights stay packed in
+// memory: a kernel converts them to X where it multiplies.
 //
-// With quantised the matrices are those of quantised_matrix.h with the experts' rows one below the other, gate_up u8[E
-// · 2I, …] and down u8[E · H, …]. Behind the biases come gate_up's other operands (scales, factor, zeros) and then
-// down's. The attributes are those of that header, but for groups; group_rows and group_cols are gate_up's,
-// down_group_rows and down_group_cols down's. No block of scales has rows of two experts.
+// With quantised the matrices are those of quantised_matrix.h with the experts' rows stacked: gate_up u8[E · 2I, …] and
+// down u8[E · H, …]. The optional operands continue with gate_up's others (scales, factor, zeros) and then down's. The
+// attributes are those of that header, except `groups`; group_rows and group_cols belong to gate_up, down_group_rows
+// and down_group_cols to down. No block of scales contains rows of two experts.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
 // in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes gate_up_bias,
 // down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
 //
-// routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E where a rank holds a part of
-// them. It changes no result, only the choice of kernels: about T · K · E / routed_experts of the T · K pairs name an
-// expert of this rank, and kernels for many rows an expert are chosen by that estimate. Kernels for one or a few
-// tokens, and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
+// routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E if a rank holds only a part
+// of them. It changes no result, only the choice of kernels. About T · K · E / routed_experts of the T · K pairs name
+// an expert of this rank. Kernels for many rows an expert are chosen by that estimate. Kernels for one or a few tokens,
+// and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
 //
 // moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for two reasons. A graph
 // would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here they
@@ -55,10 +55,10 @@ enum class GatedActivation : std::uint8_t { kSwiglu, kGeglu, kClampedSwiglu };
 // The factor of g' inside the sigmoid of clamped_swiglu.
 inline constexpr float kSwigluAlpha = 1.702F;
 
-// Number of neighbouring values that share a scale factor in mxfp4.
+// The number of neighbouring values that share a scale factor in mxfp4.
 inline constexpr std::int64_t kMxfp4Block = 32;
 
-// The node's attributes, sizes and addresses, as kernels of every device take them.
+// The node's attributes, sizes and addresses, for the kernels of every device.
 struct ExpertsProblem {
   std::int64_t tokens = 0;
   std::int64_t top_k = 0;
@@ -79,7 +79,7 @@ struct ExpertsProblem {
   bool mxfp4 = false;                           // gate_up and down hold two 4-bit values a byte, with scales
   const std::uint8_t* gate_up_scale = nullptr;  // or null
   const std::uint8_t* down_scale = nullptr;     // or null
-  bool quantised = false;                       // gate_up and down are these matrices
+  bool quantised = false;                       // gate_up and down are the quantised matrices below
   QuantisedMatrix gate_up_matrix{};
   QuantisedMatrix down_matrix{};
   std::byte* y = nullptr;

@@ -1,16 +1,17 @@
 // moe_experts on the CPU: rows are sorted by expert, then products run in blocks of an expert's rows and columns, by
 // dot products of rows (linear_dot.cpp) or by oneDNN (onednn_blocks.h).
 //
-// A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Its time is that of reading
-// them from memory, and every weight is read once for up to 240 rows of its expert. Blocks of 48 columns are small
-// enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128 of them.
+// A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Reading them from memory
+// takes nearly all of its time, and every weight is read once for up to 240 rows of its expert. Blocks of 48 columns
+// are small enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128 of
+// them.
 //
-// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster: in bfloat16 on one
+// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. In bfloat16 on one
 // core of a Zen 5 EPYC with H = 2048 and I = 768, the whole operator is 1.19 times as fast with 128 rows of each
 // expert, 1.24 times with 256, and no faster with 32. oneDNN's sums depend on the number of rows, so a deterministic
 // forward always uses the dot kernel.
 //
-// Quantised weights are read once from memory too: a block unpacks 48 rows of them into the L2 cache, and multiplies
+// Quantised weights are also read from memory once: a block unpacks 48 rows of them into the L2 cache, and multiplies
 // them there.
 #include <algorithm>
 #include <atomic>
@@ -26,7 +27,7 @@
 namespace tessera {
 namespace {
 
-using namespace experts_cpu;  // NOLINT(google-build-using-namespace): of this kernel alone
+using namespace experts_cpu;  // NOLINT(google-build-using-namespace): only this kernel uses it
 
 constexpr std::int64_t kProductsToWake = 32768;  // about as much work as waking a thread costs
 
@@ -61,7 +62,7 @@ struct GateUp {
   std::int64_t columns;
 };
 
-// Writes to rows of y that are `stride` apart.
+// Activates a block. It writes to rows of y that are `stride` apart.
 template <class T, class F>
 TESSERA_CPU_CLONES void activate(const GateUp<T>& in, DotInput<T>* y, std::int64_t stride, F activation) {
   for (std::int64_t r = 0; r < in.rows; ++r) {
@@ -121,7 +122,7 @@ struct Slice {
     return id >= 0 && id < p.experts ? id : -1;
   }
 
-  // Sorts pairs by expert; the pairs of an expert stay in the order of tokens.
+  // Sorts the pairs (token, k) by expert. The pairs of an expert stay in the order of tokens.
   void sort() {
     auto* ends = part<std::int32_t>(at.ends);
     auto* place = part<std::int32_t>(at.place);
@@ -145,8 +146,8 @@ struct Slice {
     }
   }
 
-  // Calls body(block, column block, worker's memory, whether the worker's last block was a different one) in parallel.
-  // Returns the first error.
+  // Calls body(block, first column, end column, worker's memory, whether the worker's last block was a different one)
+  // in parallel. Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;
@@ -174,7 +175,8 @@ struct Slice {
     return base == nullptr ? nullptr : base + static_cast<std::size_t>(index) * sizeof(T);
   }
 
-  // Returns rows [first, first + rows) of a stack as T, k weights each. `matrix` is the stack if it is quantised.
+  // Returns rows [first, first + rows) of a stack as T, k weights each. `matrix` describes the stack if it is
+  // quantised. `own` is the worker's memory, which converted weights are written to.
   const std::byte* weights(const std::byte* stack, const QuantisedMatrix& matrix, const std::uint8_t* scales,
                            std::int64_t first, std::int64_t rows, std::int64_t k, std::byte* own) const {
     if (!p.mxfp4 && !p.quantised) return element(stack, first * k);
@@ -188,7 +190,7 @@ struct Slice {
     return reinterpret_cast<const std::byte*>(w);
   }
 
-  // y[rows, n] = x[rows, k] · wᵀ + bias, by the kernel that suits the block. y has room for computed_rows().
+  // Computes y[rows, n] = x[rows, k] · wᵀ + bias by oneDNN or the dot kernel. y has room for computed_rows().
   Status multiply(const LinearProblem& matmul, const OneDnnBlocks* onednn, const DotInput<T>* x, std::byte* own) const {
     if (uses_onednn(onednn, matmul.m, matmul.n))
       return onednn->run(matmul.m, {.x = reinterpret_cast<const std::byte*>(x),

@@ -1,4 +1,4 @@
-// Layout of the scratch of moe_experts on the CPU, and the choice of the kernel that multiplies.
+// Layout of the scratch of moe_experts on the CPU, and the choice between oneDNN and the dot kernel.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,10 @@ namespace tessera::experts_cpu {
 
 inline constexpr std::int64_t kBlockRows = 240;       // rows of a block: a multiple of the dot kernel's 8 rows
 inline constexpr std::int64_t kBlockColumns = 48;     // columns of a block: a multiple of the dot kernel's 24 columns
-inline constexpr std::int64_t kOneDnnColumns = 64;    // of a oneDNN block: as fast as 256, and leaves more blocks to
-                                                      // share
-inline constexpr std::int64_t kLeastOneDnnRows = 64;  // rows an expert: with fewer the dot kernel is as fast
+inline constexpr std::int64_t kOneDnnColumns = 64;    // columns of a oneDNN block: as fast as 256, and gives more
+                                                      // blocks to share
+inline constexpr std::int64_t kLeastOneDnnRows = 64;  // rows an expert from which on oneDNN is faster than the dot
+                                                      // kernel
 static_assert(kBlockRows <= OneDnnBlocks::kMostRows);
 inline constexpr std::int64_t kMostTokens = 2048;  // tokens computed at a time: bounds the scratch
 
@@ -51,11 +52,11 @@ inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes
   return at;
 }
 
-// Upper bounds: of the pairs (token, expert) computed at a time, and of the rows of one block.
+// Upper bounds: the pairs (token, expert) computed at a time, and the rows of one block.
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens) * p.top_k; }
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
-// Returns whether experts have enough rows on average that oneDNN multiplies the larger blocks.
+// Returns whether experts have enough rows on average for oneDNN to multiply the larger blocks.
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
   return !deterministic && onednn_takes(p.dtype) && most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;
 }

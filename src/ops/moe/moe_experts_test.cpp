@@ -1,5 +1,5 @@
-// Catches: rows that go through another expert's weights; a lost or doubled token; sums in another order; experts
-// without tokens whose weights are read, or that leave tokens behind; scratch that a skewed choice overruns; padding
+// Catches: rows that go through another expert's weights; a lost or doubled token; sums in another order; weights that
+// are read for experts without tokens; experts that leave tokens out; scratch that an uneven choice overruns; padding
 // that reaches a row; and 4-bit weights that are unpacked wrongly.
 #include "tessera/ops/moe/moe_experts.h"
 
@@ -32,8 +32,8 @@ ir::Attributes attributes_of(const Form& form) {
 
 enum class Choice { kSpread, kOne, kSome, kNone };
 
-// The distinct experts of each token: spread over all, one and the same for all tokens (with top_k 1), or no expert for
-// some tokens or for all.
+// Returns the experts of each token. They are distinct and spread over all, one and the same for all tokens (for k = 0
+// alone), or missing for some tokens or for all.
 HostTensor ids_of(const MoeSizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
@@ -51,8 +51,8 @@ HostTensor ids_of(const MoeSizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// The smallest of the three factors for rows of `columns` values. It makes values about as large as those of the other
-// tests.
+// Returns the smallest of the three factors for rows of `columns` values. It makes values about as large as those of
+// the other tests.
 double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
@@ -112,7 +112,7 @@ double activate(const std::string& activation, double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }
 
-// y[from … ] += weight · expert(row of x)
+// Adds to y: y += weight · expert(row of x).
 void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::int64_t token, std::int64_t expert,
                 double weight, std::span<double> y) {
   const std::int64_t hidden = operands[0].dims[1];
@@ -187,8 +187,8 @@ TEST_P(MoeExperts, MatchesTheReference) {
       check(GetParam(), s, form);
 }
 
-// MoeSizes: rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
-// kernels without a sort take.
+// Covers rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
+// kernels without a sort accept.
 TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 1, 1, 32, 32}, MoeSizes{1, 4, 8, 96, 160}, MoeSizes{5, 2, 3, 64, 96},
@@ -197,13 +197,13 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
-  // One token: with one expert out of four, out of five, and without any.
+  // One token: with one expert out of four, with one out of five, and without any.
   for (const std::int64_t top_k : {4, 5}) check(GetParam(), {1, top_k, 8, 96, 160}, form, Choice::kOne);
   check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
 
-// Rows that are multiples of 64 columns, for which CUDA has special kernels on Hopper: a part of a chunk and several
-// chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
+// Covers rows that are multiples of 64 columns, for which CUDA has special kernels on Hopper: a part of a chunk and
+// several chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
@@ -224,8 +224,8 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   const Form form{.down_bias = true, .mxfp4 = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
-  // gate is 6 and up is 1 for the first two rows of the 32, else 0. So only down's first two columns matter: half of
-  // down's rows have a value in the first one, half in the second.
+  // The gate is 6 and up is 1 for the first two of the 32 rows, else 0. So only down's first two columns matter. Half
+  // of down's rows have a value in the first column, half in the second.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
@@ -240,8 +240,8 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// Scale factors far from one, whose product with x or with each other is near one: sums keep them. A factor of 255
-// makes NaN of what it multiplies, and of nothing else.
+// Scale factors may be far from one, if their product with x or with each other is near one. Sums must not lose them. A
+// factor of 255 makes NaN of what it multiplies, and of nothing else.
 TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
   const Form form{.mxfp4 = true};
@@ -265,21 +265,21 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     EXPECT_EQ(std::isnan(out.results[0].at(h)), h == 0 || h == s.hidden - 1) << "column " << h;
 }
 
-// More rows of one expert than a block has, and experts without rows. For 60 tokens CUDA has special kernels.
+// Covers more rows of one expert than a block has, and experts without rows. For 60 tokens CUDA has special kernels.
 TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {60, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {5, 3, 4, 40, 24}, {}, Choice::kOne);
 }
 
-// Sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once.
+// Covers sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once.
 TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {2, 2, 4, 600, 264}, {.gate_up_bias = true});
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
 
-// Sixteen rows an expert and more, for which CUDA has a special kernel on Hopper: tiles of all widths, several tiles an
-// expert, experts without rows, and sizes that leave the last tile of weights and the last stage partly empty.
+// Covers sixteen and more rows an expert, for which CUDA has a special kernel on Hopper: tiles of all widths, several
+// tiles an expert, experts without rows, and sizes that leave the last tile of weights and the last stage partly empty.
 TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   check(GetParam(), {330, 4, 5, 80, 72}, with_biases);
@@ -291,13 +291,13 @@ TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
     for (const Choice choice : {Choice::kOne, Choice::kSpread}) check(GetParam(), {tokens, 2, 3, 272, 136}, {}, choice);
 }
 
-// MoeSizes of a real model, with more rows and with fewer rows than CUDA's decode kernel takes.
+// Uses the sizes of a real model, with more rows and with fewer rows than CUDA's decode kernel accepts.
 TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
 
-// Rows that are whole steps of CUDA's decode kernel, with several experts in a block, groups of eight rows, and an odd
-// number of stages.
+// Covers rows that are whole steps of CUDA's decode kernel, with several experts in a block, groups of eight rows, and
+// an odd number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 32}, MoeSizes{7, 4, 16, 1056, 224}, MoeSizes{40, 6, 9, 160, 96}})
@@ -306,7 +306,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
 }
 
-// More tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.
+// Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroEvenWithNan) {

@@ -1,12 +1,12 @@
 // moe_experts for the few tokens of a decode step: each chosen expert's weights are read once.
 //
-// The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, whatever the number of its
+// The time is bounded by the bytes of the weights: 3 · H · I values for each chosen expert, for any number of its
 // tokens. 8 experts of 2048 x 768 in bfloat16 are 75 MB, 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix
-// over all of k, an eighth of k per warp, and loads them straight from global memory into the operands of tensor-core
-// instructions. The instruction's 16 rows of x are the expert's tokens: one token costs what sixteen do. No list is
-// made beforehand: there is a block for each pair (token, k) and tile, and a block ends at once unless its pair is the
-// first one of its expert. At most pairs - 1 of the pairs have blocks that end at once, and each costs about as much as
-// scheduling a block; therefore this kernel serves at most kMostPairs pairs.
+// over all of k, an eighth of k per warp. It loads them straight from global memory into the operands of tensor-core
+// instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
+// of tiles is made beforehand: there is a block for each pair (token, k) and tile, and a block ends at once unless its
+// pair is the first one of its expert. At most pairs - 1 of the pairs have blocks that end at once, and each such block
+// costs about as much as scheduling it. Therefore this kernel takes at most kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
 // instructions per value, in addition to the loads.
@@ -47,9 +47,9 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
   return *count;
 }
 
-// A thread's share of two of an expert's weight rows, and their products with two rows of x. Threads of a quad take
-// neighbouring 16-byte chunks of a row. An instruction's operands may name the columns of k in any order, as long as
-// both matrices use the same order.
+// Multiplies a thread's part of two of an expert's weight rows by two rows of x. Threads of a quad take neighbouring
+// 16-byte chunks of a row. An instruction's operands may hold the columns of k in any order, as long as both matrices
+// use the same order.
 template <class T>
 class PlainRows {
  public:

@@ -1,20 +1,20 @@
 // moe_experts' matmuls by tensor cores, for any number of tokens: rows sorted by expert, in tiles of one expert.
 //
 // The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
-// and each block takes every gridDim.x-th tile of the list that sort_pairs() made on the device. So a recorded graph
-// serves any choice, and blocks without a tile end. Tiles of one expert are neighbours in the list, so that its weights
-// come from memory once, and from the L2 cache for the other tiles.
+// and each block takes every gridDim.x-th tile of the list that order_rows() made on the device (moe_order.cuh). So a
+// recorded graph works for any choice, and a block without a tile ends. Tiles of one expert are neighbours in the list,
+// so that its weights come from memory once, and from the L2 cache for the other tiles.
 //
 // A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
 // dense TFLOP/s in bfloat16; tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
 // expected to reach about two thirds of that. If an expert has fewer rows than a tile, the bytes of its weights are the
 // bound: a tile of 64 rows computes longer than it reads only from about 120 rows on.
 //
-// Weights of 4 bits are loaded to registers while a stage is multiplied, and are written to shared memory as bfloat16
-// after it. The multiplication is the same.
+// Weights of 4 bits are loaded to registers while an earlier stage is multiplied, and then written to shared memory as
+// bfloat16. The multiplication is the same.
 //
 // The sum of an element runs over k in steps of 16, in order, whichever tile its row is in. So its bits depend on
-// nothing else.
+// nothing else in the batch.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -53,7 +53,7 @@ __device__ inline void load_matrices(std::uint32_t (&to)[4], unsigned address) {
                : "memory");
 }
 
-// Copies one tile's rows of x, stage by stage. Each thread copies one chunk of every 32nd of the kRows rows.
+// Copies one tile's rows of x, stage by stage. A thread copies one chunk of every 32nd row, out of kRows rows.
 template <class T, int kRows, bool kGateUp>
 class RowCopy {
  public:
@@ -86,8 +86,8 @@ class RowCopy {
   bool has_x_[kMine];
 };
 
-// Returns where weight row r of a tile lies in the stack of the expert's weight rows. `column` is the tile's first
-// column of y; kTileColumns is the number of its columns of y.
+// kTileColumns is the number of columns of y in a tile. The function returns the place of the tile's weight row r in
+// the stack of the expert's weight rows; `column` is the tile's first column of y.
 template <bool kGateUp>
 inline constexpr int kTileColumns = kGateUp ? kTileWeightRows / 2 : kTileWeightRows;
 template <class T, bool kGateUp>

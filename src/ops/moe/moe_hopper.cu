@@ -12,9 +12,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// Average rows of an expert from which on this kernel is used: at 16 a tile of 32 tokens, the narrowest, is half full.
-// With fewer rows the weights are the bound for every kernel, and copying rows comes on top. 4-bit weights are unpacked
-// once for all rows of a tile here, which pays from fewer rows on; 5 is the smallest number that was measured.
+// The average number of rows of an expert from which on this kernel is used. At 16 a tile of 32 tokens, the narrowest,
+// is half full. With fewer rows the weights are the bound for every kernel, and this one must copy rows as well. It
+// unpacks 4-bit weights once for all rows of a tile, which pays from fewer rows on; 5 is the smallest number that was
+// measured.
 constexpr std::int64_t kRowsOfExpert = 16;
 constexpr std::int64_t kPackedRowsOfExpert = 5;
 

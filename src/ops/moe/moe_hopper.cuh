@@ -3,7 +3,7 @@
 // on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
-// list of tiles that order_rows() made, so that a recorded graph serves any choice of the router.
+// list of tiles that order_rows() made, so that a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
 // memory, so that a thread has both sums of an element. The rows behind a tile's last row belong to another expert or

@@ -10,10 +10,11 @@
 
 namespace tessera {
 
-// Returns whether the current device and this build support it, the types and sizes fit, and experts have enough rows.
+// Returns whether the current device and this build have the kernel, the types and sizes fit, and experts have enough
+// rows.
 bool hopper_serves(const ExpertsProblem& p);
 
-// Bytes of the workspace that bind needs. Precondition of both functions: hopper_serves(p).
+// Returns the bytes of the workspace that bind_hopper() needs. Precondition of both functions: hopper_serves(p).
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p);
 Result<std::unique_ptr<BoundOp>> bind_hopper(const ExpertsProblem& p, std::byte* scratch);
 

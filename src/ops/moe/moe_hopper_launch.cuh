@@ -1,4 +1,4 @@
-// Launches of moe_experts' kernels on Hopper, for any kind of weights: order, gate and up, down, sum.
+// Launches of moe_experts' kernels on Hopper: order, gate and up, down, sum. They take any kind of weights.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tessera::cuda::moe {
 
 inline Scratch hopper_scratch(const ExpertsProblem& p) { return lay_out(p, most_tiles(p, kHopperRows)); }
 
-// Maps x, or the activated values: rows of k elements.
+// Makes the tensor map of x or of the activated values: rows of k elements.
 inline Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, std::int64_t k) {
   return encode_tensor_map(
       p.dtype, rows,
@@ -23,7 +23,7 @@ inline Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte*
                  TensorBox{.size = most_pairs(p), .stride = k, .box = kHopperStep / kHopperCluster}});
 }
 
-// Returns the number of clusters that the device runs at once.
+// Returns the launch shape: as many blocks as the device runs at once, or fewer if there is less work.
 template <bool kGateUp, class Kernel>
 Result<LaunchShape> hopper_shape(const ExpertsProblem& p, Kernel* kernel, std::size_t shared_bytes) {
   constexpr int kOfBlock = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
@@ -37,13 +37,13 @@ Result<LaunchShape> hopper_shape(const ExpertsProblem& p, Kernel* kernel, std::s
                      .cluster = kHopperCluster};
 }
 
-// Returns the bytes of k weights of a row.
+// Returns the number of bytes that k weights of a row take.
 inline std::int64_t weight_bytes(const ExpertsProblem& p, std::int64_t k) {
   if (p.mxfp4) return k / 2;
   return p.quantised ? k / p.gate_up_matrix.format.values_of_byte() : k * 2;
 }
 
-// Makes a kernel's problem, with any kind of weights.
+// Makes the arguments that the kernels for all kinds of weights share.
 template <class T, bool kGateUp>
 Result<HopperMatmul<T>> hopper_matmul(const ExpertsProblem& p, const Scratch& l, std::byte* scratch) {
   const std::int64_t k = kGateUp ? p.hidden : p.intermediate;
@@ -76,7 +76,7 @@ struct HopperLaunch {
   std::size_t shared_bytes;
 };
 
-// Binds the launches. kRows is the order of columns that the kernels expect.
+// Binds the launches. kRows is the column order of x that the kernels expect.
 template <class T, RowsOfX kRows, class Problem>
 std::unique_ptr<BoundOp> make_hopper(const ExpertsProblem& p, const HopperLaunch<Problem>& gate_up,
                                      const HopperLaunch<Problem>& down) {

@@ -2,14 +2,14 @@
 // the weights to bfloat16 in registers: a wgmma instruction can take its first matrix from there.
 //
 // Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors once a tile. A
-// thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). A product needs its second matrix in the same
-// order of k: the sort by expert brings rows of x into that order, and gate and up stores its results in it. Within 32
-// columns, column 4 i + j goes to place 8 j + i.
+// thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product must have the
+// same order of k. So the sort by expert brings rows of x into that order, and gate and up stores its results in it.
+// Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
 // Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
-// last 1024 cycles of the multiprocessor; unpacking issues instructions in a fourth of them. The code lets a stage's
-// products run while the next stage is unpacked. The compiled code does not, for lack of registers (ptxas C7512), so
-// only the other warpgroup fills the tensor cores meanwhile.
+// last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of them. In the source, a
+// stage's products run while the next stage is unpacked. In the compiled code they do not, for lack of registers (ptxas
+// C7512). So only the other warpgroup fills the tensor cores meanwhile.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper.cuh"
@@ -20,8 +20,8 @@ namespace tessera::cuda::moe {
 inline constexpr int kPackedStages = 4;                                      // stages of the ring of x
 inline constexpr int kPackedBoxes = 3;                                       // boxes of the ring of weights
 inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // stages of x per box of weights
-inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // of one box, in shared memory
-inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // of a stage of x
+inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // bytes of one box in shared memory
+inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // bytes of a stage of x
 inline constexpr int kPackedMostBlocks = 96;                                 // blocks of 32 values in a row: k / 32
 inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes of a tile's scale factors
 template <bool kGateUp>
@@ -36,7 +36,7 @@ struct PackedMatmul {
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
 };
 
-// A ring of kSlots slots in shared memory, and the position of a walk through it.
+// A ring of kSlots slots in shared memory, and the current position in it.
 template <int kSlots>
 struct PackedRing {
   unsigned char* base;
@@ -65,8 +65,8 @@ struct PackedRings {
   PackedRing<2> scales;
 };
 
-// Issues the copies of a stage's rows of x: those of this block's share, to all blocks of the cluster. `rank` is this
-// block's place in it.
+// Issues the copies of this block's share of a stage's rows of x, to all blocks of the cluster. `rank` is this block's
+// number in the cluster.
 __device__ inline void copy_packed_rows(const CUtensorMap& x, const PackedRing<kPackedStages>& ring, const Tile& tile,
                                         int rank, int stage) {
   ring.wait_empty();
@@ -121,7 +121,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 // A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
 using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
 
-// `row` is the thread's first row in the tile; its second row is 8 further. `stage` is counted within the tile.
+// Unpacks the thread's part of a stage. `row` is the thread's first row in the tile; its second row is 8 further.
+// `stage` is counted within the tile.
 __device__ inline void unpack_stage(const unsigned char* box, const unsigned char* scales, int row, int blocks,
                                     int stage, PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -150,7 +151,7 @@ __device__ inline void release_rows(const PackedRing<kPackedStages>& rows, int s
   for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(rows.empty[slot], block);
 }
 
-// The sums of a tile of kN tokens.
+// Computes the sums of a tile of kN tokens.
 template <int kN>
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup) {

@@ -12,7 +12,7 @@ using namespace cuda;
 using namespace cuda::moe;
 using T = __nv_bfloat16;
 
-// Average rows of an expert from which on this kernel is used. With fewer, most experts have no row.
+// The average number of rows of an expert from which on this kernel is used. With fewer, most experts have no row.
 constexpr std::int64_t kRowsOfExpert = 1;
 
 template <Values kValues, bool kGateUp>
@@ -35,7 +35,8 @@ Result<std::unique_ptr<BoundOp>> bind_values(const ExpertsProblem& p, std::byte*
                                TRY((quantised_launch<kValues, false>(p, l, scratch))));
 }
 
-// A stage has one scale of a row, or one for 32 columns where values have four bits (two in NVFP4).
+// Returns whether the scales fit the kernel's stages. A row may have one scale in a stage, or one for 32 columns if
+// values have four bits (two in NVFP4).
 bool fits_stages(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || quantised::group_shift_of(m) < 0) return false;

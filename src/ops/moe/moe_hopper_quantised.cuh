@@ -1,10 +1,11 @@
-// The matmuls of moe_hopper.cuh with quantised experts. As in moe_hopper_packed.cuh, the warpgroups that multiply
-// convert the weights to bfloat16 in registers, from where a wgmma instruction can take its first matrix.
+// The matmuls of moe_hopper.cuh with quantised experts. The warpgroups that multiply convert the weights to bfloat16 in
+// registers, as in moe_hopper_packed.cuh: a wgmma instruction can take its first matrix from there.
 //
-// Weights arrive in boxes of 128 bytes a row through a ring of their own: 128 columns, or 256 where values have four
-// bits. A thread converts a word into pairs that are not neighbouring columns; the sort by expert brings x's columns
-// into the same order (ColumnOrder), and gate and up stores its results in it. Scales come from global memory, a stage
-// ahead. A scale of a whole row is multiplied with sums, others with values, which rounds their products to bfloat16.
+// Weights arrive in boxes of 128 bytes a row through a ring of their own: 128 columns, or 256 if values have four bits.
+// A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's columns into the
+// same order (ColumnOrder), and gate and up stores its results in it. Scales come from global memory, a stage ahead. If
+// a scale belongs to a whole row, it is multiplied with sums. Other scales are multiplied with values, which rounds the
+// weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor; converting issues instructions in a fifth of them, while the other warpgroup
@@ -59,7 +60,7 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   }
 }
 
-// A thread's scales of one weight row in a stage: one, or one for each 32 columns where values have four bits.
+// A thread's scales of one weight row in a stage: one, or one for each 32 columns if values have four bits.
 template <class T, Values kValues>
 class StageScales {
  public:
@@ -113,7 +114,7 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
                                      const StageScales<T, kValues> (&scales)[2], PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
-  constexpr int kWords = 8 / kPairs;                       // of a row in a stage: each serves kPairs / 2 steps
+  constexpr int kWords = 8 / kPairs;                       // words of a row in a stage, for kPairs / 2 steps each
   const int first = stage % kBoxStages<kValues> * kWords;  // 16-byte chunk in a row of the box
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
@@ -134,7 +135,7 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
   }
 }
 
-// The sums of a tile of kN tokens. `rows` are the places of the thread's two rows in the stack.
+// Computes the sums of a tile of kN tokens. `rows` are the places of the thread's two rows in the stack.
 template <class T, Values kValues, int kN>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
@@ -183,7 +184,7 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kN>(sum, p, r, rows, stages); });
 }
 
-// Preconditions: n and k are multiples of 16 (of 32 where values have four bits); gridDim.x is a multiple of
+// Preconditions: n and k are multiples of 16 (of 32 if values have four bits); gridDim.x is a multiple of
 // kHopperCluster.
 template <class T, Values kValues, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
     for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
       const Tile tile = p.order.tiles[i / across];
       const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
-      // The thread's two rows; behind the last row any rows will do, as their sums are not stored.
+      // The thread's two rows. Behind the last row any row will do, because its sums are not stored.
       const int mine = column + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * (kGateUp ? 8 : 16) + lane / 4;
       const std::int64_t stack = static_cast<std::int64_t>(tile.expert) * p.w_rows;
       const std::int64_t rows[2] = {stack + min(mine, p.n - 1),

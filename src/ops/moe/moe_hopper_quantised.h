@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Returns whether the current device and this build support it, the types, sizes and formats fit, and experts have
+// Returns whether the current device and this build have the kernel, the types, sizes and formats fit, and experts have
 // enough rows.
 bool hopper_quantised_serves(const ExpertsProblem& p);
 
-// Precondition: hopper_quantised_serves(p). The scratch has hopper_scratch_bytes() (moe_hopper.h).
+// Binds the kernels. Precondition: hopper_quantised_serves(p). The scratch has hopper_scratch_bytes() (moe_hopper.h).
 Result<std::unique_ptr<BoundOp>> bind_hopper_quantised(const ExpertsProblem& p, std::byte* scratch);
 
 }  // namespace tessera

@@ -16,12 +16,12 @@ namespace tessera::cuda::moe {
 inline constexpr std::int64_t kManyRows = 128;  // rows of a tile in a large prefill
 inline constexpr std::int64_t kSomeRows = 64;   // rows of other tiles
 
-// Returns kManyRows if a token's even share of rows fills tiles of that size.
+// Returns the number of rows in a tile: kManyRows if an expert's even share of the pairs fills such tiles.
 inline std::int64_t grouped_tile_rows(const ExpertsProblem& p) {
   return most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
 
-// The operator's launches for some of its tokens, in the form that all algorithms use.
+// The operator's kernel arguments for some of its tokens, in the form that all algorithms use.
 template <class T>
 struct Launches {
   Matmul<T> gate_up;
@@ -35,7 +35,7 @@ struct Launches {
   int tile_rows;
 };
 
-// `rows` is the number of rows in a tile; 0 means without tiles.
+// Makes the launches for the tokens from `begin` on. `rows` is the number of rows in a tile; 0 means without tiles.
 template <class T>
 Launches<T> launches_of(const ExpertsProblem& p, std::int64_t rows, std::byte* scratch, std::int64_t begin) {
   const Scratch l = lay_out(p, rows == 0 ? 0 : most_tiles(p, rows));
@@ -60,7 +60,7 @@ void launch_add_up(const Launches<T>& l, const int* place, cudaStream_t stream) 
                packs, l.down.top_k, l.down.experts);
 }
 
-// Makes only the list: these algorithms find a row by its token.
+// Sorts the pairs, but copies no rows of x: these algorithms find a row by its token.
 template <class T>
 void launch_sort(const ExpertsProblem& p, std::int64_t begin, const Launches<T>& l, cudaStream_t stream) {
   launch_order<RowsOfX::kListed>(p, begin, l.tile_rows, l.tile_rows, l.order, nullptr, stream);
@@ -122,7 +122,8 @@ Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte
   });
 }
 
-// Both tensor-core algorithms, which read weights through `Rows` or `WeightCopy`. `few` chooses the one without tiles.
+// Binds one of the two tensor-core algorithms, which read weights through `Rows` or `WeightCopy`. `few` chooses the one
+// without tiles.
 template <class T, template <class> class Rows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_tiles(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors,
                                             bool few) {

@@ -2,7 +2,7 @@
 //
 // A value becomes 2^-126 times itself (E2M1 in quantised_values.cuh). One product with 2^126 and the block's factor
 // then gives the weight exactly. A word holds eight neighbouring values, and values four apart become a pair. Eight
-// values cost five left shifts, which issue beside logic instructions, and eight other instructions, then one product a
+// values take five left shifts, which issue beside logic instructions, eight other instructions, and one product a
 // pair.
 #pragma once
 
@@ -38,12 +38,12 @@ class PackedFactor {
   std::uint32_t first_;
 };
 
-// Makes pairs[i] of the values i and i + 4 of `word`, times 2^-126 and without their block's factor.
+// Converts the values i and i + 4 of `word` to pairs[i], times 2^-126 and without their block's factor.
 __device__ inline void unpack_raw(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   quantised::convert_nibbles<__nv_bfloat16, QuantisedFormat::Values::kE2M1>(word, pairs);
 }
 
-// Makes pairs[i] of the values i and i + 4 of `word`, times the block's factor.
+// Converts the values i and i + 4 of `word` to pairs[i], times the block's factor.
 __device__ inline void unpack_word(std::uint32_t word, const PackedFactor& factor, std::uint32_t (&pairs)[4]) {
   unpack_raw(word, pairs);
 #pragma unroll

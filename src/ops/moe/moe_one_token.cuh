@@ -6,11 +6,11 @@
 // belongs to an expert of its own, so nothing is sorted.
 //
 // A block's scale factor multiplies a sum, not each weight. In a step, each thread of a quad has a block of 32 columns
-// of its own, so that one tensor-core instruction adds up parts of four blocks. The instruction's second matrix has
-// eight columns, but x is only one. So column 2q holds the x of thread q's block, and zeros elsewhere; the sums of
-// columns 2q and 2q + 1 are the ones that thread q receives. In gate and up, the first matrix has rows of gate and of
-// up, both multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column
-// 2q + 1, as each expert has its own x.
+// of its own, and one tensor-core instruction adds up parts of the four blocks. The instruction's second matrix has
+// eight columns, but x is only one. So column 2q holds the x of thread q's block, and zeros elsewhere. Thread q
+// receives the sums of columns 2q and 2q + 1. In gate and up, the first matrix has rows of gate and of up, both
+// multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column 2q + 1,
+// because each expert has its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither rounds, for |x|
 // below 2^67. Sums of products vanish in float32 only below 2^-83 (before scaling).
@@ -35,7 +35,7 @@ constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 
 // its four blocks.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
-// Loads a thread's block of a step. `x` points to the begin of the step.
+// Loads a thread's block of a step. `x` points to the start of the step.
 __device__ inline void load_block(const uint4* x, uint4 (&columns)[4]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) columns[j] = x[j * 4 + static_cast<int>(threadIdx.x) % 4];
@@ -49,8 +49,8 @@ struct TwoBlocks {
   unsigned high_scale;
 };
 
-// low_sum += weights · x in the thread's even column of the second matrix; high_sum += the product of the high row, in
-// the odd column if kOdd. The thread passes the part of x that it contributes to its column, in pairs.
+// Computes low_sum += weights · x in the thread's even column of the second matrix, and high_sum += the product of the
+// high row, in the odd column if kOdd. The thread passes its block of x, in pairs, as its column's contents.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;
@@ -78,8 +78,8 @@ __device__ inline float sum_of_quad(float sum) {
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Returns the final sum from the sum of all its parts. A scale of 255 must give NaN: it has left infinity here, which
-// sums cannot otherwise reach in float32 for |x| below 2^67.
+// Returns the final sum from the sum of all its parts. A scale of 255 must give NaN, and has made the sum infinite.
+// Nothing else makes it infinite in float32, for |x| below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// Returns whether types, sizes and the current device fit: hidden must be a multiple of 64, and a ring of whole rows of
-// it must fit into shared memory, which allows up to 3200 on an H200.
+// Returns whether types, sizes and the current device fit. hidden must be a multiple of 64, and the ring of whole rows
+// of it must fit into shared memory, which allows up to 3200 on an H200.
 bool one_token_serves(const ExpertsProblem& p);
 
-// Bytes of the workspace. Precondition of this and the next function: one_token_serves(p).
+// Returns the bytes of the workspace. Precondition of this and the next function: one_token_serves(p).
 std::size_t one_token_scratch_bytes(const ExpertsProblem& p);
-// `multiprocessors` is the device's number of them.
+// Binds both kernels. `multiprocessors` is the device's number of multiprocessors.
 Result<std::unique_ptr<BoundOp>> bind_one_token_experts(const ExpertsProblem& p, std::byte* scratch,
                                                         std::int64_t multiprocessors);
 

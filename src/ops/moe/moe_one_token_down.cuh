@@ -1,8 +1,8 @@
 // moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
 //
-// A block computes 8 columns of y over all experts. A warp takes the rows of two experts, in a strided share of the
-// steps of k, and so works alone until its end. The first weights are loaded before gate and up has ended. Each thread
-// loads its own weights through shared memory, because registers would not hold so many.
+// A block computes 8 columns of y over all experts. A warp takes the rows of two experts and every n-th step of k, and
+// works alone until its last step. The first weights are loaded before gate and up has ended. Each thread loads its own
+// weights through shared memory, because registers would not hold so many.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -14,7 +14,7 @@ inline constexpr int kTokenDownAhead = 3;  // steps whose loads are in flight
 inline constexpr int kTokenDownWarps = 8;  // warps of a block
 inline constexpr int kTokenMostExperts = 2 * kTokenDownWarps;
 
-// Shared memory of a warp's walk: the steps in flight, and the scale factors of its rows of k columns.
+// Bytes of shared memory of a warp's PackedWalk: the steps in flight, and the scale factors of its rows of k columns.
 constexpr std::int64_t walk_bytes(std::int64_t k) {
   return std::int64_t{kTokenDownAhead} * 2 * kWarp * 16 + k / kPackedBlock * 16;
 }
@@ -25,7 +25,7 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
 }
 
-// A warp's walk along sixteen weight rows. Each thread has two of the rows, and one block of each in every step.
+// A warp's loop over sixteen weight rows. Each thread has two of the rows, and one block of each in every step.
 template <class T>
 class PackedWalk {
  public:
@@ -101,18 +101,18 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const int first = static_cast<int>(blockIdx.x) * kTokenColumns;
-  const int couples = (p.top_k + 1) / 2;  // couples of experts
+  const int couples = (p.top_k + 1) / 2;  // two experts form a couple
   const int stride = kTokenDownWarps / couples;
   const int couple = thread / kWarp % couples;
   const int steps = static_cast<int>(token_columns(p.k)) / kTokenStep;
-  // The router's choice was already written before gate and up let this kernel begin.
+  // The router's results are complete: gate and up waited for them before it let this kernel begin.
   const auto expert_of = [&](int pair) {
     const int id = pair < p.top_k ? __ldcg(ids + pair) : -1;
     return is_expert(id, p.experts) ? id : -1;
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
-  // If an expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
-  // without experts has no steps; neither has a warp for which no step is left. Both begin past the end and load
+  // If one expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
+  // without experts has no steps. A warp for which no step is left has none either. Both begin past the end and load
   // nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies both rows' columns of a step at once. Columns of blocks past the end were not written by anyone.
+  // A warp copies both rows' columns of a step at once. Nobody has written the columns of blocks past the end.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =

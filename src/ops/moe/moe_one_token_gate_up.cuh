@@ -1,8 +1,8 @@
 // moe_experts for one token with 4-bit weights, on Hopper: gate and up (moe_one_token.cuh).
 //
 // The kernel cannot know which weights it needs until the router has chosen, and then it needs all of them at once.
-// Memory is fast when neighbouring bytes are requested together. So the copy engine brings eight whole rows at a time,
-// in the order in which a block multiplies them; they fill its shared memory.
+// Memory is fast when neighbouring bytes are requested together. So the copy engine (TMA) brings eight whole rows at a
+// time, in the order in which a block multiplies them. They fill the block's shared memory.
 //
 // A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The warps of a
 // team share the unit's steps of k; teams take units in turn. A slot belongs to one team, so a team is never more than
@@ -68,7 +68,7 @@ __device__ inline int row_of_thread_in_eight() {
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);
 }
 
-// Offset of a thread's row of eight from the begin of the eight rows.
+// The offset of a thread's row, one of eight, from the start of the eight rows.
 class PackedRowOfThread {
  public:
   __device__ explicit PackedRowOfThread(int k)

@@ -2,8 +2,8 @@
 // of x in that order.
 //
 // Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
-// and blocks need not wait for each other. Where rows are copied (the copy engine needs them contiguous), the copies
-// are the bound: T · top_k rows are written, and read again by the matmul.
+// and blocks need not wait for each other. The copy engine (TMA) needs contiguous rows. If rows are copied for it, the
+// copies bound the time: T · top_k rows are written, and read again by the matmul.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// What happens to the rows of x. kListed stores each place's token in order.row. Others copy the rows: kCopied as they
-// are, kPaired and kAlternating in these orders of columns (moe_experts.cuh).
+// Says what happens to the rows of x. kListed copies none, and stores each place's token in order.row. The others copy
+// the rows: kCopied as they are, kPaired and kAlternating in these orders of columns (ColumnOrder in moe_experts.cuh).
 enum class RowsOfX { kListed, kCopied, kPaired, kAlternating };
 
 // Arranges 16 columns of x: those with even numbers come first.
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(kOrderThreads)
   }
 }
 
-// Launches it for the tokens from `begin` on, up to the number that is computed at a time.
+// Launches order_rows() for the tokens from `begin` on, at most kMostTokens of them.
 template <RowsOfX kRows>
 void launch_order(const ExpertsProblem& p, std::int64_t begin, int most_rows, int row_step, const Order& order,
                   std::byte* rows, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 // Catches: an expert that two ranks compute, or none; rows that reach another rank's expert; and padding or scratch
-// that goes wrong if most or all of the chosen experts are on other ranks. Router and experts of two unequal parts must
-// add up to the whole.
+// that goes wrong if most or all of the chosen experts are on other ranks. The results of two unequal parts of the
+// experts must add up to the whole.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gmock/gmock.h>
@@ -16,14 +16,14 @@ using ir::DType;
 constexpr std::int64_t kExperts = 12;
 constexpr std::int64_t kTopK = 3;
 
-// PartSizes of an expert.
+// The sizes of an expert.
 struct PartSizes {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   bool mxfp4 = false;
 };
 
-// Returns rows [first, first + count) of the first dimension.
+// Returns the part [first, first + count) of the first dimension.
 HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t count) {
   HostTensor part = whole;
   const std::size_t bytes = whole.bytes.size() / static_cast<std::size_t>(whole.dims[0]);
@@ -33,7 +33,7 @@ HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t cou
   return part;
 }
 
-// The stacks of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
+// Returns the stacks of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
 std::vector<HostTensor> stacks_of(DType dtype, const PartSizes& s) {
   const std::int64_t rows = 2 * s.intermediate;
   const HostTensor bias = random_tensor(dtype, {kExperts, s.hidden}, 5);
@@ -79,7 +79,7 @@ class MoeParts : public ::testing::TestWithParam<DType> {
   }
 };
 
-// PartSizes that reach every kernel: whole steps of them and others, 4-bit weights, one row, a decode step's rows, and
+// Reaches every kernel: sizes that are whole steps of it and others, 4-bit weights, one row, a decode step's rows, and
 // prefills whose experts have enough rows for oneDNN.
 constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 

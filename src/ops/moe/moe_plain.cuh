@@ -1,7 +1,7 @@
-// moe_experts' matmuls without tensor cores. They serve float32, sizes that are not multiples of eight, float16 with
-// MXFP4, and quantised matrices whose scales serve few columns; such weights become float32 here. Tiles are those of
-// moe_grouped.cuh. The bound is float32's products, 67 TFLOP/s on an H200; plain tiles of 64 by 64 in shared memory
-// reach about half of it.
+// moe_experts' matmuls without tensor cores. They take float32, sizes that are not multiples of eight, float16 with
+// MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become float32 here. Tiles
+// are those of moe_grouped.cuh. The bound is float32's products, 67 TFLOP/s on an H200; plain tiles of 64 by 64 in
+// shared memory reach about half of it.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"

@@ -34,7 +34,7 @@ Result<Formats> formats_of(const ir::Node& node) {
   return formats;
 }
 
-// Returns a matrix's operands in a row: its values, then `count` from `first` on.
+// Returns a matrix's operands in order: its values, then `count` operands from `first` on.
 template <class T>
 std::vector<T> operands_of(std::span<const T> operands, std::size_t values, std::size_t first, std::size_t count) {
   std::vector<T> all{operands[values]};

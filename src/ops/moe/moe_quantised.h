@@ -13,9 +13,9 @@ struct ExpertSizes {
   std::int64_t intermediate = 0;
 };
 
-// Returns the number of operands that gate_up and down have beside their values.
+// Returns the number of operands that gate_up and down have besides their values.
 Result<std::size_t> num_quantised_operands(const ir::Node& node);
-// A shape rule's part: checks gate_up, down and what belongs to them from operand `first` on.
+// Checks gate_up, down and their other operands, which begin at operand `first`. moe_experts' shape rule calls it.
 Result<ExpertSizes> check_quantised_experts(const ir::OpSignature& s, std::int64_t hidden, std::size_t first);
 // Sets the matrices and their sizes. Precondition: the shape rule has accepted the node.
 void read_quantised_experts(const BindArgs& args, std::size_t first, ExpertsProblem& problem);

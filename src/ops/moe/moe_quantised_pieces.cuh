@@ -1,8 +1,8 @@
-// Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces: 16 bytes of a row, which
-// are 16 neighbouring columns, or 32 where values have four bits.
+// Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces of 16 bytes of a row: 16
+// neighbouring columns, or 32 if values have four bits.
 //
-// Scales are applied in two places. A scale of a whole row is multiplied with sums, by sum_factor(). Other scales are
-// multiplied with values, which rounds their products to T; NVFP4's products are exact.
+// Scales are applied in two places. If a scale belongs to a whole row, it is multiplied with sums, by sum_factor().
+// Other scales are multiplied with values, which rounds the weights to T; NVFP4's are exact.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
@@ -14,12 +14,12 @@ using quantised::Values;
 
 template <Values kValues>
 inline constexpr int kPieceColumns = quantised::is_packed(kValues) ? 32 : 16;
-// Registers with pairs that a word of values becomes.
+// The number of registers that the values of a word fill as pairs.
 template <Values kValues>
 inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
 
-// Whether kernels that take pieces serve the matrix: rows are whole pieces, and so are the columns of a scale (two
-// scales a piece in NVFP4).
+// Returns whether kernels that take pieces support the matrix. Its rows must be whole pieces, and so must the columns
+// of a scale (two scales a piece in NVFP4).
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   const bool aligned = m.row_bytes() % 16 == 0 && reinterpret_cast<std::uintptr_t>(m.values) % 16 == 0;
@@ -51,14 +51,15 @@ struct WeightRow {
         scale(row / static_cast<std::uint32_t>(m.format.group_rows) * static_cast<std::uint32_t>(m.num_groups)) {}
 };
 
-// A piece as it is in memory. It converts to numbers of T only when it is used, so that it may arrive meanwhile.
+// A piece as it is in memory. It is converted to numbers of T only when it is used, so that the load may still be under
+// way before.
 template <Values kValues>
 struct Piece {
   uint4 words = {};
   std::uint32_t scale = 0;  // the bits of a float32, or two numbers of e4m3
   int zero = 0;             // of int4
 
-  // Loads the columns from `column` on. From `end` on all values are 0.
+  // Loads the columns from `column` on. Values from column `end` on are 0.
   __device__ void load(const QuantisedMatrix& m, const WeightRow& row, int column, int end) {
     *this = {};
     if (column >= end) return;
@@ -75,11 +76,11 @@ struct Piece {
   }
 };
 
-// Whether a word of bytes becomes pairs of the values 0 and 2, and 1 and 3. Such values need no byte permutation.
+// Says whether a word of bytes becomes pairs of the values 0 and 2, and 1 and 3. These pairs need no byte permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 
-// Converts a word as quantised_values.cuh does, but for the pairs of kAlternates.
+// Converts a word as quantised_values.cuh does, except that the pairs are those of kAlternates.
 template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
@@ -87,12 +88,12 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[k
   } else if constexpr (!kAlternates<T, kValues>) {
     quantised::convert_bytes<T, kValues>(word, pairs);
   } else if constexpr (kValues == Values::kE4M3) {
-    // Signs that are not a pair's own lie where bits of its values replace them.
+    // The merge replaces signs that do not belong to the pair by bits of its values.
     const std::uint32_t signs = word & 0x80808080U;
     pairs[0] = quantised::merge<0x07F007F0U>(word << 4, signs << 8);
     pairs[1] = quantised::merge<0x07F007F0U>(word >> 4, signs);
   } else {
-    // The last seven bits of a value are added to 128; a sign makes 256 of the 128 that are subtracted.
+    // Adds the last seven bits of a value to 128. Then subtracts 128, or 256 if the value's sign bit is set.
     constexpr std::uint32_t kBase = 0x43004300U;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -173,7 +174,7 @@ class ExactPiece {
   std::uint32_t offset_;
 };
 
-// What the sum of a row's products is multiplied with. `row` is the row's place in the stack.
+// Returns the factor for the sum of a row's products. `row` is the row's place in the stack.
 template <class T>
 __device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
   float factor = m.factor == nullptr ? 1.0F : m.factor[row];

@@ -1,4 +1,4 @@
-// The weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel serves all
+// Reads the weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel takes all
 // formats: the type of values is chosen outside of the loops that read them.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace tessera::cuda::moe {
 
-// Converts eight columns of a piece to pairs; `eight` counts them.
+// Converts eight columns of a piece to pairs. `eight` is the number of the eight within the piece.
 template <class T, Values kValues>
 __device__ inline void convert_eight(const PieceScales<T, kValues>& scales, const uint4& words, int eight,
                                      std::uint32_t (&pairs)[4]) {
@@ -25,8 +25,8 @@ __device__ inline void convert_eight(const PieceScales<T, kValues>& scales, cons
   }
 }
 
-// Does what PlainRows does: a thread has a piece of each of its two weight rows at a time. The next pieces are loaded
-// while the current ones are multiplied.
+// Multiplies as PlainRows does. A thread has a piece of each of its two weight rows at a time. The next pieces are
+// loaded while the current ones are multiplied.
 template <class T>
 class QuantisedRows {
  public:
@@ -57,7 +57,7 @@ class QuantisedRows {
 #pragma unroll
       for (int half = 0; half < 2; ++half) next[half].load(m_, rows_[half], column, cols);
     };
-    const int begin = warp * 4 * kColumns;  // of the warp
+    const int begin = warp * 4 * kColumns;  // the warp's first column
     fetch(begin + lane % 4 * kColumns);
     for (int first = begin; first < cols; first += kStep) {
       const int column = first + lane % 4 * kColumns;
@@ -88,8 +88,8 @@ class QuantisedRows {
   WeightRow rows_[2];
 };
 
-// Copies quantised weights. A thread copies half of a weight row's columns of a stage: one piece, or two where a value
-// has a byte.
+// Copies quantised weights. A thread copies half of a weight row's columns of a stage: one piece, or two if a value has
+// a byte.
 template <class T, int kRows, bool kGateUp>
 class QuantisedCopy {
  public:
@@ -150,7 +150,7 @@ class QuantisedCopy {
   }
 
   const QuantisedMatrix& m_;
-  int end_;  // columns from here on are 0
+  int end_;  // values from this column on are 0
   WeightRow from_;
   uint4 words_[2] = {};
   std::uint32_t scales_[2] = {};

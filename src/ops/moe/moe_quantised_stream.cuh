@@ -1,13 +1,13 @@
-// The weights of quantised experts for moe_streamed.cuh.
+// Reads and multiplies the weights of quantised experts for moe_streamed.cuh.
 //
 // A stage has up to 1024 bytes of a weight row. The threads of a quad take neighbouring pieces of a row
-// (moe_quantised_pieces.cuh); x's columns are paired as the conversion pairs w's. Scales come from global memory a
-// chunk ahead, as x does, and their lines from memory when the item's weights are requested.
+// (moe_quantised_pieces.cuh). The columns of x are paired as the conversion pairs those of w. Scales are loaded from
+// global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
 //
 // Scales are applied in one of two places:
-//   - to sums, where all columns of a quad share a scale: products of the exact values are summed in float32 and
+//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
 //     multiplied with the scale of their row;
-//   - to values, where groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"
@@ -22,14 +22,14 @@ enum class ScaleOf { kSums, kValues };
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 
-// The most rows of a stack.
+// The greatest number of rows in a stack.
 inline constexpr std::int64_t kMostStackRows = std::int64_t{1} << 22;
 
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct QuantisedStream {
   static constexpr bool kPacked = quantised::is_packed(kValues);
   static constexpr int kColumns = kPieceColumns<kValues>;
-  static constexpr int kPieces = kPacked ? 1 : 2;              // of a thread in a chunk
+  static constexpr int kPieces = kPacked ? 1 : 2;              // pieces of a thread in a chunk
   static constexpr int kPieceBytes = kStreamedWarps * 4 * 16;  // distance between a thread's two pieces of bytes
   static constexpr int kMostColumns = kPacked ? 2048 : 1024;   // columns of a stage
   static constexpr bool kHasFactors = kScaleOf == ScaleOf::kValues;
@@ -44,13 +44,13 @@ struct QuantisedStream {
   __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
   __device__ static int bytes(int columns) { return kStreamedWeightRows * bytes_of(columns); }
   __device__ static constexpr int column_of(int d) { return kPacked ? d * 8 : d / 2 * kPieceBytes + d % 2 * 8; }
-  // Returns how many of its pieces a warp has.
+  // Returns the number of pieces that a thread of the warp has in a chunk.
   __device__ static int steps(int columns, int warp) {
     const int behind = bytes_of(columns) - warp * 64;
     return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
   }
 
-  // What sums are multiplied with. `row` is the row's place in the stack.
+  // Returns the factor for a row's sums. `row` is the row's place in the stack.
   __device__ static float factor(const Matmul<T>& m, std::int64_t row) {
     return (m.matrix.factor == nullptr ? 1.0F : m.matrix.factor[row]) * quantised::kSumGrow<T, kValues>;
   }
@@ -64,7 +64,7 @@ struct QuantisedStream {
               static_cast<std::uint32_t>(bytes_of(columns)), full);
   }
 
-  // Requests the lines of the item's scales. One warp calls it.
+  // Prefetches the cache lines of the item's scales. One warp calls it.
   __device__ static void prefetch_scales(const Matmul<T>& m, std::int64_t low, std::int64_t high) {
     const QuantisedMatrix& w = m.matrix;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -108,8 +108,8 @@ struct QuantisedStream {
       const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
       for (int d = 0; d < kPieces; ++d) {
-        // Sums belong to a quad, which may begin in the last columns of a row. Pieces behind the row's end are not
-        // used.
+        // Sums belong to a quad, which may begin in the last columns of a row. Pieces past the row's last column are
+        // not used.
         const int quad = first + thread / kWarp * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
@@ -147,7 +147,7 @@ struct QuantisedStream {
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
       if (d >= steps) break;
-      // Behind the row's end x is 0, and any piece of the row will do.
+      // Past the last column of the row x is 0, so any piece of the row will do.
       const int byte = min(mine + d * kPieceBytes, bytes_of(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
       const Piece<kValues> low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));

@@ -12,7 +12,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// Where the scales of this matrix are applied. Empty if no kernel serves the format.
+// Returns where the scales of this matrix are applied. The result is empty if no kernel supports the format.
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || m.rows > kMostStackRows) return std::nullopt;

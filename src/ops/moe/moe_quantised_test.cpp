@@ -1,5 +1,5 @@
-// Catches: experts whose rows are taken from another expert's values or scales; a scale, zero point or factor of other
-// columns; sums that read behind a row's end; and, on CUDA, any of these in one of the kernels of moe_experts.cu.
+// Catches: experts whose rows use another expert's values or scales; a scale, zero point or factor of other columns;
+// sums that read past a row's last column; and, on CUDA, any of these in one of the kernels of moe_experts.cu.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -36,7 +36,8 @@ struct ExpertsSizes {
   std::int64_t tokens, top_k, experts, hidden, intermediate;
 };
 
-// Which experts tokens choose: several, with ids that name no expert among them; or all the last one.
+// The choice of the tokens: several experts, with ids among them that name no expert; or the last expert for all
+// tokens.
 enum class Chosen { kSeveral, kLast };
 
 struct QuantisedExpertsCase {
@@ -50,7 +51,8 @@ struct QuantisedExpertsCase {
   std::vector<double> down{};     // [experts, hidden, intermediate]
 };
 
-// The format with blocks of rows that lie within one expert: a kWholeRow of them becomes a scale for each expert.
+// Returns the format with blocks of rows that lie within one expert. A block of kWholeRow rows becomes a scale for each
+// expert.
 QuantisedFormat format_for(QuantisedFormat format, std::int64_t rows) {
   format.group_rows = std::gcd(format.group_rows == kWholeRow ? rows : format.group_rows, rows);
   return format;
@@ -76,7 +78,7 @@ HostTensor chosen_ids(const ExpertsSizes& s, Chosen chosen) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// Makes subnormal numbers of e4m3 of the values, whose rows have one scale each.
+// Makes the values subnormal numbers of e4m3. Each row has one scale.
 void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
   HostTensor& codes = matrix.operands[0];
   for (std::int64_t i = 0; i < codes.size(); ++i) {
@@ -86,7 +88,7 @@ void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
   }
 }
 
-// x is so small that sums of gate and up are near 1.
+// Makes operands whose x is so small that sums of gate and up are near 1.
 QuantisedExpertsCase make_case(DType dtype, const QuantisedFormat& format, QuantisedExpertsCase c,
                                Chosen chosen = Chosen::kSeveral) {
   const ExpertsSizes& s = c.sizes;
@@ -178,7 +180,7 @@ class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsForma
   }
 };
 
-// Rows of one piece of memory and of many, parts of a stage, few pairs and many, and more than eight rows of an expert.
+// Covers rows of one piece and of many, parts of a stage, few pairs and many, and more than eight rows of an expert.
 TEST_P(QuantisedExperts, MatchTheReference) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{1, 2, 8, 256, 128}, ExpertsSizes{3, 2, 5, 96, 64}, ExpertsSizes{9, 4, 16, 160, 96},
@@ -188,7 +190,7 @@ TEST_P(QuantisedExperts, MatchTheReference) {
   check({.sizes = {60, 2, 4, 128, 64}, .biases = true}, Chosen::kLast);
 }
 
-// Rows that are no whole numbers of 32 columns, or of 8.
+// Covers rows that are not a whole number of 32 columns, or of 8.
 TEST_P(QuantisedExperts, TakeOddSizes) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{5, 2, 3, 80, 48}, ExpertsSizes{40, 2, 3, 112, 16}, ExpertsSizes{90, 2, 3, 48, 80},
@@ -196,7 +198,7 @@ TEST_P(QuantisedExperts, TakeOddSizes) {
     check({.sizes = s, .biases = true});
 }
 
-// Sixteen rows an expert and more: tiles of all widths on CUDA, several tiles an expert, experts without rows.
+// Covers sixteen and more rows an expert: tiles of all widths on CUDA, several tiles an expert, experts without rows.
 TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
   check({.sizes = {330, 4, 5, 128, 64}, .activation = "clamped_swiglu", .biases = true});
   check({.sizes = {601, 2, 4, 64, 192}});
@@ -204,13 +206,14 @@ TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
     check({.sizes = {tokens, 2, 3, 192, 64}, .biases = true}, Chosen::kLast);
 }
 
-// Numbers below 2^-6, which conversions to other types may lose: alone, as they would not be missed beside larger ones.
+// Numbers below 2^-6 are subnormal, and conversions to other types may lose them. They are tested alone, because they
+// would not be missed beside larger ones.
 TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
   if (format().values != Values::kE4M3 || format().group_rows != 1) return;
   for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});
 }
 
-// Rows of several stages of CUDA's kernels. The CPU has no such stages.
+// Covers rows of several stages of CUDA's kernels. The CPU has no such stages.
 TEST_P(QuantisedExperts, TakeLongRows) {
   check({.sizes = {2, 2, 4, 1152, 416}, .biases = true});
   if (!on_cuda()) return;

@@ -74,7 +74,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{{ir::DType::kInt32, {tokens, top_k}}, {ir::DType::kFloat32, {tokens, top_k}}};
 }
 
-// scores = softmax(logits) or sigmoid(logits).
+// Computes scores = softmax(logits) or sigmoid(logits) of one row.
 template <class T>
 TESSERA_CPU_CLONES void score_row(const T* logits, float* scores, std::int64_t experts, bool use_sigmoid) {
   if (use_sigmoid) {
@@ -98,8 +98,8 @@ TESSERA_CPU_CLONES void score_row(const T* logits, float* scores, std::int64_t e
   for (std::int64_t e = 0; e < experts; ++e) scores[e] /= sum;
 }
 
-// Computes the scores by which experts are chosen. NaN is replaced, as it would win or lose depending on the order of
-// comparisons.
+// Computes the scores by which experts are chosen. NaN is replaced, because it would win or lose depending on the order
+// of comparisons.
 void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   for (std::int64_t e = 0; e < p.experts; ++e) {
     const float c = p.correction != nullptr ? scores[e] + p.correction[e] : scores[e];
@@ -107,8 +107,8 @@ void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   }
 }
 
-// Returns the index of the greatest of values[0 … count) that is not taken yet, the lowest index among equals, and
-// takes it.
+// Returns the index of the greatest of values[0 … count) that is not taken yet, and takes it. The lowest index wins
+// among equals.
 std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count) {
   std::int64_t best = -1;
   for (std::int64_t i = 0; i < count; ++i)

@@ -1,9 +1,9 @@
 // moe_route on CUDA: a warp takes a row. Lane l holds experts l, l + 32, … as keys in registers, and picking the best
 // expert takes two instructions that reduce over the warp.
 //
-// A row has E logits and top_k results: a step's rows are at most a few hundred KiB. So the kernel's time is that of
-// the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do not depend
-// on other rows.
+// A row has E logits and top_k results, so a step's rows are at most a few hundred KiB. The kernel's time is therefore
+// that of the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do not
+// depend on other rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -24,8 +24,8 @@ __device__ unsigned key_of(float x) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// Returns the index of the greatest key, the lowest index among equals, and takes it. Index i is keys[i / 32] of lane i
-// % 32. Precondition: at least one key is not taken.
+// Returns the index of the greatest key and takes it. The lowest index wins among equals. Index i is keys[i / 32] of
+// lane i % 32. Precondition: at least one key is not taken.
 template <int kPerLane>
 __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   unsigned greatest = keys[0];
@@ -43,7 +43,7 @@ __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   return static_cast<int>(index);
 }
 
-// Like take_greatest() above, for keys in shared memory.
+// Does the same as take_greatest() above, for keys in shared memory.
 __device__ int take_greatest(unsigned* keys, int count, int lane) {
   unsigned greatest = kTaken;
   unsigned index = ~0u;
@@ -120,7 +120,7 @@ __device__ void score_row(const RouteProblem& p, const T* logits, float* scores,
   __syncwarp();
 }
 
-// kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
+// Each warp routes one row. kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
 template <class T, int kPerLane>
 __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const RouteProblem p) {
   __shared__ float all_scores[kWarps][kPerLane * kWarp];
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const Ro
   }
   if (p.groups_per_token < p.groups) exclude_groups(p, scores, all_groups[warp], keys, lane);
 
-  // Lane k keeps the results k and k + 32, because top_k is at most 64.
+  // Lane k keeps the results k and k + 32. top_k is at most 64.
   int my_id[2] = {};
   float my_weight[2] = {};
   float sum = 0;

@@ -10,7 +10,7 @@
 //              a score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
 //              DeepSeek-V3).
 //   ids        the top_k experts with the highest c in those groups, the highest first
-//   weights    s of the ids, divided by their sum where `normalise` (+ 1e-20, so that sigmoids of 0 give 0), times
+//   weights    s of the ids, divided by their sum if `normalise` is set (+ 1e-20, so that sigmoids of 0 give 0), times
 //              scale, times the expert's expert_scale
 // Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
 // wins, both for experts and for groups. NaN counts as the lowest score.
@@ -34,7 +34,7 @@ namespace tessera {
 inline constexpr std::int64_t kMaxExperts = 1024;
 inline constexpr std::int64_t kMaxExpertsPerToken = 64;
 
-// The node's attributes and sizes, in the form that the kernels of every device take.
+// The node's attributes, sizes and addresses, for the kernels of every device.
 struct RouteProblem {
   std::int64_t tokens = 0;
   std::int64_t experts = 0;

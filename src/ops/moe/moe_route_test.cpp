@@ -1,6 +1,6 @@
-// Catches: a token sent to experts or with weights that differ from the formula; ties that the order of experts does
-// not decide; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts;
-// and experts of a rank that are mistaken for another rank's.
+// Catches: a token sent to experts or with weights that differ from the formula; equal scores of which the higher index
+// wins; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
+// experts of a rank that are mistaken for another rank's.
 #include "tessera/ops/moe/moe_route.h"
 
 #include <gmock/gmock.h>
@@ -183,7 +183,7 @@ TEST(MoeRouting, CorrectionAffectsOnlyTheChoice) {
   expect_close(out.results[1], std::vector<double>{0.5, 1 / (1 + std::exp(-2.0))}, {1e-7, 1e-6}, "weights");
 }
 
-// Each part of the experts gets its own experts of a choice among all, with ids that count from its first expert.
+// Each part of the experts gets those experts of a choice among all that it holds. Its ids count from its first expert.
 TEST_P(MoeRoute, ChoosesAmongAllExpertsAndKeepsItsPart) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);

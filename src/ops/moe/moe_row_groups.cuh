@@ -35,8 +35,8 @@ struct RowGroups {
 };
 static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
 
-// All threads of a block call it; the list is complete when it returns. Experts are in the order in which pairs first
-// name them.
+// Makes the list of groups. All threads of a block call it, and the list is complete when it returns. Experts are in
+// the order in which pairs first name them.
 __device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
   const int pair = static_cast<int>(threadIdx.x);
   int id = -1;

@@ -12,7 +12,7 @@ inline constexpr std::int64_t kMostTokens = 4096;  // tokens computed at a time:
 
 inline std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }
-// Upper bound of the number of tiles of `rows` rows, whatever the router chooses.
+// Returns an upper bound of the number of tiles of `rows` rows, for any choice of the router.
 inline std::int64_t most_tiles(const ExpertsProblem& p, std::int64_t rows) {
   return std::min(p.experts, most_pairs(p)) + most_pairs(p) / rows;
 }
@@ -35,7 +35,7 @@ struct Scratch {
   }
 };
 
-// Lays out the scratch with a list of `tiles` tiles; 0 means without Order.
+// Lays out the scratch with a list of `tiles` tiles; 0 means that there is no Order.
 inline Scratch lay_out(const ExpertsProblem& p, std::int64_t tiles) {
   Scratch s;
   const auto take = [&](std::int64_t count, std::size_t bytes) {

@@ -10,7 +10,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// With 4-bit weights the kernel for few rows is as fast up to 32 pairs.
+// The least number of pairs for 4-bit weights. Up to 32 pairs the kernel for few rows is as fast.
 constexpr std::int64_t kFewestPackedPairs = 33;
 
 template <class T, template <class> class Stream>

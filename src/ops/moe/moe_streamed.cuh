@@ -1,4 +1,4 @@
-// moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up; the next computes down and adds
+// moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down and adds
 // up each token's experts.
 //
 // The time is bounded by reading the chosen experts, 3 · H · I values each. They are read once, whatever the number of
@@ -19,7 +19,7 @@
 
 namespace tessera::cuda::moe {
 
-// The position of a walk through the ring: its slot, and how often it has gone round.
+// A position in the ring: the slot, and the number of completed rounds.
 struct StreamedPlace {
   int slot = 0;
   std::uint32_t turn = 0;
@@ -31,7 +31,7 @@ struct StreamedPlace {
   }
 };
 
-// Barrier of the eight warps that multiply. The ninth, which copies, does not take part.
+// Synchronises the eight warps that multiply. The ninth, which copies, does not take part.
 __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kStreamedWarps * kWarp) : "memory"); }
 
 // Grid: any for gate and up; n / kStreamedWeightRows for down. Preconditions: k is a multiple of 32; n is a multiple of
@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   let_next_begin();
   make_groups(p.ids, p.pairs, m.experts, groups);
 
-  // An item is a group of rows and some columns of y. Gate and up goes through all items, down through those of its
-  // columns.
+  // An item is a group of rows and some columns of y. The blocks of gate and up share all items; a block of down
+  // processes the items of its own columns.
   const int across = kGateUp ? m.n / kColumns : 1;
   const int group_step = static_cast<int>(gridDim.x) / across;
   const int column_step = static_cast<int>(gridDim.x) % across;
@@ -81,12 +81,12 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const auto block = static_cast<int>(blockIdx.x);
   const Item begin = kGateUp ? Item{block / across, block % across} : Item{0, block};
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
-  // Chunks of a stage
+  // The number of chunks in a stage.
   const int chunks =
       Weights::kMostColumns <= kStreamedChunk ? 1 : (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
-  // The first of the item's weight rows in the stack; the second eight lie `to_high` behind.
+  // Returns the place of the item's first weight row in the stack. The second eight rows begin `to_high` rows further.
   const auto first_row = [&](const Item& item) {
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   }
 
   if constexpr (!kGateUp) wait_for_previous();
-  // The columns of x that this thread multiplies next, and their weights' scales, are loaded while it multiplies
-  // others.
+  // The columns of x and the scales for the next multiplication are loaded during the current one. These variables are
+  // the position of that load.
   Item ahead = begin;
   int ahead_stage = 0;
   int ahead_chunk = 0;

@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Returns whether the current device and this build support it, and the types and sizes fit.
+// Returns whether the current device and this build have the kernel, and the types and sizes fit.
 bool streamed_serves(const ExpertsProblem& p);
 
-// Bytes of the workspace. Precondition of this and the next function: streamed_serves(p).
+// Returns the bytes of the workspace. Precondition of this and the next function: streamed_serves(p).
 std::size_t streamed_scratch_bytes(const ExpertsProblem& p);
-// `multiprocessors` is the device's number of them.
+// Binds both kernels. `multiprocessors` is the device's number of multiprocessors.
 Result<std::unique_ptr<BoundOp>> bind_streamed_experts(const ExpertsProblem& p, std::byte* scratch,
                                                        std::int64_t multiprocessors);
 

@@ -10,9 +10,9 @@
 
 namespace tessera::cuda::moe {
 
-// How gate and up uses a multiprocessor's shared memory. Measured on an H200: two blocks with half of it each are
-// faster for one token, where a block has few items, and for MXFP4, where two blocks keep the arithmetic units busier.
-// Else one block with a long ring is faster. Quantised weights need as much arithmetic as MXFP4.
+// Gate and up's share of a multiprocessor's shared memory. Measured on an H200: two blocks with half of it each are
+// faster for one token, when a block has few items, and for MXFP4, when two blocks keep the arithmetic units busier.
+// Otherwise one block with a long ring is faster. Quantised weights need as much arithmetic as MXFP4.
 struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
@@ -31,7 +31,7 @@ struct StreamedLaunch {
   std::size_t shared_bytes;
 };
 
-// `Stream` is a class of moe_streams.cuh, or another for the same T.
+// Makes a kernel's launch. `Stream` is a class of moe_streams.cuh, or another with the same members.
 template <class T, bool kGateUp, class Stream>
 Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<T>& matmul,
                                           std::int64_t multiprocessors) {
@@ -72,7 +72,7 @@ std::unique_ptr<BoundOp> make_streamed(const StreamedLaunch<T>& gate_up, const S
   });
 }
 
-// Whether a decode has so few rows, and the device what the kernels need.
+// Returns whether the step has few enough pairs, and the device has what the kernels need.
 inline bool streamed_runs(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return p.tokens * p.top_k <= kStreamedPairs && can_launch_early() && memory.ok() &&

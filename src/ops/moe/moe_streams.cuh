@@ -1,5 +1,5 @@
-// How the weights of an item of moe_streamed.cuh lie in memory and how they are multiplied: one class for each form of
-// weights (moe_quantised_stream.cuh has another).
+// Defines how the weights of an item of moe_streamed.cuh lie in memory and how they are multiplied. Each form of
+// weights has one class (moe_quantised_stream.cuh has another).
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -11,10 +11,10 @@ namespace tessera::cuda::moe {
 
 inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
 inline constexpr int kStreamedChunk = 1024;     // columns of a chunk; a thread has 32 of them
-inline constexpr int kStreamedSlots = 8;        // most stages in shared memory
+inline constexpr int kStreamedSlots = 8;        // greatest number of stages in shared memory
 
-// Bytes of a row in shared memory: 64 more than a multiple of 128. Eight threads read 16 bytes each of two rows at a
-// time, and so use all banks.
+// Returns the bytes of a row in shared memory: 64 more than a multiple of 128. So eight threads that read 16 bytes each
+// from two rows use all banks.
 inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
 
 template <class T>
@@ -28,18 +28,18 @@ struct Streamed {
   int slots;
   int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, as pairs are few
   int group_shift;           // quantised weights: a column shifted right is its group
-  float inverse_group_rows;  // quantised weights: of the number of rows that share scales
+  float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };
 
-// The scales of a thread's columns of a chunk, where weights need none beside their stage.
+// Scales for weights that need none besides their stage.
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}
   __device__ void load(const Streamed<T>&, int) {}
 };
 
-// 16-bit numbers, in stages of one chunk. Threads of a quad take neighbouring 16-byte pieces of a row. An instruction's
-// operands may name the columns of k in any order, as long as both matrices use the same order.
+// Reads 16-bit weights, in stages of one chunk. Threads of a quad take neighbouring 16-byte pieces of a row. An
+// instruction's operands may hold the columns of k in any order, as long as both matrices use the same order.
 template <class T>
 struct PlainStream {
   using Scales = NoScales<T>;
@@ -47,7 +47,7 @@ struct PlainStream {
   static constexpr int kColumns = 8;                   // neighbouring columns of a thread
   static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
 
-  // Stages have equal lengths, so that the last one is not a short one with a few columns.
+  // Stages have about equal lengths, so the last one is not left with a few columns.
   static int stage_columns(int k) {
     const int stages = (k + kMostColumns - 1) / kMostColumns;
     return ((k + stages - 1) / stages + 63) / 64 * 64;
@@ -55,10 +55,10 @@ struct PlainStream {
   __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
   __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
   __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
-  // Where a thread's group d of 8 columns lies in a chunk, from its first one on. It has four groups.
+  // Returns the place of a thread's group d of 8 columns in a chunk, counted from its first one. It has four groups.
   static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
-  // Returns how many of its parts of a chunk of `columns` columns a warp has, in units of multiply(): here groups.
+  // Returns the number of steps that multiply() has for a warp in a chunk of `columns` columns; here a step is a group.
   __device__ static int steps(int columns, int warp) {
     return min(4, (columns - warp * 4 * kColumns + kColumnStep - 1) / kColumnStep);
   }
@@ -74,8 +74,8 @@ struct PlainStream {
     bulk_copy(to + lane * pitch, m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2), full);
   }
 
-  // sum += this thread's share of a chunk of a stage of `columns` columns. `pitch` is the distance between rows,
-  // `steps` what steps() returned.
+  // Adds this thread's share of a chunk to `sum`. The stage has `columns` columns, `pitch` is the distance between
+  // rows, and `steps` is the result of steps().
   __device__ static void multiply(const unsigned char* slot, int pitch, int, int chunk, const uint4 (&x)[4], int steps,
                                   const Scales&, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -104,7 +104,8 @@ struct PlainStream {
   }
 };
 
-// mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one block.
+// Reads mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one
+// block.
 template <class T>
 struct PackedStream {
   using Scales = NoScales<T>;
