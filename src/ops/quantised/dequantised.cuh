@@ -1,5 +1,5 @@
-// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of so many rows that converting
-// takes little of the time: bytes of both forms bound it.
+// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. Converting takes
+// little of their time. It is bounded by the bytes that it reads and writes.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -8,7 +8,7 @@
 namespace tessera::cuda::quantised {
 
 inline constexpr int kDequantisedThreads = 256;
-inline constexpr int kDequantisedColumns = 16;  // of a thread
+inline constexpr int kDequantisedColumns = 16;  // columns of a thread
 
 // Rounds each value times its scale to T. A thread has kDequantisedColumns columns of a row, which share a scale.
 // Preconditions: k is a multiple of 16, and groups begin at multiples of 16 columns.

@@ -17,8 +17,8 @@ struct Arrangement {
   bool shared = false;
 };
 
-// Blocks split k while they fill the multiprocessors no more than once and have two stages each. In a deterministic
-// forward nothing that depends on m may change the order of sums.
+// Returns how blocks share the work. Blocks split k as long as all of them run at once and each has two stages. In a
+// deterministic forward nothing that depends on m may change the order of sums.
 inline Arrangement arrange(const QuantisedCall& p, std::int64_t tiles, std::int64_t most_blocks) {
   if (tiles >= most_blocks) return {.shared = true};
   if (p.deterministic) return {};
@@ -28,9 +28,9 @@ inline Arrangement arrange(const QuantisedCall& p, std::int64_t tiles, std::int6
   return {.split = split};
 }
 
-// Maps the values in boxes of a tile's rows and a stage's columns.
+// Makes the tensor map of w's values, with boxes of a tile's rows and a stage's columns.
 inline Result<CUtensorMap> map_of_values(const QuantisedCall& p) {
-  const std::int64_t elements = p.w.row_bytes() / 2;  // the map is one of 16-bit elements
+  const std::int64_t elements = p.w.row_bytes() / 2;  // the map's elements have 16 bits
   const auto per_byte = static_cast<int>(p.w.format.values_of_byte());
   const int box = kStageColumns / per_byte / 2;
   const Swizzle swizzle = per_byte == 1 ? Swizzle::k128Bytes : Swizzle::k64Bytes;
@@ -44,11 +44,11 @@ inline Result<CUtensorMap> map_of_values(const QuantisedCall& p) {
                            kTileWeights, box, swizzle);
 }
 
-// Rows of x as the kernel reads them.
+// The rows of x in the form that the kernel reads.
 struct TileRows {
   const void* data;
-  std::int64_t elements;          // of a row, 16-bit
-  const float* scales = nullptr;  // of rounded rows
+  std::int64_t elements;          // 16-bit elements in a row
+  const float* scales = nullptr;  // only for rounded rows
   std::int64_t scale_stride = 0;
 };
 

@@ -1,9 +1,9 @@
-// What quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the arrangement of
-// blocks, the ring of stages in shared memory, and the end of a tile.
+// The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the
+// arrangement of blocks, the ring of stages in shared memory, and the store of a tile's results.
 //
-// A block computes 128 rows of w by kN rows of x. A warp copies stages of 128 columns of k to the ring, and asks for
-// weights before the kernels ahead have ended. Each of two warpgroups multiplies 64 rows of w by all rows of x; a
-// Product says how. The blocks of a cluster do one of two things:
+// A block computes 128 rows of w by kN rows of x. One warp copies stages of 128 columns of k to the ring, and asks for
+// weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows of w by all rows of x; a
+// template parameter, Product, says how. The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh);
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
@@ -21,25 +21,25 @@ namespace tessera::cuda::quantised {
 inline constexpr int kTileWeights = 128;  // rows of w in a tile
 inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kStageColumns = 128;
-inline constexpr int kBoxRowBytes = 128;  // of a row of x in a box
+inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
 inline constexpr int kMostSplit = 4;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;    // warps that multiply
 inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
-// Blocks of a multiprocessor: two where rows are few, so that one loads while the other converts or adds.
+// Blocks of a multiprocessor. With few rows there are two, so that one loads while the other converts or adds.
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
 template <class T>
 struct TiledQuantised {
-  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or half of them where blocks share x
+  // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x
   CUtensorMap x;
-  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: groups of 8 gates and their ups
+  CUtensorMap values;     // [n, bytes of a row], in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
   QuantisedMatrix w;      // [n or 2n, k]
-  const float* x_scales;  // of rounded rows (rounded_rows.cuh); null: x is as it was
-  int scale_stride;       // of x_scales
+  const float* x_scales;  // scales of rounded rows (rounded_rows.cuh); null: x is not rounded
+  int scale_stride;       // stride of x_scales
   const T* bias;          // [n or 2n]; null: no bias
   const T* residual;      // [m, n]; null: no residual
   T* y;                   // [m, n]
@@ -60,8 +60,8 @@ struct TilePlace {
   int rank;
   int first_row;
   int first_weight;
-  int first;  // stage
-  int count;  // of stages
+  int first;  // first stage
+  int count;  // number of stages
 
   template <int kN, class T>
   __device__ static TilePlace of(const TiledQuantised<T>& p) {
@@ -78,7 +78,8 @@ struct TilePlace {
   }
 };
 
-// The ring of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie behind all stages.
+// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie behind all
+// stages.
 template <int kN_, int kWeightBytes, int kRowBoxes_>
 struct TileRing {
   static constexpr int kN = kN_;
@@ -96,7 +97,7 @@ struct TileRing {
   __device__ std::uint32_t scales(int slot) const {
     return weights(stages) + static_cast<std::uint32_t>(slot * kN * 4);
   }
-  // A warp calls it when it has read the slot.
+  // Frees the slot. Every warp calls it when it has read the slot.
   __device__ void release(int slot, bool shared) const {
     if (threadIdx.x % kWarp != 0) return;
     if (shared) {
@@ -114,7 +115,7 @@ struct TileCopies {
   const TiledQuantised<T>& p;
   const TilePlace& at;
   const Ring& ring;
-  int weight_bytes;  // of a row of w in a stage
+  int weight_bytes;  // bytes of a row of w in a stage
   bool scaled;       // each stage has scales of x
 
   __device__ void weights(int slot, int stage) const {
@@ -160,13 +161,13 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Turns the sums of the block's share of rows into y. A thread has eight columns at a time.
+// Computes y for the block's share of the rows, from the sums of all blocks. A thread has eight columns at a time.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, int first_row, int first_weight,
                                         int rank) {
   constexpr int kShare = kN / kBlocks;
   const bool is_gated = p.gate != Gate::kNone;
-  const int weights = is_gated ? 16 : 8;  // rows of w of a thread
+  const int weights = is_gated ? 16 : 8;  // rows of w for a thread
   const int packs = kTileWeights / weights;
   for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kTileWarps * kWarp) {
     const int at = rank * kShare + i / packs;
@@ -196,8 +197,8 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 //
 // A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
-// which a warpgroup's thread calls: it computes its sums of the block's stages, and the factors of its two rows of w,
-// `w_rows`; `weight` is the first of them within the tile.
+// which each thread of the two warpgroups calls. It computes the thread's sums over the block's stages, and the factors
+// of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
 template <class Product>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
@@ -232,7 +233,8 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
     const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
-    // The rows of w itself: 8 gates and their ups alternate where there is a gate. Rows past the last are not stored.
+    // The thread's two rows of w. With a gate, 8 gate rows alternate with their 8 up rows. Rows past the last are not
+    // stored.
     const auto last = static_cast<int>(p.w.rows) - 1;
     const int gate = at.first_weight / 2 + weight / 16 * 8 + weight % 8;
     const int plain = at.first_weight + weight;

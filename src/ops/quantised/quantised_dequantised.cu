@@ -1,5 +1,5 @@
-// Binds quantised_linear of many rows by way of scratch memory: the matrix as numbers of 16 bits (dequantised.cuh), and
-// cuBLASLt's product with it.
+// Binds quantised_linear of many rows in two steps: the matrix is converted to numbers of 16 bits in scratch memory
+// (dequantised.cuh), and cuBLASLt multiplies with it.
 #include <utility>
 #include <vector>
 
@@ -15,9 +15,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// With fewer rows, converting takes longer than what the library's product saves.
+// The least number of rows. With fewer, converting takes longer than what the library's product saves.
 constexpr std::int64_t kFewestRows = 1024;
-// Scratch memory is taken from the cache. Larger matrices keep the kernel of tiles.
+// The greatest scratch memory, which is taken from the cache of keys and values. Larger matrices keep the kernel of
+// tiles.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
 std::int64_t matrix_bytes(const QuantisedCall& p) { return p.n * p.k * 2; }

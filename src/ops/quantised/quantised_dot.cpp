@@ -1,6 +1,6 @@
-// Values of up to eight bits are exact in bfloat16, whatever their type. The kernel therefore makes pairs of bfloat16
-// numbers of them, multiplies these with x (by AVX-512's dot product of pairs where x is bfloat16 too), and applies the
-// scales to the sums of groups.
+// The dot kernel of quantised_linear on the CPU. Values of up to eight bits are exact in bfloat16, whatever their type.
+// The kernel therefore converts them to pairs of bfloat16 numbers, multiplies these with x (by AVX-512's dot product of
+// pairs if x is bfloat16 too), and applies the scales to the sums of groups.
 #include "tessera/ops/quantised/quantised_dot.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ static_assert(kStep == 2 * kNvfp4Group);
 
 typedef std::uint16_t VecPairs __attribute__((vector_size(64)));  // 32 bfloat16 numbers, in order
 
-// The instructions are written by name: g++ 12 widens vectors of bytes one element at a time, and the intrinsics cannot
-// be used in functions that are compiled for one instruction set of several.
+// Converts 32 bytes to 16-bit numbers. The instructions are written by name: g++ 12 widens vectors of bytes one element
+// at a time, and the intrinsics cannot be used in functions that are compiled for several instruction sets.
 TESSERA_INLINE VecPairs widen_bytes(const std::uint8_t* p) {
   VecPairs wide;
   asm("vpmovzxbw %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const std::uint8_t(*)[32]>(p)));
@@ -46,15 +46,15 @@ TESSERA_INLINE VecPairs widen_halves(const std::uint8_t* p) {
 
 TESSERA_INLINE VecPairs splat(std::uint16_t value) { return VecPairs{} + value; }
 
-// bfloat16 numbers −16 … 15, by the lowest five bits of 16 + value.
+// The bfloat16 numbers −16 … 15, indexed by the lowest five bits of 16 + value.
 constexpr VecPairs kIntegers{0xc180, 0xc170, 0xc160, 0xc150, 0xc140, 0xc130, 0xc120, 0xc110, 0xc100, 0xc0e0, 0xc0c0,
                              0xc0a0, 0xc080, 0xc040, 0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
                              0x40c0, 0x40e0, 0x4100, 0x4110, 0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170};
-// The numbers of e2m1, by code, twice.
+// The numbers of e2m1 in bfloat16, indexed by code. The 16 numbers occur twice.
 constexpr VecPairs kE2M1{0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
                          0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
                          0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
-// The subnormal numbers of e4m3, m / 512, by the lowest three bits.
+// The subnormal numbers of e4m3, m / 512, indexed by the lowest three bits.
 constexpr VecPairs kSubnormal{0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80,
                               0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20,
                               0x3c40, 0x3c60, 0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
@@ -62,7 +62,7 @@ constexpr VecPairs kSubnormal{0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x
 TESSERA_INLINE VecPairs of_e4m3_codes(const std::uint8_t* p) {
   const VecPairs v = widen_bytes(p);
   const VecPairs magnitude = v & 0x7f;
-  // The exponent's bias is 127 in place of 7.
+  // Changes the exponent's bias from 7 to 127.
   VecPairs value = (magnitude << 4) + static_cast<std::uint16_t>(120 << 7);
   value = (v & 0x78) == 0 ? __builtin_shuffle(kSubnormal, v) : value;
   value = magnitude == 0x7f ? splat(0x7fc0) : value;
@@ -76,7 +76,7 @@ TESSERA_INLINE VecPairs of_int8_codes(const std::uint8_t* p) {
   asm("vpmovsxbd %1, %0" : "=v"(high) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p + 16)));
   const auto first = reinterpret_cast<VecPairs>(__builtin_convertvector(low, Vec16));
   const auto second = reinterpret_cast<VecPairs>(__builtin_convertvector(high, Vec16));
-  // The upper halves of the float32 numbers, which are exact.
+  // Takes the upper halves of the float32 numbers, which loses nothing.
   const VecPairs upper{1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
                        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   return __builtin_shuffle(first, second, upper);
@@ -91,7 +91,7 @@ TESSERA_INLINE VecPairs convert_step(const std::uint8_t* row, std::int64_t at, V
   if constexpr (kValues == Values::kE2M1) return __builtin_shuffle(kE2M1, widen_halves(row + at / 2));
 }
 
-// x as pairs of bfloat16 numbers.
+// Multiplies with x as pairs of bfloat16 numbers.
 struct PairProducts {
   using X = BFloat16;
   static TESSERA_INLINE void add(const BFloat16* x, VecPairs const& w, Vec16& sum) {
@@ -103,7 +103,7 @@ struct PairProducts {
   }
 };
 
-// x as float32, the 16 even values of a step before its 16 odd ones.
+// Multiplies with x as float32. The 16 even values of a step come before its 16 odd ones.
 struct FloatProducts {
   using X = float;
   static TESSERA_INLINE void add(const float* x, VecPairs const& w, Vec16& sum) {
@@ -118,10 +118,11 @@ TESSERA_INLINE VecPairs zero_of(const QuantisedMatrix& m, std::int64_t row, std:
   return splat(static_cast<std::uint16_t>(zero - 16));  // kIntegers begins with −16
 }
 
-// Columns that are multiplied at once: their sums, those of the present group and x fit in the registers.
+// Returns the number of columns that are multiplied at once. Their sums, the present group's sums and x fit in the
+// registers.
 constexpr int columns_of(int rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 
-// Groups of whole steps.
+// Adds the products of columns whose groups are whole steps.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                Vec16 (&total)[kRows][kColumns]) {
@@ -156,7 +157,8 @@ TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products
   }
 }
 
-// Groups of half a step: the first eight lanes of a step's products have one scale, the others the next.
+// Adds the products of columns whose groups are half a step. The first eight lanes of a step's products have one scale,
+// the others the next.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_small_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                      Vec16 (&total)[kRows][kColumns]) {

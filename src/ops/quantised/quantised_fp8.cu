@@ -1,5 +1,5 @@
-// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with its neighbours: what rounds x, and
-// the product, by cuBLASLt where it serves.
+// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with its neighbours: first the operator
+// that rounds x, then the product, by cuBLASLt if it supports the sizes.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>
@@ -21,10 +21,10 @@ using namespace cuda;
 using namespace cuda::quantised;
 using Inputs = QuantisedProblem::Inputs;
 
-// Rounded rows in the workspace.
+// The layout of rounded rows in the workspace.
 struct RoundedLayout {
   std::int64_t scale_stride;
-  std::size_t scales;  // offset
+  std::size_t scales;  // offset of the scales
   std::size_t size;
 };
 
@@ -46,8 +46,8 @@ RoundedRows rounded_rows(const QuantisedCall& p) {
 
 constexpr int kRoundingThreads = 256;
 
-// Rounds x [m, k]. Sixteen threads have a group of columns of a row. Grid: m, by the blocks that kRoundingThreads make
-// of a row's groups.
+// Rounds x [m, k]. Sixteen threads take a group of columns of a row. Grid: m, and the number of blocks of
+// kRoundingThreads threads that a row's groups need.
 template <class T>
 __global__ void __launch_bounds__(kRoundingThreads) round_rows(const T* x, RoundedRows to, std::int64_t k) {
   let_next_begin();
@@ -71,7 +71,8 @@ std::unique_ptr<BoundOp> make_rounding(const QuantisedCall& p, const RoundedRows
                       });
 }
 
-// Whether the kernel of many rows serves: a scale of w for a whole tile, or for each row, and rows that fill tiles.
+// Returns whether the kernel of many rows supports the call: one scale of w for a whole tile or for each row, and rows
+// that fill tiles.
 bool many_serves(const QuantisedCall& p) {
   const std::int64_t part = p.gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
   const bool whole =
@@ -81,7 +82,7 @@ bool many_serves(const QuantisedCall& p) {
 
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall& p, const RoundedRows& rows) {
-  const std::int64_t row_elements = p.k / 2;  // the map is one of 16-bit elements
+  const std::int64_t row_elements = p.k / 2;  // the map's elements have 16 bits
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
   const std::int64_t items = row_tiles * ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
   const ManyRounded<T> bound{
@@ -127,7 +128,7 @@ Result<std::unique_ptr<BoundOp>> make_own(const QuantisedCall& p, const RoundedR
   return make_block<RoundedProduct<T, 128>>(name, p, rows);
 }
 
-// Binds the product, and sets `rows` to those that it reads.
+// Binds the product, and sets `rows` to the rounded rows that it reads.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_product(const QuantisedCall& p, RoundedRows& rows, Device& device) {
   rows = rounded_rows(p);

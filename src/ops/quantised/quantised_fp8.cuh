@@ -1,9 +1,10 @@
 // quantised_linear of up to 128 rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper: the tensor cores
-// multiply both as they are (quantised_block.cuh has the rest, and rounded_many.cuh more rows). They add with about 14
-// bits, so the sums of a stage, whose 128 columns are a group, are added in float32, times their scales.
+// multiply E4M3 numbers. quantised_block.cuh has the rest of the kernel, and rounded_many.cuh the kernel for more rows.
+// Tensor cores add with about 14 bits. So the sums of a stage, whose 128 columns are a group, are multiplied with their
+// scales and added in float32.
 //
-// The bound is reading w once. Blocks that round the rows of a stage themselves, instead of a kernel before, take
-// 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
+// The bound is reading w once. Blocks that round the rows of a stage themselves, without a kernel that does it before,
+// take 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"
@@ -13,7 +14,7 @@ namespace tessera::cuda::quantised {
 
 static_assert(kRoundedGroup == kStageColumns);
 
-// A Product of quantised_block().
+// Multiplies rounded rows: a Product of quantised_block().
 template <class T, int kN>
 struct RoundedProduct {
   using Element = T;

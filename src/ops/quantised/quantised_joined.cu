@@ -1,5 +1,5 @@
 // Joins quantised_linear with its neighbours on CUDA. The gate behind it is computed from the sums. The norm or gate
-// before it writes its result rounded, where the linear reads rounded rows, so that rounding is no launch of its own.
+// before it writes rounded rows if the linear reads them, so that no launch of its own rounds them.
 #include <limits>
 #include <optional>
 #include <span>
@@ -14,9 +14,9 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns the linear joined with the gate behind it. Nothing where no kernel serves both, where only one of both ways
-// rounds rows, and where a library's product and a gate behind it are faster. The workspace is that of the linear
-// alone, which takes rounded rows wherever both together do.
+// Returns the linear joined with the gate behind it. The result is empty if no kernel supports both, if only one of the
+// joined and the single linear rounds rows, or if a library's product and a separate gate are faster. The workspace is
+// the single linear's, which is enough because both round rows or neither does.
 std::optional<QuantisedCall> gated_call(const BindArgs& linear, const BindArgs& gate) {
   const QuantisedCall alone = quantised_call(linear);
   if (alone.residual != nullptr) return std::nullopt;

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// One quantised_linear, alone or with the gate behind it. With a gate, w has n / 2 rows of gates above as many of ups,
-// y is the gate's result [m, n / 2], and there is no residual.
+// One quantised_linear, alone or with the gate behind it. With a gate, w has n / 2 gate rows above n / 2 up rows, y is
+// the gate's result [m, n / 2], and there is no residual.
 struct QuantisedCall : QuantisedProblem {
   cuda::Gate gate = cuda::Gate::kNone;
   bool deterministic = false;
@@ -23,42 +23,43 @@ struct QuantisedCall : QuantisedProblem {
   std::int64_t y_columns() const { return gate == cuda::Gate::kNone ? n : n / 2; }
 };
 
-// Computes each element of y by one warp, from numbers in float32. Takes every format, type and size, but no gate. A
-// row's bits do not depend on the number of rows.
+// Computes each element of y by one warp, from numbers in float32. It supports every format, type and size, but no
+// gate. A row's bits do not depend on the number of rows.
 Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call);
 
-// Whether the streamed kernel serves the call: up to 16 rows of a 16-bit type, whole tiles, and a common format
-// (quantised_streamed.cuh). It needs Hopper, and a forward that is not deterministic. The order of sums does not depend
-// on the number of rows.
+// Returns whether the streamed kernel supports the call: up to 16 rows of a 16-bit type, whole tiles, and a common
+// format (quantised_streamed.cuh). It needs Hopper, and a forward that is not deterministic. The order of sums does not
+// depend on the number of rows.
 bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
-// Whether the kernel of tiles serves the call: any number of rows of a 16-bit type, and a common format
-// (quantised_tiles.cuh). It needs Hopper. The order of sums does not depend on the number of rows where the forward is
-// deterministic.
+// Returns whether the kernel of tiles supports the call: any number of rows of a 16-bit type, and a common format
+// (quantised_tiles.cuh). It needs Hopper. In a deterministic forward the order of sums does not depend on the number of
+// rows.
 bool quantised_tiles_serve(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& call);
 
-// Whether the call converts w to scratch memory, for the library's product: 1024 rows or more of a 16-bit type, a
-// matrix of at most 256 MiB of them, no gate, and a forward that is not deterministic.
+// Returns whether to convert w to 16-bit numbers in scratch memory, for the library's product. It needs 1024 rows or
+// more of a 16-bit type, a converted matrix of at most 256 MiB, no gate, and a forward that is not deterministic.
 bool quantised_dequantised_serves(const QuantisedCall& call);
 std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in bytes
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);
 
-// Whether the kernels of rounded rows serve the call: values in E4M3, made for inputs that are rounded by groups or
-// rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. The order of sums is as in the kernel
-// of tiles.
+// Returns whether the kernels of rounded rows support the call: values in E4M3, made for inputs that are rounded by
+// groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. The order of sums is as in
+// the kernel of tiles.
 bool quantised_fp8_serves(const QuantisedCall& call);
-// Whether cuBLASLt computes their product (rounded_library.h), which takes no gate.
+// Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
-// Binds the operator that writes the rows which the product reads.
+// Binds the operator that writes the rounded rows which the product reads.
 using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
-// Without `make_rows` a launch rounds call.x. Null if make_rows returns null.
+// Binds the rounding and the product. Without `make_rows` a launch rounds call.x. Returns null if make_rows returns
+// null.
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, const MakeRows& make_rows,
                                                     Device& device);
 
-// How quantised_linear.cu computes a call.
+// The kernels among which quantised_linear.cu chooses.
 enum class QuantisedWay { kNothing, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
 QuantisedWay choose_way(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);

@@ -6,8 +6,8 @@
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
 //   plain         everything else (quantised_plain.cu)
 //
-// Only rounded rows are rounded. Deterministic forwards take the same kernel for any number of rows, so none of them is
-// streamed.
+// Only the second kernel rounds x. A deterministic forward uses the same kernel for any number of rows, so it never
+// uses the streamed one.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include "tessera/device/cuda/cuda_device.h"

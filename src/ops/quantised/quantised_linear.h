@@ -9,11 +9,11 @@
 // residual, and overlaps no other operand.
 //
 // `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale a row) or "group"
-// (one a row and 128 columns), both to the type of w's values. A kernel may round x so, or with more scales, which
-// makes it faster on some devices, or keep x as it is, which is more exact. The CPU's kernel keeps it.
+// (one scale a row and 128 columns). The last two round to the type of w's values. A kernel may round x in this way, or
+// with more scales, which is faster on some devices. It may also keep x, which is more exact, as the CPU's kernel does.
 //
-// The operands from w to groups are weights of the model: a kernel may read them before the kernels ahead have ended.
-// They stay as they are in memory; a kernel converts values where it multiplies. In a deterministic forward a row's
+// The operands from w to groups are weights of the model: a kernel may read them before the preceding kernels have
+// ended. They stay packed in memory; a kernel converts values where it multiplies. In a deterministic forward a row's
 // bits do not depend on the number of rows.
 #pragma once
 

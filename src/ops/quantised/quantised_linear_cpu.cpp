@@ -1,11 +1,10 @@
-// quantised_linear on the CPU. Threads take blocks of columns of y, that is of rows of w. There are three ways to
-// multiply one by x:
+// quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are three ways to
+// multiply a block by x:
 //
 //   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
-//               the number of rows, so a deterministic forward does not go this way.
-//   floats      everything else: the block is converted to float32 in the cache, and the dot kernel of linear
-//   multiplies
+//               the number of rows, so a deterministic forward does not use it.
+//   floats      everything else: the block is converted to float32 in the cache, and linear's dot kernel multiplies
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -27,7 +26,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kBlockColumns = 64;
-// From this number of rows on oneDNN is faster, though it converts a block before it multiplies.
+// The number of rows from which on oneDNN is faster, although it needs a converted block.
 constexpr std::int64_t kLeastOneDnnRows = 48;
 
 enum class Way : std::uint8_t { kRegisters, kOneDnn, kFloats };
@@ -50,13 +49,13 @@ Problem make_problem(const BindArgs& args) {
 OneDnnBlocks::Shape onednn_shape(const Problem& p) {
   return {.columns = kBlockColumns, .depth = p.k, .dtype = p.dtype, .float_sums = true};
 }
-// Returns the rows that oneDNN computes at once: pieces of about equal size, which it computes without more rows, but
-// for the last one.
+// Returns the number of rows that oneDNN computes at once. It divides the rows into parts of about equal size, and only
+// the last part may be computed with additional rows.
 std::int64_t onednn_rows(const Problem& p) {
   const std::int64_t pieces = (p.m + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
   return OneDnnBlocks::computed_rows((p.m + pieces - 1) / pieces);
 }
-// Returns the bytes of a copy of x that is as long as oneDNN reads it; 0 if x is so long itself.
+// Returns the bytes of a copy of x with as many rows as oneDNN reads; 0 if x itself has that many.
 std::size_t padded_x_bytes(const Problem& p) {
   const std::int64_t most = onednn_rows(p);
   const std::int64_t before_last = (p.m - 1) / most * most;
@@ -64,10 +63,10 @@ std::size_t padded_x_bytes(const Problem& p) {
   return read == p.m ? 0 : static_cast<std::size_t>(read * p.k) * ir::dtype_size(p.dtype);
 }
 
-// Byte offsets in the workspace, and in the part of each thread.
+// Byte offsets in the workspace, and in each thread's part of it.
 struct Layout {
-  std::size_t workers = 0;  // the parts of threads, behind x in another form
-  std::size_t worker = 0;   // bytes of a part, which begins with the block's weights as numbers
+  std::size_t workers = 0;  // the threads' parts, behind the converted x
+  std::size_t worker = 0;   // bytes of a part, which begins with the block's converted weights
   std::size_t sums = 0;     // f32[rows, kBlockColumns]
   std::size_t own = 0;      // codes of a row, or oneDNN's scratch
   std::size_t size = 0;
@@ -187,7 +186,7 @@ class QuantisedLinearOp final : public BoundOp {
   Status multiply_by_onednn(const std::byte* x, const Block& block, std::byte* own) const {
     T* weights = reinterpret_cast<T*>(own);
     quantised_rows(p_.w, block.first, block.count, weights, codes(own));
-    // The last block may have fewer columns than the product.
+    // Clears the product's columns beyond the block's; the last block may have fewer.
     std::fill(weights + block.count * p_.k, weights + kBlockColumns * p_.k, T{});
     const std::int64_t most = onednn_rows(p_);
     for (std::int64_t row = 0; row < p_.m; row += most) {

@@ -1,4 +1,4 @@
-// Catches: a product with another matrix than the operands mean, a lost bias or residual, sums that depend on the
+// Catches: a product with a matrix other than the operands describe, a lost bias or residual, sums that depend on the
 // number of rows, scratch memory that is too small, and operands that do not belong together.
 #include "tessera/ops/quantised/quantised_linear.h"
 
@@ -39,7 +39,8 @@ ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool resi
   return attributes;
 }
 
-// The CPU's kernel for many rows rounds weights to bfloat16, and CUDA's kernels round them to either type.
+// Returns the relative rounding of weights. The CPU's kernel for many rows rounds them to bfloat16, and CUDA's kernels
+// to either 16-bit type.
 double weight_rounding(DType dtype) {
   if (dtype == DType::kBFloat16) return 0x1p-9;
   return dtype == DType::kFloat16 && on_cuda() ? 0x1p-12 : 0;
@@ -49,7 +50,7 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Every kernel and arrangement of blocks on CUDA, with tails of rows and columns.
+// Returns sizes that reach every kernel and arrangement of blocks on CUDA, with rows and columns left over.
 std::vector<Sizes> sizes() {
   std::vector<Sizes> all{{1, 48, 256}, {1, 7, 96}, {5, 130, 320}, {33, 65, 1024}, {70, 130, 352}, {500, 64, 64}};
   if (!on_cuda()) return all;
@@ -162,7 +163,7 @@ TEST_P(RoundedInputs, MultiplyAsTheCheckpointWasMadeFor) {
         operands.push_back(random_tensor(GetParam(), {m, n}, 5));
         const std::vector<double> rounded = rounded_inputs(x, k, 128);
         std::vector<double> expected;
-        double largest = 0;  // sum of magnitudes
+        double largest = 0;  // the greatest sum of magnitudes
         for (std::int64_t i = 0; i < m; ++i)
           for (std::int64_t j = 0; j < n; ++j) {
             double sum = operands[operands.size() - 2].at(j) + operands.back().at(i * n + j);
@@ -177,7 +178,7 @@ TEST_P(RoundedInputs, MultiplyAsTheCheckpointWasMadeFor) {
             expected.push_back(sum);
           }
         Tolerance allowed = tolerance(GetParam());
-        allowed.absolute += largest * 0x1p-12;  // of the tensor cores' sums
+        allowed.absolute += largest * 0x1p-12;  // the rounding of the tensor cores' sums
         ir::Attributes attributes = attributes_of(format, true, true);
         attributes.emplace_back("inputs", std::string(inputs));
         ForwardContext context;
@@ -190,7 +191,7 @@ TEST_P(RoundedInputs, MultiplyAsTheCheckpointWasMadeFor) {
 INSTANTIATE_TEST_SUITE_P(Types, RoundedInputs, ::testing::Values(DType::kBFloat16, DType::kFloat16),
                          [](const auto& c) { return std::string(ir::dtype_name(c.param)); });
 
-// Returns the message of the shape rule for x f32[T, 64] and w u8[8, bytes] with f32 scales [rows, groups].
+// Returns the shape rule's error message for x f32[T, 64] and w u8[8, bytes] with f32 scales [rows, groups].
 std::string error_of(QuantisedFormat format, std::int64_t bytes, std::int64_t scale_rows, std::int64_t groups,
                      std::vector<ir::Type> more = {}) {
   std::vector<ir::Type> operands{{DType::kFloat32, {ir::Symbol::kTokens, 64}},

@@ -78,7 +78,7 @@ Result<MatrixSize> expect_quantised(const ir::OpSignature& s, std::size_t first,
     return refuse(s, fmt::format("w is {}; it must be u8[N, bytes of a row], with numbers above 0", w.to_string()));
   TRY(expect_rank(s, first + 1, "scales", 2));
   const std::int64_t scale_rows = ceil_div(size.rows, format.group_rows);
-  // With "groups" each column says which scale is its own, so the scales may be more or fewer.
+  // With "groups" each column names its scale, so a row may have any number of scales.
   const std::int64_t groups =
       format.groups ? s.operands[first + 1].shape[1].constant().value_or(0) : ceil_div(size.cols, format.group_cols);
   if (groups < 1) return refuse(s, fmt::format("scales are {}; no row has a scale", s.operands[first + 1].to_string()));

@@ -1,4 +1,4 @@
-// A matrix [N, K] of small values with scales, as operators take it. Element (n, k) is
+// A matrix [N, K] of small values with scales, in the form that operators take. Element (n, k) is
 //
 //   w[n, k] = (value[n, k] − zero[n, g]) · scale[n / group_rows, g] · factor[n],   g = k / group_cols
 //
@@ -12,7 +12,7 @@
 //   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
 //   groups  i32[K], if present: g of each column, in place of k / group_cols
 //
-// Rows that were joined from several matrices keep the scales that each of them had.
+// Rows that were joined from several matrices keep the scales of their own matrix.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace tessera {
 
-// Neighbouring values of a row that share a scale in NVFP4.
+// The number of neighbouring values of a row that share a scale in NVFP4.
 inline constexpr std::int64_t kNvfp4Group = 16;
 
 struct QuantisedFormat {
@@ -43,18 +43,18 @@ struct QuantisedFormat {
 
   // Returns the number of values in a byte.
   std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
-  // Returns the number of operands that hold the matrix: values, scales and what else is present, in that order.
+  // Returns the number of operands that hold the matrix: values, scales and the optional ones, in that order.
   std::size_t num_operands() const { return 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups}; }
 
-  // The attributes of a node whose operand is such a matrix, and back. invalid_argument names a wrong attribute.
+  // Convert to a node's attributes and back. of() returns invalid_argument, which names the wrong attribute.
   ir::Attributes attributes() const;
   static Result<QuantisedFormat> of(const ir::Node& node);
 };
 
-// The declarations of attributes() and of the operands after the values, for operators.
+// Returns the declarations of the attributes, and of the operands after the values, for operators.
 std::vector<ir::AttributeDecl> quantised_attributes();
 
-// A shape rule's part: checks the operands from `first` on, and returns N and K.
+// Checks the operands from `first` on, as a part of a shape rule, and returns N and K.
 struct MatrixSize {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -66,7 +66,7 @@ struct QuantisedMatrix {
   QuantisedFormat format;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t num_groups = 0;  // scales of a row
+  std::int64_t num_groups = 0;  // number of scales of a row
   const std::uint8_t* values = nullptr;
   const std::byte* scales = nullptr;
   const float* factor = nullptr;
@@ -76,7 +76,7 @@ struct QuantisedMatrix {
   std::int64_t row_bytes() const { return cols / format.values_of_byte(); }
 };
 
-// Precondition: the operands passed expect_quantised().
+// Makes the matrix of a node's operands. Precondition: they passed expect_quantised().
 QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands);
 
 }  // namespace tessera

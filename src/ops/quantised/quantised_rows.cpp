@@ -10,10 +10,10 @@ namespace {
 
 using Values = QuantisedFormat::Values;
 
-// The zero of int4 values that are stored without one.
+// The zero of int4 values if the matrix stores no zeros.
 constexpr float kMiddle = 8;
 
-// Converts one value without its scale. `zero` is that of int4.
+// Converts one value without its scale. `zero` is the zero of int4.
 template <Values kValues>
 TESSERA_INLINE float convert(std::uint8_t code, float zero) {
   if constexpr (kValues == Values::kE4M3) return number_of_e4m3(code);

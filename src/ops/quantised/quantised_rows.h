@@ -1,4 +1,4 @@
-// Rows of a quantised matrix as numbers, for the CPU's kernels.
+// Converts rows of a quantised matrix to numbers, for the CPU's kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace tessera {
 
 // Writes the rows [first, first + count) of `m`, K numbers each, to y. Every number is (value − zero) · (scale ·
-// factor) with both products rounded to float32, and then rounded to T: float, BFloat16 or Float16. `codes` is scratch
-// of K bytes. Runs on the calling thread.
+// factor). Both products are rounded to float32, and the result to T: float, BFloat16 or Float16. `codes` is scratch of
+// K bytes. Runs on the calling thread.
 template <class T>
 void quantised_rows(const QuantisedMatrix& m, std::int64_t first, std::int64_t count, T* y, std::uint8_t* codes);
 

@@ -1,4 +1,4 @@
-// Catches: a code that is converted to another number than its type says, a value in the wrong half of a byte, and a
+// Catches: a code that is converted to another number than its type says, a value from the wrong half of a byte, and a
 // scale or zero of another row or group.
 #include "tessera/ops/quantised/quantised_rows.h"
 

@@ -16,7 +16,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// Where the kernel applies the scales of this matrix. Empty if it does not serve the format.
+// Returns where the kernel applies the scales of this matrix. The result is empty if it does not support the format.
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
   if (group_shift_of(w) < 0) return std::nullopt;
@@ -31,13 +31,14 @@ std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
   return f.values == Values::kInt4 && f.group_cols % 32 == 0 ? std::optional(ScaleOf::kValues) : std::nullopt;
 }
 
-// Returns how a tile's scales lie in shared memory. Empty where the copy engine cannot copy them.
+// Returns the layout of a tile's scales in shared memory. The result is empty if the copy engine (TMA) cannot copy
+// them.
 std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate) {
   if (*scale_place(w) == ScaleOf::kRows) return TileScales{};
   const int parts = gate == Gate::kNone ? 1 : 2;
   const auto row = static_cast<int>(w.num_groups) * (w.format.scales == Scales::kE4M3 ? 1 : 4);
   const bool of_rows = w.format.group_rows == 1;
-  const int rows = kTileRows / parts;  // of w in a part
+  const int rows = kTileRows / parts;  // rows of w in a part
   if (!of_rows && w.format.group_rows % rows != 0) return std::nullopt;
   TileScales s{.scale_bytes = of_rows ? kTileRows * row : parts * row,
                .zero_bytes = w.zeros == nullptr ? 0 : kTileRows * static_cast<int>(w.num_groups),
@@ -62,7 +63,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, StreamedQuantised<T> p, 
   const int most_ring = kMostRingBytes<kEights> - 2 * p.scales.slot;
   const std::int64_t tiles = p.n / (p.gate == Gate::kNone ? kTileRows : kTileRows / 2);
   const std::int64_t blocks = std::min(tiles, 2 * workers);
-  const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block
+  const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block, at most
   p.slots = static_cast<int>(std::min({most, std::int64_t{kMostRingSlots}, std::int64_t{most_ring / slot_bytes}}));
   const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes + 2 * p.scales.slot);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kStreamWarps + 1) * kWarp)};

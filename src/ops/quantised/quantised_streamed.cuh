@@ -1,22 +1,22 @@
-// quantised_linear of few rows on Hopper, alone and joined with the gate behind it: the bound is reading w.
+// quantised_linear of few rows on Hopper, alone and joined with the gate behind it. The bound is reading w.
 //
-// It is built like linear_streamed.cuh, where the reasons are. A block processes tiles of 16 rows of w and all of k. A
-// ninth warp has the copy engine load a tile in stages through a ring in shared memory, and begins before the kernels
-// ahead have ended. Eight warps share the columns of a stage. Their sums are added at the end of a tile, in an order
-// that depends neither on the number of rows nor on the tile.
+// It is built like linear_streamed.cuh, which gives the reasons. A block processes tiles of 16 rows of w and all of k.
+// A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared memory, and begins before the
+// preceding kernels have ended. Eight warps share the columns of a stage. Their sums are added at the end of a tile, in
+// an order that depends neither on the number of rows nor on the tile.
 //
 // The four threads of a quad read neighbouring 16 bytes of a row, which are 16 or 32 values each, and convert them to
-// pairs (quantised_values.cuh). The first matrix of a product is 16 rows of w, the second is eight rows of x. A product
-// may take any columns of k, as long as both matrices take the same, so x's columns are paired as the conversion pairs
-// w's.
+// pairs (quantised_values.cuh). The first matrix of a tensor-core product is 16 rows of w, the second is eight rows of
+// x. The columns of k may be in any order, as long as both matrices use the same one. So x's columns are paired as the
+// conversion pairs w's.
 //
 // Scales are applied in one of three places:
-//   - to the sums of a row of w, at the end, where the row has one scale;
-//   - to sums, where all columns of a quad share a scale: products of the exact values are summed in float32 and
+//   - to the sums of a row of w, at the end, if the row has one scale;
+//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
 //     multiplied with the scale of their row;
-//   - to values, where groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
-// In the last two cases the copy engine also brings a tile's scales and zeros, which lie together, ahead of the tile. A
-// load would take longer than a stage.
+//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+// In the last two cases the copy engine also brings a tile's scales and zeros, which are contiguous, ahead of the tile.
+// An ordinary load would take longer than a stage.
 #pragma once
 
 #include <cstdint>
@@ -36,28 +36,28 @@ inline constexpr int kStreamWarps = 8;        // warps that multiply
 inline constexpr int kQuadBytes = 64;         // bytes of a row of w that a quad reads in a round
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kMostRingSlots = 12;
-inline constexpr int kRowPadding = 64;  // past a multiple of 128 bytes: eight threads then read from all banks
-// The most bytes of a ring with which two blocks fit on a multiprocessor.
+inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
+// The greatest number of bytes of a ring with which two blocks fit on a multiprocessor.
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
-// Columns of k that a quad reads in a round.
+// Returns the number of columns of k that a quad reads in a round.
 inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
-// The most rounds of a stage: a thread holds eight rows of x for one in 16 registers.
+// Returns the greatest number of rounds in a stage. For one round of eight rows of x a thread needs 16 registers.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
 enum class ScaleOf { kRows, kSums, kValues };
 
 // The scales and zeros of a tile in shared memory.
 struct TileScales {
-  int scale_bytes;  // of a tile; with a gate half of them are of gates, and half of ups
-  int zero_bytes;   // of a tile
+  int scale_bytes;  // bytes of a tile's scales; with a gate, half of them are the gates' and half the ups'
+  int zero_bytes;   // bytes of a tile's zeros
   int scale_row;    // bytes between the scales of two rows; 0: rows share them
   int zero_row;     // bytes between the zeros of two rows
-  int slot;         // bytes of a tile's part; there are two
+  int slot;         // bytes for one tile's scales and zeros; there are two slots
 };
 
-// The arguments. With a gate, w has n rows of gates, then n rows of ups.
+// The arguments. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct StreamedQuantised {
   QuantisedMatrix w;  // [n or 2n, k]
@@ -67,8 +67,8 @@ struct StreamedQuantised {
   T* y;               // [m, n]
   int m;
   int n;
-  int row_bytes;    // of a row of w in memory
-  int stage_bytes;  // of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
+  int row_bytes;    // bytes of a row of w in memory
+  int stage_bytes;  // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
   int slot_row;     // distance between rows of a stage in shared memory
   int slots;        // slots in the ring
   int group_shift;  // column k has the scale k >> group_shift of its row
@@ -76,10 +76,10 @@ struct StreamedQuantised {
   Gate gate;
 };
 
-// One thread's columns of a row of x in a round, paired as the values of w are.
+// One thread's columns of a row of x in a round, in the order in which the values of w are paired.
 template <Values kValues>
 struct PairedColumns {
-  static constexpr int kLoads = is_packed(kValues) ? 4 : 2;  // of 16 bytes
+  static constexpr int kLoads = is_packed(kValues) ? 4 : 2;  // loads of 16 bytes
   uint4 columns[kLoads];
 
   template <class T>
@@ -87,7 +87,7 @@ struct PairedColumns {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) columns[i] = reinterpret_cast<const uint4*>(from)[i];
   }
-  // The pairs that belong to the i-th word of w of a load: four for a packed word, two for a word of bytes.
+  // Returns the pairs of x for the i-th word of w of a load: four for a packed word, two for a word of bytes.
   __device__ void pairs_of_word(int word, std::uint32_t (&pairs)[is_packed(kValues) ? 4 : 2]) const {
     if constexpr (is_packed(kValues)) {
       pair_up(columns[word], pairs);
@@ -99,14 +99,14 @@ struct PairedColumns {
   }
 };
 
-// What a thread needs to convert 16 bytes of one row of w.
+// The scales and zero with which a thread converts 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
-  float sum_scale = 0;           // of sums
-  std::uint32_t scales[2] = {};  // of values, in both halves; the second serves the second half of the bytes
-  std::uint32_t offset;          // of integers
+  float sum_scale = 0;           // scale of sums
+  std::uint32_t scales[2] = {};  // scales of values, in both halves; the second is for the second half of the bytes
+  std::uint32_t offset;          // offset_of() of integers
 
-  // `scale` and `zero` are in shared memory; `zero` is null where all zeros are 8.
+  // `scale` and `zero` point to shared memory; `zero` is null if all zeros are 8.
   __device__ RowScales(const unsigned char* scale, const unsigned char* zero)
       : offset(offset_of<T, kValues>(zero == nullptr ? 8 : *zero)) {
     if constexpr (kScaleOf == ScaleOf::kSums) {
@@ -124,15 +124,15 @@ __device__ inline void sync_streaming_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(kStreamWarps * kWarp) : "memory");
 }
 
-// kEights is the number of groups of eight rows of x; kHeld the number of stages whose columns of x are in registers or
-// on the way there. A block processes every gridDim.x-th tile.
+// kEights is the number of groups of eight rows of x. kHeld is the number of stages whose columns of x are in registers
+// or being loaded. A block processes every gridDim.x-th tile.
 template <class T, Values kValues, ScaleOf kScaleOf, int kEights, int kHeld>
 __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_streamed(const StreamedQuantised<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kRounds = most_rounds(kValues);
   constexpr int kRows = kEights * 8;
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
-  constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // of a word
+  constexpr int kPairs = is_packed(kValues) ? 4 : 2;  // pairs of a word
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
   __shared__ float sums[2][kStreamWarps][kTileRows][kRows + 2];
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   const bool is_gated = p.gate != Gate::kNone;
   const int tile_columns = is_gated ? kTileRows / 2 : kTileRows;  // columns of y in a tile
   const int tiles = p.n / tile_columns;
-  const int stages = (p.row_bytes + p.stage_bytes - 1) / p.stage_bytes;  // of a tile
+  const int stages = (p.row_bytes + p.stage_bytes - 1) / p.stage_bytes;  // stages of a tile
   const int slot_bytes = kTileRows * p.slot_row;
   const int step = static_cast<int>(gridDim.x);
   const auto bytes_of = [&](int stage) { return min(p.stage_bytes, p.row_bytes - stage * p.stage_bytes); };
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   __syncthreads();
 
   unsigned char* const tile_scales = shared + p.slots * slot_bytes;
-  int buffer = 0;  // of the tile's scales and sums
+  int buffer = 0;  // which of the two buffers the tile's scales and sums use
   std::uint32_t pass = 0;
   const auto next_tile = [&] {
     buffer ^= 1;
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
     }
   };
   if (warp == kStreamWarps) {
-    // Copies the scales of a tile, and its zeros: two parts, of gates and ups, where there is a gate.
+    // Copies the scales of a tile, and its zeros. With a gate there are two parts, the gates' and the ups'.
     const auto copy_scales = [&](int tile) {
       if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
       if (lane == 0)
@@ -218,13 +218,13 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   }
 
   wait_for_previous();
-  const int row = lane / 4;                            // of w in a tile, and of x in eight rows
-  const int byte = warp * kQuadBytes + lane % 4 * 16;  // of a row of w in a round
+  const int row = lane / 4;                            // row of w in a tile, and of x in eight rows
+  const int byte = warp * kQuadBytes + lane % 4 * 16;  // byte of a row of w in a round
   const T* mine[kEights];
 #pragma unroll
   for (int e = 0; e < kEights; ++e)
     mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.w.cols + byte * kPerByte;
-  const auto rounds_of = [&](int stage) {  // of this warp
+  const auto rounds_of = [&](int stage) {  // rounds of this warp
     return (bytes_of(stage) - warp * kQuadBytes + kRoundBytes - 1) / kRoundBytes;
   };
   using Held = PairedColumns<kValues>[kRounds][kEights];
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
         if (d < rounds) x[d][e].load(mine[e] + (stage * p.stage_bytes + d * kRoundBytes) * kPerByte);
   };
   float sum[kEights][4];
-  // Where the thread's two rows have their scales and zeros in the tile's part.
+  // The offsets of the scales and zeros of the thread's two rows in the tile's slot.
   int scale_at[2];
   int zero_at[2];
 #pragma unroll
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
     zero_at[half] = p.scales.scale_bytes + in_tile * p.scales.zero_row;
   }
   constexpr int kScaleSize = kValues == Values::kE2M1 ? 1 : 4;
-  // Adds the products of a round, whose columns of this thread begin at `column`.
+  // Adds the products of a round. The thread's columns begin at `column`.
   const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from, int column) {
     const unsigned char* const of_tile = tile_scales + buffer * p.scales.slot;
     const int group = column >> p.group_shift;

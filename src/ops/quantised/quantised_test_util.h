@@ -1,4 +1,4 @@
-// Quantised matrices for tests, and what their values mean in double precision.
+// Makes quantised matrices for tests, and the numbers that they mean in double precision.
 #pragma once
 
 #include <cmath>
@@ -25,13 +25,13 @@ inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
   return (code & (wide ? 0x80 : 0x8)) != 0 ? -value : value;
 }
 
-// A random matrix as operands of an operator, and its numbers.
+// A random matrix as operands of an operator, and the numbers that it means.
 struct QuantisedCase {
   std::vector<HostTensor> operands;  // w, scales, and what else the format has
   std::vector<double> values;        // [rows, cols]
 };
 
-// `numbers`: also what the values mean, which takes most of the time.
+// Makes a random matrix. `numbers` says whether to compute its numbers too, which takes most of the time.
 inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_t rows, std::int64_t cols,
                                       std::uint32_t seed, bool numbers = true) {
   std::mt19937 generator(seed);

@@ -13,7 +13,8 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 constexpr int kNotServed = -1;
-// The scales of a row in a stage, 0 where a scale is that of a whole row; kNotServed for other formats.
+// Returns the number of scales of a row in a stage. It is 0 if a scale belongs to a whole row, and kNotServed for other
+// formats.
 int groups_of_stage(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
   if (group_shift_of(w) < 0) return kNotServed;

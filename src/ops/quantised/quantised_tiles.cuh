@@ -1,12 +1,13 @@
-// quantised_linear of any number of rows on Hopper, with x as it is: warpgroups convert w to bfloat16 or float16 in
-// registers, from where a wgmma instruction can take its first matrix (quantised_block.cuh has the rest).
+// quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or float16 in
+// registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of the kernel.
 //
-// A group of columns that lies within a stage has its scale multiplied with the values, rounded to T; NVFP4's products
-// are exact. A scale of whole rows is multiplied with sums, in float32.
+// The scale of a group of columns within a stage is multiplied with the values, which rounds the weights to T; NVFP4's
+// are exact. The scale of a whole row is multiplied with sums, in float32.
 //
-// Bounds: few rows read w once; converting takes about three instructions a value, which one multiprocessor issues for
-// 40 values a cycle, so that less than half of the multiprocessors' issue slots suffice at the speed of memory for 8
-// bits, and nearly all for 4. With many rows the products of a stage last 1024 cycles, converting takes half of them.
+// Bounds: with few rows the bound is reading w once. Converting takes about three instructions a value, and a
+// multiprocessor issues them for 40 values a cycle. At the speed of memory this takes less than half of the issue slots
+// for 8 bits, and nearly all for 4. With many rows the products of a stage last 1024 cycles, and converting takes half
+// of them.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"
@@ -17,8 +18,8 @@ inline constexpr int kStageSteps = kStageColumns / 16;
 
 inline constexpr int stage_row_bytes(Values values) { return is_packed(values) ? kStageColumns / 2 : kStageColumns; }
 
-// The place of a byte of a stage's weights in shared memory: the copy engine permutes the 16-byte chunks of a row of
-// kRowBytes by the number of the line of 128 bytes.
+// Returns the place of a byte of a stage's weights in shared memory. The copy engine (TMA) permutes the 16-byte chunks
+// of a row of kRowBytes by the number of the 128-byte line.
 template <int kRowBytes>
 __device__ inline std::uint32_t swizzled(int byte) {
   return static_cast<std::uint32_t>(byte ^ (byte >> 7 & (kRowBytes / 16 - 1)) << 4);
@@ -34,8 +35,8 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
-// The scales and zeros of one row of w in a stage as they lie in memory: loaded a stage ahead. kGroups is their number;
-// 0: scales are of sums.
+// The scales and zeros of one row of w in a stage, in the form that they have in memory. They are loaded a stage ahead.
+// kGroups is their number; 0 means that scales are applied to sums.
 template <Values kValues, int kGroups>
 struct LoadedScales {
   static constexpr int kCount = kGroups == 0 ? 1 : kGroups;
@@ -61,7 +62,7 @@ struct LoadedScales {
   }
 };
 
-// Scales and zeros as the conversion of values takes them, in both halves of registers.
+// Scales and zeros in the form that the conversion of values needs, in both halves of registers.
 template <class T, Values kValues, int kGroups>
 struct StageScales {
   using Loaded = LoadedScales<kValues, kGroups>;
@@ -96,7 +97,7 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
   for (int step = 0; step < kStageSteps; ++step)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      // A thread has columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step, q being its number in the quad.
+      // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
       std::uint32_t pairs[2];
       const int first = (row + half * 8) * kRowBytes + step * (kRowBytes / kStageSteps);
       if constexpr (is_packed(kValues)) {
@@ -121,7 +122,7 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
     }
 }
 
-// A Product of quantised_block(). kGroups is the number of scales of a row in a stage.
+// Multiplies converted weights: a Product of quantised_block(). kGroups is the number of scales of a row in a stage.
 template <class T, Values kValues, int kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;

@@ -1,17 +1,17 @@
 // Converts the small values of a quantised matrix (quantised_matrix.h) to pairs of bfloat16 or float16 in registers.
 //
-// A conversion moves bits, and leaves a value times a power of two, or above a constant:
+// A conversion moves bits. The result is the value times a power of two, or the value plus a constant:
 //
-//   e4m3  bfloat16: the bits become the lowest of the exponent and the highest of the mantissa, which is 2^-120 times
-//         the value. float16: the hardware converts.
-//   e2m1  the same: 2^-126 times the value in bfloat16, 2^-14 times in float16.
+//   e4m3  bfloat16: the bits become the lowest of the exponent and the highest of the mantissa, which gives 2^-120
+//         times the value. float16: the hardware converts.
+//   e2m1  likewise: 2^-126 times the value in bfloat16, 2^-14 times in float16.
 //   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
-//   int8  bfloat16: the value itself, by way of float32. float16: added to 1024.
+//   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1024.
 //
-// Subnormal values become subnormal numbers, and every step is exact. exact() and scaled() then give the value itself,
-// or its product with a scale, rounded to the type. A result of scaled() is kSumGrow times too small, so that neither
-// it nor the scale leaves the range of the type; sums of products are multiplied with kSumGrow in float32. The code
-// 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
+// Subnormal values become subnormal numbers, and every step is exact. Then exact() gives the value itself, and scaled()
+// its product with a scale, rounded to the type. A result of scaled() is kSumGrow times too small, so that neither it
+// nor the scale leaves the range of the type; sums of products are multiplied with kSumGrow in float32. The code 0x7f
+// of e4m3 is NaN in float16 and 480 in bfloat16.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -54,8 +54,8 @@ __device__ inline std::uint32_t both_halves(float x) {
   const std::uint32_t bits = reinterpret_cast<const std::uint16_t&>(one);
   return bits | bits << 16;
 }
-// Takes bits of `a` where the mask is one, and bits of `b` elsewhere. It is assembly because the compiler, which sees
-// the zeros of operands, would use two instructions.
+// Takes bits of `a` where the mask is one, and bits of `b` elsewhere. It is written in assembly, because the compiler
+// sees the zeros of operands and would use two instructions.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -66,7 +66,7 @@ __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
 // The number of values in 32 bits.
 inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
 
-// What a scale is multiplied with before scaled(), and what sums of results are multiplied with.
+// kScaleGrow is the factor of a scale before scaled(). kSumGrow is the factor of sums of its results.
 template <class T, Values kValues>
 inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x1p112F
                                     : kValues == Values::kE2M1&& kIsBf16<T> ? 0x1p118F
@@ -75,7 +75,7 @@ inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x
 template <class T, Values kValues>
 inline constexpr float kSumGrow = kValues == Values::kE2M1 || (kValues == Values::kE4M3 && kIsBf16<T>) ? 0x1p8F : 1.0F;
 
-// What is subtracted from a converted integer whose zero is `zero`, in both halves.
+// Returns the number that exact() and scaled() subtract from a converted integer whose zero is `zero`, in both halves.
 template <class T, Values kValues>
 __device__ inline std::uint32_t offset_of(int zero) {
   if constexpr (kValues == Values::kInt8) return kIsBf16<T> ? 0u : 0x64806480u;  // 1024 + 128
@@ -113,8 +113,8 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
   }
 }
 
-// Puts the bits of a four-bit value where T takes them: `at_six` has the value's bits from bit 6 on, `at_twelve` from
-// bit 12 on, of both halves.
+// Puts the bits of a four-bit value where T has them. In both halves, `at_six` has the value's bits from bit 6 on, and
+// `at_twelve` from bit 12 on.
 template <class T>
 __device__ inline std::uint32_t place_e2m1(std::uint32_t at_six, std::uint32_t at_twelve) {
   if constexpr (kIsBf16<T>) return merge<0x01C001C0u>(at_six, at_twelve & 0x80008000u);
@@ -129,9 +129,9 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = (word >> (4 * i) & 0x000F000Fu) | kBase;
   } else if constexpr (kIsBf16<T>) {
-    // Signs are cut out for two pairs at once: those that are not a pair's own lie where bits of its values replace
-    // them. It is assembly because the compiler, which sees the zeros, would cut out each sign by itself. Left shifts
-    // issue beside logic instructions.
+    // Signs are masked for two pairs at once. The merge replaces a sign that does not belong to the pair by bits of its
+    // values. It is written in assembly, because the compiler sees the zeros and would mask each sign by itself. Left
+    // shifts issue beside logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
@@ -159,12 +159,12 @@ __device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) 
 // Converts a byte of two values of four bits, the first in the lower half.
 template <class T, Values kValues>
 __device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
-  const std::uint32_t spread = byte * 0x1001u;  // the first value at bit 0, the second at bit 16; others between
+  const std::uint32_t spread = byte * 0x1001u;  // the first value at bit 0, the second at bit 16; copies between
   if constexpr (kValues == Values::kInt4) return (spread & 0x000F000Fu) | (kIsBf16<T> ? 0x43004300u : 0x64006400u);
   return place_e2m1<T>(spread << 6, spread << 12);
 }
 
-// The value of a converted pair. `offset` is offset_of() for integers.
+// Returns the values of a converted pair. `offset` is offset_of() for integers.
 template <class T, Values kValues>
 __device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) {
   if constexpr (kValues == Values::kE4M3 && kIsBf16<T>) return times<T>(pair, 0x7B807B80u);               // 2^120
@@ -173,7 +173,7 @@ __device__ inline std::uint32_t exact(std::uint32_t pair, std::uint32_t offset) 
   return pair;
 }
 
-// The value of a converted pair times a scale, which value_scale() has prepared.
+// Returns the values of a converted pair times a scale, which value_scale() has prepared.
 template <class T, Values kValues>
 __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset, std::uint32_t scale) {
   if constexpr (is_float(kValues)) return times<T>(pair, scale);
@@ -186,20 +186,20 @@ __device__ inline float number_of_e4m3(std::uint8_t code) {
   return to_float(number);
 }
 
-// Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
+// Returns the number of an e2m1 code. Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
 __device__ inline float number_of_e2m1(unsigned code) {
   const unsigned index = code & 7u;
   const unsigned twice = index + (index > 4 ? index - 4 : 0) + (index > 6 ? 2u : 0u);
   return static_cast<float>(twice) * ((code & 8u) != 0 ? -0.5F : 0.5F);
 }
 
-// The scale of values as scaled() takes it.
+// Returns a scale in the form that scaled() takes.
 template <class T, Values kValues>
 __device__ inline std::uint32_t value_scale(float scale) {
   return both_halves<T>(scale * kScaleGrow<T, kValues>);
 }
 
-// Returns the shift that turns a column into its group. -1: the matrix needs a division or a table.
+// Returns the shift that turns a column into its group, or -1 if the matrix needs a division or a table.
 inline int group_shift_of(const QuantisedMatrix& m) {
   if (m.groups != nullptr) return -1;
   if (m.num_groups == 1) return 31;
@@ -216,7 +216,7 @@ __device__ inline float scale_of(const QuantisedMatrix& m, std::int64_t at) {
   return reinterpret_cast<const float*>(m.scales)[at];
 }
 
-// One element of the matrix, by its formula.
+// Returns one element of the matrix, by its formula.
 __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   const bool packed = is_packed(m.format.values);
   const std::uint8_t byte = m.values[packed ? (n * m.cols + k) / 2 : n * m.cols + k];

@@ -37,7 +37,7 @@ Status describe_rounded(const QuantisedProblem& call, const LibraryRows& rows, C
   return p.bias != nullptr ? set_bias(p, choice.matmul) : ok_status();
 }
 
-// Asks for an algorithm without a workspace. Empty if there is none.
+// Asks for an algorithm without a workspace. The result is empty if there is none.
 std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const Choice& choice) {
   Preference preference;
   if (cublasLtMatmulPreferenceCreate(preference.out()) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
@@ -49,8 +49,8 @@ std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const C
   return status == CUBLAS_STATUS_SUCCESS && found > 0 ? std::optional(offered.algo) : std::nullopt;
 }
 
-// A forward has four or five shapes in dozens of layers, and the library is asked once for each shape. Eager forwards
-// may have any number of rows, so the table is bounded.
+// Asks the library only once for each shape. A forward has four or five shapes in dozens of layers. The table is
+// bounded, because eager forwards may have any number of rows.
 std::optional<cublasLtMatmulAlgo_t> algorithm_of(cublasLtHandle_t handle, const QuantisedProblem& p,
                                                  const Choice& choice) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;

@@ -1,6 +1,6 @@
-// quantised_linear of rounded rows (cuda/rounded_rows.cuh) by cuBLASLt, whose products of E4M3 take scales for each 128
-// columns of a row of x and for blocks of 128 by 128 of w. It is faster than rounded_many.cuh, but computes no gate,
-// and its sums may depend on the number of rows.
+// quantised_linear of rounded rows (cuda/rounded_rows.cuh) by cuBLASLt. The library's products of E4M3 take a scale for
+// each 128 columns of a row of x and for each 128 by 128 block of w. It is faster than rounded_many.cuh, but computes
+// no gate, and its sums may depend on the number of rows.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace tessera {
 
-// Whether the library takes the product: more than 64 rows, a multiple of four of them, and a matrix whose blocks are
-// 128 by 128 and whose k is a multiple of 512.
+// Returns whether the library supports the product. It needs more than 64 rows, in a multiple of four, and a matrix
+// whose blocks are 128 by 128 and whose k is a multiple of 512.
 bool rounded_library_serves(const QuantisedProblem& p);
 
-// Rows of x as the library reads them: [m, k] bytes, and scales [k / 128, m].
+// Rows of x in the form that the library reads: [m, k] bytes, and scales [k / 128, m].
 struct LibraryRows {
   const std::uint8_t* values;
   const float* scales;
 };
 
-// Returns the product of these rows. Null if the library offers no algorithm.
-// Precondition: rounded_library_serves(call).
+// Binds the product of these rows. Returns null if the library offers no algorithm. Precondition:
+// rounded_library_serves(call).
 Result<std::unique_ptr<BoundOp>> bind_rounded_library(const QuantisedProblem& call, const LibraryRows& rows,
                                                       Device& device);
 

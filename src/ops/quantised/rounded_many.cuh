@@ -1,15 +1,16 @@
 // quantised_linear of many rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper, alone and with the gate
-// behind it: the products of eight bits are the bound, 1979 TFLOP/s on an H100 by its data sheet.
+// behind it. The bound is 8-bit products: 1979 TFLOP/s on an H100 by its data sheet.
 //
-// Rows of x are the first matrix of a product: so a thread has two rows, and all sums of a stage of 128 columns share
-// two scales of x and, in a block of 128 rows of w, one of w. The tensor cores add with about 14 bits, so a stage's
-// sums are added in float32, times the scales. A warpgroup keeps two stages' sums in registers, and adds one while the
-// tensor cores compute the other.
+// Rows of x are the first matrix of a product, so a thread has two rows. All its sums of a stage of 128 columns share
+// two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores add with about 14 bits, so a
+// stage's sums are multiplied with the scales and added in float32. A warpgroup keeps two stages' sums in registers,
+// and adds one while the tensor cores compute the other.
 //
-// Blocks stay for all tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the same rows of x,
-// and share the copies of x. (Four blocks that share both matrices are slower: a GPU's groups of multiprocessors hold
-// fewer of them at once.) One thread copies; its warpgroup gives its registers to the two that multiply 64 rows of x
-// each. These meet only at the ring, so that one stores results while the other multiplies.
+// Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
+// same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU's groups
+// of multiprocessors hold fewer of them at once.) One thread copies. Its warpgroup gives its registers to the other
+// two, which multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results while the
+// other multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -21,7 +22,7 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kManyRows = 128;     // of x in a tile
+inline constexpr int kManyRows = 128;     // rows of x in a tile
 inline constexpr int kManyWeights = 128;  // rows of w in a tile
 inline constexpr int kManyCluster = 2;
 inline constexpr int kManyStages = 5;
@@ -29,17 +30,17 @@ inline constexpr int kManyWarps = 2 * kWarpgroup / kWarp;  // warps that multipl
 inline constexpr int kManyThreads = 3 * kWarpgroup;
 inline constexpr int kManyMatrix = kManyRows * kRoundedGroup;  // bytes of a stage's part of either matrix
 inline constexpr int kManyStage = 2 * kManyMatrix;
-inline constexpr int kManySums = kManyWeights / 2;        // of a thread
+inline constexpr int kManySums = kManyWeights / 2;        // sums of a thread
 inline constexpr int kResultRow = kManyWeights * 2 + 16;  // bytes; padded so that eight rows use all banks
-inline constexpr int kResultBytes = 16 * kResultRow;      // of a warp
+inline constexpr int kResultBytes = 16 * kResultRow;      // bytes of a warp's results
 inline constexpr int kManyScales = kManyRows * 4;         // bytes of a stage's scales of x
 inline constexpr int kManyBytes =
-    1024 + kManyStages * (kManyStage + kManyScales) + kManyWarps * kResultBytes;  // of shared memory
+    1024 + kManyStages * (kManyStage + kManyScales) + kManyWarps * kResultBytes;  // bytes of shared memory
 
 template <class T>
 struct ManyRounded {
   CUtensorMap x;          // [m, k] bytes, in 16-bit elements; boxes of half a tile's rows
-  CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: groups of 8 gates and their ups
+  CUtensorMap values;     // [n, k] bytes, in 16-bit elements; gated: 8 gate rows alternate with their 8 up rows
   const float* x_scales;  // [⌈k / 128⌉, scale_stride]
   const float* w_scales;  // [⌈rows of w / group_rows⌉, w_groups]
   const T* bias;          // [n or 2n]; null: no bias
@@ -52,7 +53,7 @@ struct ManyRounded {
   int n;  // columns of y
   int k;
   int row_tiles;
-  int items;  // clusters' tiles: of pairs of tiles of w, and rows
+  int items;  // tiles of clusters: pairs of tiles of w, times tiles of rows
   Gate gate;
 };
 
@@ -66,8 +67,8 @@ class ManyTile {
   __device__ int row() const { return row_; }
   __device__ int weight() const { return weight_; }
 
-  // The scales of w of one stage: those of even and of odd groups of eight rows, which are gates and ups where there is
-  // a gate.
+  // Returns the scales of w for even (0) or odd (1) groups of eight rows, one for each stage. With a gate, even groups
+  // are gates and odd groups are ups.
   __device__ const float* scales_of(int odd) const {
     const bool is_gated = p_.gate != Gate::kNone;
     const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;
@@ -90,7 +91,7 @@ class ManyTile {
       }
   }
 
-  // Turns two sums of neighbouring columns into elements of y.
+  // Converts two sums of neighbouring columns to elements of y.
   __device__ std::uint32_t finish(float first, float second, int row, int column) const {
     if (p_.residual != nullptr && row < p_.m && column < p_.n) {
       const Pack<T, 2> old = load_pack<T, 2>(p_.residual + static_cast<std::int64_t>(row) * p_.n + column);
@@ -105,7 +106,7 @@ class ManyTile {
     return make_float2(to_float(two.at[0]), to_float(two.at[1]));
   }
 
-  // Stores a warp's sums to y by way of its part of shared memory. `first_row` is the warp's first row of x.
+  // Stores a warp's sums to y, through its part of shared memory. `first_row` is the warp's first row of x.
   __device__ void store(const float (&sum)[kManySums], unsigned char* results, int first_row) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const bool is_gated = p_.gate != Gate::kNone;
@@ -166,8 +167,8 @@ class ManyTile {
   int weight_;
 };
 
-// Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16; where w has a scale for each block, its
-// blocks have whole tiles of rows (a gate: half tiles) and 128 columns.
+// Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16. If w has a scale for each block, its
+// blocks have whole tiles of rows (with a gate, half tiles) and 128 columns.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -263,8 +264,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       const auto scales_at = [&](int s) {
         return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
-      // The sums of a pair's first stage are added while the tensor cores compute those of its second. The compiler
-      // lets no product run across the end of a loop's body while sums are read (ptxas C7514).
+      // While a pair's first stage is added, the tensor cores compute its second. The compiler lets no product run
+      // across the end of a loop's body while sums are read (ptxas C7514).
       float2 w_scales[2] = {scales_at(0), scales_at(1)};
       for (int s = 0; s < stages; s += 2) {
         const float2 now[2] = {w_scales[0], w_scales[1]};

@@ -1,4 +1,4 @@
-// Numbers of eight and four bits as float32, and scales that may be such numbers, for the CPU's kernels.
+// Converts numbers of eight and four bits to float32, and scales that may be such numbers, for the CPU's kernels.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// A sign, two bits of exponent, one of mantissa.
+// Returns the number of an e2m1 code: a sign, two bits of exponent, one of mantissa.
 TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {
   const auto index = static_cast<std::int32_t>(v & 7u);
   // Twice a magnitude is 0, 1, 2, 3, 4, 6, 8 or 12.
