@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kBlockThreads = 128;    // where no unit needs a block of its own
-constexpr std::int64_t kMaxUnitThreads = 256;  // with more, a thread holds several items
+constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit needs a whole block
+constexpr std::int64_t kMaxUnitThreads = 256;  // threads for a unit, at most; with more items each thread holds several
 constexpr std::int64_t kPackBytes = 16;
 
 // Returns the largest power of two, up to 16 bytes, that divides every position at which the task reads or writes.

@@ -1,9 +1,9 @@
 // How the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own. A unit is a run of
-// elements that is reduced, or a stretch of a row where nothing is reduced. Neighbouring lanes of a warp, or a whole
-// block, work on one unit.
+// elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a warp, or a whole block,
+// work on one unit.
 //
-//   item   `pack` neighbouring elements, loaded at once; with a rotation those and their partners half a head further
-//   unit   `items` of them, `held` in the registers of each of `lanes` threads
+//   item   `pack` neighbouring elements, loaded at once; with a rotation also their partners half a head further
+//   unit   `items` items; each of `lanes` threads has `held` of them in registers
 //
 // The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
 #pragma once
@@ -18,7 +18,7 @@ namespace tessera {
 struct CudaTaskSchedule {
   std::int64_t pack = 1;         // elements in an item
   std::int64_t sites = 1;        // elements that are rotated together: 2 with a rotation (an element and its partner),
-                                 // otherwise 1
+                                 // else 1
   std::int64_t row_items = 1;    // items in a row
   std::int64_t items = 1;        // items in a unit
   std::int64_t lanes = 1;        // threads on a unit: a power of two up to 32, or all threads of a block
@@ -29,18 +29,18 @@ struct CudaTaskSchedule {
 
 struct CudaSchedule {
   std::int64_t threads = 128;       // threads in a block
-  std::int64_t most_threads = 128;  // the most threads that the code is compiled for
+  std::int64_t most_threads = 128;  // the greatest number of threads that the code is compiled for
   std::vector<RowTask> tasks = {};
   std::vector<CudaTaskSchedule> schedules = {};  // [tasks]
 };
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
 
-// The numbers of threads that a block of the same code may have, the schedule's own first. Each thread computes the
-// same, and every sum has the same order, with each number. There is only one number where a whole block adds up a
-// unit.
+// Returns the numbers of threads that a block of the same code may have, the schedule's own first. With each of them
+// every thread computes the same, and every sum has the same order. If a whole block adds up a unit, there is only one
+// number.
 std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
-// Precondition: `threads` is one of block_sizes().
+// Returns the schedule with another number of threads. Precondition: `threads` is one of block_sizes().
 CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);
 
 }  // namespace tessera

@@ -39,8 +39,8 @@ TEST(CudaSchedule, PacksAreAsLargeAsAllPositionsAllow) {
   EXPECT_EQ(only_task(part).pack, 2);
 }
 
-// Up to a warp's number of items, some lanes of a warp hold a unit. Beyond it a block does, and its threads hold
-// several items.
+// If a unit has at most as many items as a warp has lanes, some lanes of a warp hold it. Otherwise a block does, and
+// its threads hold several items.
 TEST(CudaSchedule, UnitsFitTheirThreads) {
   struct Case {
     std::int64_t width, lanes, held, block_units, threads;
@@ -71,7 +71,7 @@ TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
   EXPECT_THAT(source, HasSubstr("void* operands[3];\n  i64 stored_rows[3];"));
 }
 
-// Blocks of other sizes compute the same, because units keep their lanes. Where a whole block adds up a unit there is
+// Blocks of other sizes compute the same, because units keep their lanes. If a whole block adds up a unit, there is
 // only one size.
 TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
   const CudaSchedule own = *cuda_schedule(norm(64, DType::kBFloat16));
@@ -88,7 +88,7 @@ TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
   EXPECT_THAT(*cuda_source(norm(64, DType::kBFloat16)), HasSubstr("__launch_bounds__(512)"));
 }
 
-// Weights are read before the wait for the kernel ahead, and everything else after it.
+// Weights are read before the wait for the preceding kernels, and everything else after it.
 TEST(CudaSource, OnlyWeightsAreReadBeforeTheWait) {
   const std::string source = *cuda_source(norm(64, DType::kBFloat16));
   const std::string task = source.substr(source.find("void task0"));

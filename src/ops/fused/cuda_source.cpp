@@ -16,8 +16,9 @@ namespace {
 // Returns the exact text of a float as a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }
 
-// Writes the code of one task, which is a device function. A value that is read through slices is needed at other
-// positions than the task's own, `shift` elements further. Each such instance has variables of its own.
+// Writes the code of one task, which is a device function. A slice reads its input at other positions than the task's
+// own, `shift` elements further. A value that is read at several positions is computed once for each of them: each such
+// instance has variables of its own.
 class TaskWriter {
  public:
   TaskWriter(const RowKernel& kernel, const CudaSchedule& schedule, std::size_t task, int& scratch)
@@ -66,7 +67,7 @@ class TaskWriter {
     const std::int64_t packs = task_.head_dim / 2 / s_.pack;
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
-  // Returns the position in a row of site `site` of item h, `shift` elements further.
+  // Returns the row position of site `site` (CudaTaskSchedule::sites) of item h, `shift` elements further.
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);
@@ -205,7 +206,8 @@ class TaskWriter {
     }
     return loop(guarded(body));
   }
-  // Reads the row that a row is stored to. The load starts before the row is computed.
+  // Writes the code that reads the rows to which a row is stored (RowStore::slots). The load starts before the row is
+  // computed.
   std::string slots() const {
     std::set<int> known;
     std::string text;

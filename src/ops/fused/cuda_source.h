@@ -3,8 +3,8 @@
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
 // `Arguments` holds the eight-byte words of CudaRowLaunch::arguments. On compute capability 9.0 and newer it may be
-// launched early (ops/cuda/cuda_launch.cuh has the rules): it waits for the kernels ahead before it reads anything but
-// weights.
+// launched early (ops/cuda/cuda_launch.cuh has the rules): it waits for the preceding kernels before it reads anything
+// but weights.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct CudaRowLaunch {
   std::int64_t threads = 0;
   std::vector<std::uint64_t> arguments = {};
 };
-// The launch for `rows` rows. `addresses` and `operand_rows` are indexed by operand of the kernel; operand_rows counts
-// rows of the width that the kernel stores there.
+// Returns the launch for `rows` rows. `addresses` and `operand_rows` are indexed by operand of the kernel; operand_rows
+// counts rows of the width that the kernel stores there.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

@@ -24,7 +24,7 @@ struct Operand {
 bool is_once(RowOp op) { return op == RowOp::kRepeat || op == RowOp::kWeight; }
 bool has_buffer(const RowValue& value) { return value.op != RowOp::kSlice && value.dtype != ir::DType::kInt32; }
 
-// Calls f with the storage type of a floating-point dtype. Precondition: the dtype is one, which load() has checked.
+// Calls f with the C++ type of a floating-point dtype. load() has checked that the dtype is one.
 template <class F>
 void with_dtype(ir::DType dtype, F&& f) {
   switch (dtype) {
@@ -34,7 +34,7 @@ void with_dtype(ir::DType dtype, F&& f) {
   }
 }
 
-// A kernel and the places of its buffers: what all bound instances share.
+// The part that all bound instances of a kernel share: the kernel, and the offsets of its buffers.
 struct Layout {
   explicit Layout(RowKernel given) : kernel(std::move(given)), offsets(kernel.values.size(), 0) {
     for (std::size_t i = 0; i < kernel.values.size(); ++i) {
@@ -54,7 +54,7 @@ struct Layout {
   std::int64_t row_bytes = 0;         // bytes read and written for a row
 };
 
-// One thread's walk over its rows.
+// Computes one thread's rows, one after another.
 class Walk {
  public:
   Walk(const Layout& layout, const std::vector<Operand>& operands, float* scratch)
@@ -165,7 +165,7 @@ class CpuRowCode final : public RowKernelCode {
  public:
   explicit CpuRowCode(const RowKernel& kernel) : layout_(std::make_shared<const Layout>(kernel)) {}
 
-  // Returns the rows of a loaded value; every kernel has one, which load() has checked.
+  // Returns the number of rows of a loaded value. load() has checked that every kernel has one.
   std::int64_t rows(const BindArgs& args) const override {
     for (const RowValue& value : layout_->kernel.values)
       if (value.op == RowOp::kLoad)
@@ -173,8 +173,8 @@ class CpuRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // A schedule is the number of parts into which the rows are divided. Without a measurement there are as many parts as
-  // have enough bytes each.
+  // Returns the numbers of parts into which the rows may be divided, each of which is a schedule. Without a measurement
+  // there are as many parts as have enough bytes each.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

@@ -40,7 +40,7 @@ struct Same {
   TESSERA_INLINE float operator()(float x) const { return x; }
 };
 
-// b has `run` elements and is repeated.
+// Computes f of a and b. b has `run` elements and is repeated.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary(const float* a, const float* b, float* y, std::int64_t n, std::int64_t run, F f) {
   for (std::int64_t first = 0; first < n; first += run) {
@@ -69,7 +69,7 @@ TESSERA_CPU_CLONES void rms_norm(const float* x, const float* w, float* y, std::
   }
 }
 
-// table: head / 2 cosines, then the same number of sines.
+// Rotates heads of `head` elements. `table` has head / 2 cosines, then the same number of sines.
 template <class T>
 TESSERA_CPU_CLONES void rotary(const float* x, const float* table, float* y, std::int64_t n, std::int64_t head) {
   const std::int64_t half = head / 2;

@@ -15,9 +15,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kFirstEarly = 90;  // kernels are launched early from this compute capability on
+constexpr int kFirstEarly = 90;  // the compute capability from which on kernels are launched early
 
-// Returns the GPU's own compute capability, even if its kernels are chosen for an older one.
+// Returns the GPU's own compute capability, even if kernels for an older one are chosen.
 Result<int> capability_of(CudaDevice& device) {
   int major = 0;
   int minor = 0;
@@ -62,7 +62,7 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // A schedule is the number of threads of a block; one module serves all schedules.
+  // Returns the numbers of threads of a block, each of which is a schedule. One module has the code for all of them.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {
@@ -87,7 +87,7 @@ class CudaRowCode final : public RowKernelCode {
   bool early_;
 };
 
-// What this process has compiled; pieces of several runners share kernels.
+// The code that this process has compiled. Pieces of several runners share kernels.
 struct Compiled {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::string> code;  // key: architecture and source

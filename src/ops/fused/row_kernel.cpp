@@ -66,7 +66,7 @@ class TaskFinder {
     return id;
   }
 
-  // Operators that keep positions belong to the same task as their inputs; loads and slices begin a task.
+  // Puts a value into the task of the inputs that it reads at its own positions. Loads and slices begin a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)

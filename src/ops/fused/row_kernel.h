@@ -1,5 +1,5 @@
 // A row kernel: pointwise operators, row reductions and changes of shape as one kernel, described as data. A compiler
-// makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
+// pass makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
 //
 // Every tensor is seen as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row from
 // values of the same row. Its text form:
@@ -13,7 +13,7 @@
 //   store %4 in operand 3: bf16
 //   store %3 in operand 4: bf16
 //
-// A value is rounded to its dtype where it is made, as if it were stored, so that a row kernel computes what the
+// A value is rounded to its dtype when it is computed, as if it were stored. So a row kernel computes what the
 // operators compute one after another. Sums are float32; the device chooses their order, which depends only on the
 // kernel.
 #pragma once
@@ -31,9 +31,9 @@ namespace tessera {
 
 enum class RowOp : std::uint8_t {
   kLoad,    // the row of an operand
-  kRepeat,  // an operand with one row, used for every row; element i of a wider value meets element i mod width
-  kWeight,  // as kRepeat, for a parameter that no kernel writes
-  kSlice,   // `width` elements of the input, from `offset` on
+  kRepeat,  // an operand with one row, used for every row; element i of a wider value uses element i mod width
+  kWeight,  // like kRepeat, for a parameter that no kernel writes
+  kSlice,   // `width` elements of the input, beginning at `offset`
   kAdd,
   kMul,
   kScale,  // the input times `number`
@@ -42,8 +42,8 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once the product is rounded once.
-  // With unit_offset it is rounded once too, and the factor is (1 + w).
+  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once only the final product is rounded.
+  // unit_offset rounds in the same way, and multiplies by 1 + w.
   kRmsNorm,
   kRotary,  // x, table: heads of `head_dim` elements, rotated by the table's cosines and sines (head_dim / 2 of each)
 };
@@ -82,7 +82,8 @@ struct RowKernel {
 
 std::string to_text(const RowKernel& kernel);
 
-// Values that one thread block can compute together: operators that keep positions connect them.
+// Values that one thread block can compute together. They are connected by operators that read their inputs at the
+// positions that they write.
 struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // elements of a run that is reduced; 0: there is none
@@ -94,9 +95,9 @@ struct RowTask {
 inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
-// Returns the tasks of a kernel, in the order of their first stores. kUnimplemented, with the reason, for a kernel that
-// no device has code for: reductions over different runs in one task, a part of a value that was reduced or rotated,
-// too many operands.
+// Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
+// device has code for the kernel: reductions over different runs in one task, a slice of a value that was reduced or
+// rotated, or too many operands.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

@@ -13,32 +13,32 @@
 
 namespace tessera {
 
-// A row kernel that a device can bind. Immutable; must outlive what it binds.
+// A row kernel that a device can bind. It is immutable, and must outlive the operators that it binds.
 class RowKernelCode {
  public:
   virtual ~RowKernelCode() = default;
-  // Returns the rows of the operands.
+  // Returns the number of rows of the operands.
   virtual std::int64_t rows(const BindArgs& args) const = 0;
   // Returns the ways to divide these rows among threads, as numbers whose meaning the device defines. The first one is
   // used unless another was measured to be faster. All give the same bits.
   virtual std::vector<std::int64_t> schedules(const BindArgs& args) const = 0;
-  // Precondition: `schedule` is one of schedules(args).
+  // Binds the kernel. Precondition: `schedule` is one of schedules(args).
   virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const = 0;
-  // Returns a workspace that is enough for each of them.
+  // Returns the size of a workspace that is enough for every schedule.
   virtual Result<std::size_t> workspace_bytes(const BindArgs& /*args*/) const { return std::size_t{0}; }
 };
 
-// Stateless and thread-safe; lives until the process ends.
+// Makes a device's code for row kernels. It is stateless and thread-safe, and lives until the process ends.
 class RowKernelBuilder {
  public:
   virtual ~RowKernelBuilder() = default;
   // Name of an instruction's kernel: "cpu", "nvrtc".
   virtual std::string_view name() const = 0;
-  // Returns what the code depends on besides its source: architecture and compiler. kNotFound, with the places that
-  // were tried, if there is no compiler.
+  // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
+  // that were tried, if there is no compiler.
   virtual Result<std::string> version(Device& device) const = 0;
-  // Returns the source to compile; equal sources give equal code. kUnimplemented if the device has no code for the
-  // kernel.
+  // Returns the source to compile; equal sources give equal code. Returns kUnimplemented if the device has no code for
+  // the kernel.
   virtual Result<std::string> source(const RowKernel& kernel) const = 0;
   // Returns machine code, which can be kept; "" if there is nothing to compile. May take a second.
   virtual Result<std::string> compile(const std::string& source, Device& device) const = 0;

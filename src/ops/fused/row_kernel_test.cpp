@@ -74,7 +74,7 @@ std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const st
   for (const RowValue& v : kernel.values) {
     const auto n = static_cast<std::size_t>(v.width);
     std::vector<double> y(n);
-    double squares = 0;  // of the current run
+    double squares = 0;  // sum of squares of the current run
     const auto in = [&](std::size_t k) -> const std::vector<double>& {
       return values[static_cast<std::size_t>(v.inputs[k])];
     };
@@ -135,7 +135,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return found;
   }
 
-  // Returns the operands after an eager run of the kernel; a graph of it must leave the same bits.
+  // Returns the operands after an eager run of the kernel. A captured graph of it must leave the same bits.
   static Result<std::vector<HostTensor>> run(const RowKernel& kernel, const std::vector<HostTensor>& operands) {
     Device& device = testing::test_device();
     const RowKernelBuilder& made = *TRY(builder());
@@ -235,8 +235,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
           for (std::int64_t i = 0; i < width; ++i) {
             const double want = wanted[static_cast<std::size_t>(i)];
             const double got = out.at(to * width + i);
-            // An intermediate value may round to its neighbour, so this allows two units of the last place, and what a
-            // sum makes of them.
+            // An intermediate value may round to its neighbour. So this allows two units in the last place, and their
+            // effect on a sum.
             const double unit = out.dtype == DType::kFloat32 ? 2e-6 : out.dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
             greatest = std::max(greatest, std::abs(got - want));
             ASSERT_NEAR(got, want, unit * std::max(1.0, std::abs(want)) * 2) << what << ", row " << r << ", " << i;
@@ -258,7 +258,7 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Widths: whole packs, single elements, one warp, a block, and several packs a thread.
+// Covers widths of whole packs, single elements, one warp, a block, and several packs a thread.
 TEST_P(RowKernels, ResidualAndNorm) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());
@@ -333,7 +333,7 @@ TEST_P(RowKernels, QueryKeyAndValueHeadsMatchTheReference) {
     }
 }
 
-// One norm covers all heads, and then each head is rotated.
+// Normalises over all heads, and then rotates each head.
 TEST_P(RowKernels, ANormOverAllHeadsMatchesTheReference) {
   Draft d(GetParam());
   const int x = d.make(RowOp::kRmsNorm, {d.load(1536), d.weight(1536)}, 1e-5);

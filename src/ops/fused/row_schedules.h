@@ -34,7 +34,7 @@ struct RowProblem {
 // Returns the hash of a kernel's text and of its builder's name.
 std::string row_kernel_key(const RowKernelBuilder& builder, const RowKernel& kernel);
 
-// What a measurement needs: tensors of the same sizes, for which it allocates memory.
+// The instance to measure. The measurement allocates memory for tensors of the same sizes.
 struct RowInstance {
   std::string name;                         // the group's name, for people
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
@@ -52,7 +52,7 @@ struct MeasuredSchedules {
 
 class RowSchedules {
  public:
-  static constexpr std::size_t kMost = 8192;  // the most problems that are kept; each takes about 150 bytes of JSON
+  static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 150 bytes of JSON
 
   std::optional<std::int64_t> chosen(const RowProblem& problem) const;
   // Notes a problem to be measured. Does nothing if it was measured already, or if kMost problems wait.
@@ -60,13 +60,13 @@ class RowSchedules {
   // Returns a noted problem of this device that nobody has measured. It is returned only once.
   std::optional<std::pair<RowProblem, RowInstance>> take_unmeasured(const Device& device);
   void improve(const RowProblem& problem, MeasuredSchedules measured);
-  // Takes a result of another process; results of this process stay.
+  // Keeps a result of another process. Results of this process take precedence.
   void learn(const RowProblem& problem, MeasuredSchedules measured);
   std::map<RowProblem, MeasuredSchedules> measured() const;
 
   // Returns [["<32 hexadecimal digits>", rows, "name", chosen, [[schedule, us], …]], …], ascending.
   Json to_json() const;
-  // Learns another process's to_json() completely. kDataLoss for any other value; then nothing is learnt.
+  // Learns all of another process's to_json(). Returns kDataLoss for any other value, and then learns nothing.
   Status remember(const Json& json);
   static Result<std::map<RowProblem, MeasuredSchedules>> from_json(const Json& json);
 

@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-constexpr int kTries = 3;  // single launches of a schedule
+constexpr int kTries = 3;  // launches with which each schedule is first timed, one by one
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
 constexpr int kMostLaunches = 100;             // launches of a round
-constexpr double kMostMs = 10;                 // of a launch
+constexpr double kMostMs = 10;                 // milliseconds of a launch, at most
 constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
 constexpr double kGreatestGain = 3;            // a greater gain means that another process used the same cores
 constexpr std::int64_t kMostBytes = 64 << 20;  // bytes of all tensors together
@@ -39,7 +39,7 @@ class Tensors {
     tensors.results_ = TRY(tensors.placed(instance.results, device));
     return tensors;
   }
-  // Fills in the same values each time, because a kernel may have written its operands.
+  // Writes the same values each time, because a kernel may have written its operands.
   Status fill(Device& device, Stream& stream) const {
     std::minstd_rand random(1);
     std::size_t at = 0;
@@ -73,7 +73,7 @@ class Tensors {
     }
     return views;
   }
-  // Fills in bytes so that every 16 bits and every 32 bits are a small float.
+  // Writes bytes of which every 16 bits and every 32 bits are a small float.
   static Status fill(const TensorView& view, std::size_t bytes, std::minstd_rand& random, Device& device,
                      Stream& stream) {
     const std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(bytes, "values to measure"));
@@ -100,7 +100,7 @@ struct Candidate {
   std::vector<double> ms;
 };
 
-// Returns the milliseconds of a launch, measured over `launches` consecutive launches.
+// Returns the milliseconds of a launch: the average over `launches` consecutive launches.
 Result<double> time(const BoundOp& op, int launches, Event& begin, Event& end, Stream& stream) {
   TRY(stream.record(begin));
   for (int i = 0; i < launches; ++i) TRY(op.enqueue(stream));

@@ -115,7 +115,7 @@ TEST_F(RowTuning, AScheduleWithOtherBitsIsNotUsed) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 4}), 5);
 }
 
-// No schedule can be that much faster: another process used the core while the first one was timed.
+// A schedule cannot be that much faster. Another process used the core while the first schedule was timed.
 TEST_F(RowTuning, ADisturbedMeasurementIsNotKept) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{8, 18});  // waits 800 and 0 µs
   bind_and_run(code, 4);
