@@ -1,6 +1,6 @@
-// A thread processes neighbouring channels of up to kTileRows rows, and loads all inputs of these rows before it
-// computes the first. A separate launch writes the slots, because rows of several blocks read the same slot. In a
-// decode step each request has one row, and its own thread writes the slot.
+// causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads all inputs of these
+// rows before it computes the first. A separate launch writes the slots, because rows of several blocks read the same
+// slot. In a decode step each request has one row, and the thread that computes it writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ struct Conv {
   StateMetadata metadata;
 };
 
-// kTaps = 0 means that the number of taps is only known at run time, up to kMaxConvTaps. Arrays end with the newest
-// row; elements before the first tap are not used.
+// The weights of a thread's channels. kTaps = 0 means that the number of taps, up to kMaxConvTaps, is only known at run
+// time. Arrays end with the newest row; elements before the first tap are not used.
 template <class T, int N, int kTaps>
 struct Channels {
   static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
@@ -63,14 +63,14 @@ struct Channels {
     }
   }
 
-  // Loads the inputs of `count` rows of a request, from `row` on.
+  // Loads the inputs of `count` rows of a request, beginning with `row`.
   template <int kRows>
   __device__ static void load_inputs(const Conv<T>& c, const StateRequest& request, int row, int count,
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot, which has its newest row
-                                                             // last
+      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot, counted back from its last,
+                                                             // the newest
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
@@ -108,7 +108,7 @@ __device__ inline std::int64_t first_channel(int elements) {
   return (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * elements;
 }
 
-// Grid [blocks of rows, blocks of channels].
+// Computes the convolution. Grid: [blocks of rows, blocks of channels].
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   let_next_begin();
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Moves the slot's rows up by the number of the request's new rows. Grid [requests, blocks of channels]. No other
-// thread uses a thread's channels, so it may read a row of the slot after it has written an earlier one.
+// Drops the slot's oldest rows and appends the request's newest. Grid: [requests, blocks of channels]. No other thread
+// uses a thread's channels, so it may read a row of the slot after it has written an earlier one.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
   const std::int64_t end = request.first_row + request.num_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // rows from here to the request's end
+    const int back = kept - i;  // rows from this one to the request's last
     Pack<T, N> value{};
     if (back <= request.num_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   }
 }
 
-// Computes the convolution and updates the slots, for requests of one row each. Grid [rows, blocks of channels].
+// Computes the convolution and updates the slots, for requests of one row each. Grid: [rows, blocks of channels].
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   let_next_begin();

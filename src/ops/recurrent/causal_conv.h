@@ -3,12 +3,14 @@
 //   causal_conv(x X[T, W], w X[C, K], mut state X[P, K - 1, C]) {group: int} → X[T, C]
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
-// Only the first C of a row's W values are read, so that x may be a joint projection. The K - 1 rows before a request's
-// first row in this forward come from its slot of `state`, oldest first. A request that starts at position 0 has zeros
-// there and does not read its slot. Afterwards the slot holds the request's last K - 1 rows.
+// Only the first C of a row's W values are read, so that x may be the result of a joint projection. The K - 1 rows
+// before a request's first row in this forward come from its slot of `state`, oldest first. For a request that starts
+// at position 0 these rows are zeros, and its slot is not read. Afterwards the slot holds the request's last K - 1
+// rows.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs.
-// Rows that belong to no request are not written. A row's bits depend on the K rows that it sees alone, not on other
+// Rows that belong to no request are not written. A row's bits depend only on the K rows that it reads, not on other
+// requests or on how a request is cut into forwards.
 // requests or on how a request is cut into forwards.
 #pragma once
 
@@ -21,7 +23,7 @@ extern const ir::OpDecl kCausalConv;
 extern const KernelDef kCausalConvCpu;
 extern const KernelDef kCausalConvCuda;
 
-// The most taps that a convolution can have.
+// The greatest number of taps that a convolution can have.
 inline constexpr std::int64_t kMaxConvTaps = 8;
 
 }  // namespace tessera

@@ -79,7 +79,7 @@ TEST_P(CausalConv, EqualsTheReference) {
   check(GetParam(), {}, 16, 4);
 }
 
-// Each request has one row, as in the graphs of decode steps.
+// Covers decode steps and their graphs, in which each request has one row.
 TEST_P(CausalConv, EqualsTheReferenceForDecodes) {
   for (const std::int64_t taps : {4, 2, 8})
     for (const std::int64_t channels : {80, 33})
@@ -92,7 +92,7 @@ TEST_P(CausalConv, EqualsTheReferenceForDecodes) {
 INSTANTIATE_TEST_SUITE_P(DTypes, CausalConv, ::testing::ValuesIn(kFloatingDTypes),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-// Batches that only warm kernels up have slot 0 for all requests.
+// A batch that only warms kernels up has slot 0 for all requests.
 TEST(CausalConvSlots, SlotZeroIsNeitherReadNorWritten) {
   const HostTensor half = random_tensor(DType::kFloat32, {5, kWidth}, 5);
   HostTensor x = half;
@@ -133,7 +133,7 @@ TEST(CausalConvCuts, ChangeNoBits) {
   }
 }
 
-// One recorded graph serves any batch of its number of rows.
+// One recorded graph works for any batch of its number of rows.
 TEST(CausalConvGraph, ReplaysWithOtherRequests) {
   const HostTensor x = random_tensor(DType::kFloat32, {12, kWidth}, 5);
   const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);

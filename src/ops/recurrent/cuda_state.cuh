@@ -16,8 +16,8 @@ struct StateRequest {
   bool anew;  // the state starts from zeros
 };
 
-// The number of requests that have all their rows among the first `rows` rows of the forward, as in count_requests(). A
-// whole block calls it. The loop ends at once unless the runner has a defect.
+// Returns the number of requests that have all their rows among the first `rows` rows of the forward, as
+// count_requests() does. All threads of a block call it. The loop ends at once unless the runner has a defect.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;
   while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;

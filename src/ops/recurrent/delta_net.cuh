@@ -25,11 +25,11 @@ struct DeltaNet {
   int key_dim;
   int value_dim;
   int slices;            // slices of value_dim, each of at most kSliceColumns columns
-  int least_chunk_rows;  // requests with at least this number of rows take the chunked form; INT_MAX: no request does
+  int least_chunk_rows;  // requests with at least this number of rows use the chunked form; INT_MAX: no request does
   StateMetadata metadata;
-  // The chunked form processes the forward's chunks in windows, request after request. Each window has two launches.
+  // Chunks of the forward are processed in windows, request after request. Each window has two launches.
   int first_chunk;          // first chunk of the window
-  int window_chunks;        // the most chunks in a window
+  int window_chunks;        // the greatest number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
   float* decays;            // like `operands`: exp(G_n), written for the first block of each chunk
 
@@ -43,9 +43,8 @@ struct DeltaNet {
   }
 };
 
-inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values to this many dimensions with zeros
-inline constexpr int kSliceColumns = 32;  // the columns of a head's values that a block takes: one for each lane of a
-                                          // warp
+inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values with zeros to this many dimensions
+inline constexpr int kSliceColumns = 32;  // columns of a head's values in a block: one for each lane of a warp
 
 // The work of a block: neighbouring columns of one value head of one request.
 struct Work {

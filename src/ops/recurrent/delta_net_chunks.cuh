@@ -17,7 +17,7 @@ namespace tessera::delta_net {
 
 inline constexpr int kSliceTiles = kSliceColumns / 16;
 
-// The numbers of a lane's fragments in a chunk.
+// The indices of a lane's fragments in a chunk.
 inline constexpr int kCorrections = 0;
 inline constexpr int kQueries = kCorrections + kDimTiles;
 inline constexpr int kProducts = kQueries + kDimTiles;
@@ -25,8 +25,8 @@ inline constexpr int kKeys = kProducts + kBlocks;  // [2, kBlocks]
 inline constexpr int kValues = kKeys + 2 * kBlocks;
 inline constexpr int kFragments = kValues + kSliceTiles;
 
-// kStages is the number of chunks with operands in shared memory or on the way there. With one stage a block needs half
-// the memory, but then the copies of a chunk overlap only with the work of other blocks.
+// A block's shared memory. kStages is the number of chunks whose operands are there or being copied. With one stage a
+// block needs half the memory, but then the copies of a chunk overlap only with the work of other blocks.
 template <class T, int kStages>
 struct ChunkMemory {
   Fragment stages[kStages][kFragments][kChunkThreads];
@@ -38,7 +38,7 @@ struct ChunkMemory {
 template <class T, int kStages>
 class Chunks {
  public:
-  // `before` is the number of chunks in the forward ahead of the request's chunks.
+  // `before` is the number of the forward's chunks that belong to earlier requests.
   __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
       : p_(p),
         work_(work),
@@ -87,7 +87,7 @@ class Chunks {
   __device__ int count_blocks(int chunk) const {
     return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
   }
-  // Copies one of the lane's fragments of a chunk; writes zeros where `real` is false.
+  // Copies one of the lane's fragments of a chunk. Writes zeros if `real` is false.
   __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
     cuda::copy_async(&m_.stages[chunk % kStages][fragment][threadIdx.x], &from[lane_], real);
   }
@@ -265,7 +265,8 @@ class Chunks {
   float out_[kSliceColumns / 8][4];       // output sums of the warp's rows
 };
 
-// A block processes every gridDim.x-th work item. The recurrent kernel processes the requests with fewer rows.
+// Runs the chunks of a window. A block processes every gridDim.x-th work item. The recurrent kernel processes the
+// requests with fewer rows.
 template <class T, int kStages>
 __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The columns from `col` on of one row of a head. This part of the state stays in the L1 cache between its two passes.
+// One row of a head, from column `col` on. This part of the state stays in the L1 cache between its two passes.
 struct Columns {
   const float* query;
   const float* key;
@@ -81,7 +81,7 @@ TESSERA_CPU_CLONES void subtract_floats(float* y, const float* x, std::int64_t n
 }
 
 // Sets keys_keys to -beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, and query_keys to exp(G_i - G_j) · (q_i·k_j) for j
-// <= i. Both are zero above. `sums` holds G.
+// <= i. Both are zero above the diagonal. `sums` holds G.
 TESSERA_CPU_CLONES void apply_decay(float* keys_keys, float* query_keys, const float* sums, const float* betas,
                                     std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -162,7 +162,8 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   for (std::int64_t i = 0; i < count; ++i) sums[i] = sum += rows.gates[i];
   apply_decay(scratch.keys_keys, scratch.query_keys, sums, rows.betas, count);
 
-  // `values` becomes the right-hand sides, v minus the state's prediction for each key, and then the solution u.
+  // Computes in place: `values` becomes the right-hand sides, which are v minus the state's prediction for each key.
+  // Then it becomes the solution u.
   GemmBlock by_state{.a = rows.keys,
                      .a_stride = dk,
                      .b = state,
@@ -196,7 +197,7 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   gemm_block(by_changes);
 
   scale_floats(state, dk * dv, fast_exp(sum));
-  float left[kDeltaChunk] = {};  // the decay of row j's change until the chunk's end
+  float left[kDeltaChunk] = {};  // the decay of row j's change until the last row of the chunk
   for (std::int64_t j = 0; j < count; ++j) left[j] = fast_exp(sum - sums[j]);
   for (std::int64_t i = 0; i < dk; ++i)
     for (std::int64_t j = 0; j < count; ++j) scratch.keys_t[i * kDeltaChunk + j] *= left[j];

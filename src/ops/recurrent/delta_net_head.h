@@ -1,5 +1,5 @@
 // The gated delta net of one head on the CPU, in its recurrent and its chunked form, in float32.
-// gated_delta_net_cpu.cpp converts the rows and shares out heads and requests.
+// gated_delta_net_cpu.cpp converts the rows, and divides heads and requests among threads.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct DeltaScratch {
 // Processes row `row` of `rows`: updates `state` [key_dim, value_dim] and writes `out`.
 void recur_delta_row(const DeltaRows& rows, std::int64_t row, const DeltaSizes& sizes, float* state);
 
-// Whether the chunked form supports a head of these sizes.
+// Returns whether the chunked form supports a head of these sizes.
 constexpr bool chunks_delta(const DeltaSizes& sizes) { return sizes.value_dim % 16 == 0; }
 // Processes the first `count` rows, at most kDeltaChunk, in the chunked form. Precondition: chunks_delta().
 void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes& sizes, const DeltaScratch& scratch,

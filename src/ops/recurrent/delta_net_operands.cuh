@@ -32,8 +32,8 @@ __device__ inline void spread(const Fragment& from, std::uint32_t (&to)[4]) {
   to[3] = from.w;
 }
 
-// The operands of 16 rows and one value head. Each tile [kWarp] has the layout in which a warp reads it: the layout of
-// a product's left operand, or for `values` the layout of sums, where pairs 0 and 1 belong to the tile's first 8
+// The operands of 16 rows and one value head. Each tile [kWarp] has the layout in which a warp reads it, which is that
+// of a product's left operand. `values` has the layout of sums instead: pairs 0 and 1 belong to the tile's first 8
 // columns.
 struct BlockOperands {
   Fragment corrections[kDimTiles][kWarp];  // -W: tiles [rows, key dimensions]
@@ -45,7 +45,7 @@ struct BlockOperands {
 
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
-// Returns the number of chunks of earlier requests that take the chunked form. Whole warps call it.
+// Returns the number of chunks of earlier requests that use the chunked form. All lanes of a warp call it.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;
@@ -63,7 +63,8 @@ struct ChunkPlace {
   int block;      // index of its first block of 16 rows in the workspace
 };
 
-// Finds the chunk with number `in_window` in the window; false where the window has fewer chunks. Whole warps call it.
+// Finds the chunk with number `in_window` in the window. Returns false if the window has fewer chunks. All lanes of a
+// warp call it.
 template <class T>
 __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
   if (in_window >= p.window_chunks) return false;

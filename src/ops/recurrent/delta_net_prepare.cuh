@@ -70,11 +70,11 @@ class Preparation {
   __device__ BlockOperands& operands(int block) const {
     return p_.operands[static_cast<std::int64_t>(place_.block + block) * p_.heads + head_];
   }
-  // The row of element i in a tile of sums. Elements lie in the warp's rows row_ and row_ + 8, and columns column_ and
-  // column_ + 1.
+  // Returns the row of element i in a tile of sums. Elements lie in the warp's rows row_ and row_ + 8, and columns
+  // column_ and column_ + 1.
   __device__ int own_row(int i) const { return warp_ * kBlockRows + row_ + i / 2 * 8; }
 
-  // Loads the rows. Rows past the chunk's end are zeros with beta 0 and g 0, so they change nothing.
+  // Loads the chunk's rows. Rows past the last one are zeros with beta 0 and g 0, so they change nothing.
   __device__ void load_rows() {
     const int pack = static_cast<int>(threadIdx.x) % kPacks;
     const bool in_key = pack * kPack < p_.key_dim;
@@ -181,7 +181,7 @@ class Preparation {
       }
       if (warp_ < blocks_) operands(warp_).queries[k][lane_] = {a[0], a[1], a[2], a[3]};
     }
-    __syncwarp();  // the warp has read all its queries, and the system overwrites them
+    __syncwarp();  // the warp has read all its queries, which the system overwrites
   }
 
   __device__ void scale_products() {
@@ -320,7 +320,7 @@ class Preparation {
   float query_factors_[2] = {};  // factors of the rows row_ and row_ + 8
 };
 
-// A block processes every gridDim.x-th chunk of a head.
+// Prepares the chunks of a window. A block processes every gridDim.x-th chunk of a head.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads, 4) prepare_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

@@ -2,7 +2,8 @@
 // forwards, and heads that the chunked form does not support. It is bound by reading and writing the state once.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
-// window: delta_net_prepare.cuh all its chunks in parallel, then delta_net_chunks.cuh one chunk after the other.
+// window: delta_net_prepare.cuh processes all its chunks in parallel, then delta_net_chunks.cuh one chunk after the
+// other.
 //
 // The launches depend on the bucket alone. Blocks find their requests in the plan's memory when they run, and each
 // processes every gridDim.x-th part of the work.
@@ -39,7 +40,8 @@ __device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], 
   return sum;
 }
 
-// kHeld is the number of key dimensions that a thread has of its column: warp, warp + kRowWarps, …
+// Computes requests row by row. kHeld is the number of key dimensions that a thread has of its column: warp, warp +
+// kRowWarps, …
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   __shared__ float queries[kHeld * kRowWarps];
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
     const bool real = column < p.value_dim;
     const std::int64_t head = static_cast<std::int64_t>(work.request.slot) * p.heads + work.head;
     float* const slot = p.state + head * p.key_dim * p.value_dim + column;
-    // Earlier forwards wrote the state, so it may be read before the kernel ahead has ended.
+    // Earlier forwards wrote the state, so it may be read before the preceding kernel has ended.
     float state[kHeld];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   if (!waited) wait_for_previous();
 }
 
-// The launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
+// Returns the launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
                                const Device& device) {
   const int resident = TRY(blocks_per_multiprocessor(kernel, threads, shared_bytes, "gated_delta_net"));
@@ -135,13 +137,13 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
-// The most bytes of operands that a window's chunks may pass between the two kernels.
+// The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
 constexpr std::int64_t kWindowBytes = 128 << 20;
 
 // The chunked form's settings for a forward of the bucket's rows.
 struct ChunkedForm {
   bool serves = false;      // false: the recurrent kernel computes all rows
-  std::int64_t chunks = 0;  // the most chunks of a forward
+  std::int64_t chunks = 0;  // greatest number of chunks in a forward
   std::int64_t window = 0;  // chunks in a window
   std::int64_t heads = 0;
 
@@ -217,8 +219,8 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
   if constexpr (!std::is_same_v<T, float>) {
     const ChunkedForm form = chunked_form(args);
     if (form.serves) {
-      // Where all blocks of one request can run side by side, each block has a multiprocessor for itself. Otherwise two
-      // blocks share one.
+      // Each block has a multiprocessor for itself if all blocks of one request can then run side by side. Otherwise
+      // two blocks share one.
       const bool alone = p.heads * p.slices <= args.device.properties().threads &&
                          TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
       return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);

@@ -11,24 +11,24 @@
 //     g = -exp(a_log) · softplus(a + dt_bias)      beta = sigmoid(b)
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
-// S [Dk, Dv] is the request's slot of `state`. It starts from zeros where the request's first row stands at position 0.
-// Everything is computed in float32.
+// S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
+// position 0. Everything is computed in float32.
 //
-// Recurrent form: row by row, as above. Chunked form: up to kDeltaChunk rows at a time. The corrections u of a chunk
-// solve a triangular system, so that nearly all work is matrix products. With G_i the sum of g up to row i of the
-// chunk:
+// Recurrent form: row by row, by the formulas above. Chunked form: up to kDeltaChunk rows at a time. The corrections u
+// of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the sum of g up to row i of
+// the chunk:
 //
 //   u_i = beta_i · (v_i - exp(G_i) · Sᵀk_i - Σ_{j<i} exp(G_i - G_j) · (k_i·k_j) · u_j)
 //   out_i = exp(G_i) · Sᵀq_i + Σ_{j<=i} exp(G_i - G_j) · (q_i·k_j) · u_j
 //   S ← exp(G_n) · S + Σ_j exp(G_n - G_j) · k_j ⊗ u_j
 //
 // Chunks begin at a request's first row of the forward. Both forms give the same results except for the order of sums.
-// The difference is a few 1e-6 for values around 1, and this bounds how much the place where a prompt is cut can change
-// its logits. In a deterministic forward (ForwardContext) all rows take the recurrent form. A row's bits then depend
+// The difference is a few 1e-6 for values around 1. This bounds how much logits can change with the place where a
+// prompt is cut. In a deterministic forward (ForwardContext) all rows use the recurrent form. A row's bits then depend
 // only on the request's rows up to it, not on other requests or on how the request is cut into forwards.
 //
-// The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs, so
-// a recorded graph serves any batch. Rows that belong to no request are not written.
+// The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs, so
+// a recorded graph works for any batch. Rows that belong to no request are not written.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -40,7 +40,7 @@ extern const ir::OpDecl kGatedDeltaNet;
 extern const KernelDef kGatedDeltaNetCpu;
 extern const KernelDef kGatedDeltaNetCuda;
 
-inline constexpr std::int64_t kDeltaChunk = 64;  // rows
+inline constexpr std::int64_t kDeltaChunk = 64;  // rows of a chunk
 inline constexpr float kDeltaNormEps = 1e-6f;    // added to the sums of squares of q and k
 inline constexpr double kSoftplusLinear = 20.0;  // softplus(x) is x for greater x, as in PyTorch
 

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The chunked form is faster from this number of rows of a request on.
+// The number of rows of a request from which on the chunked form is faster.
 constexpr std::int64_t kLeastChunkRows = 8;
 
 template <class T>
@@ -31,7 +31,7 @@ struct Problem {
   std::int64_t heads;
   DeltaSizes sizes;
   StateMetadata metadata;
-  std::byte* workspace;  // [workers]; scratch_floats() for each
+  std::byte* workspace;  // [workers]: scratch_floats() for each worker
   std::int64_t workers;
   bool deterministic;
 
@@ -73,7 +73,7 @@ Buffers make_buffers(float* at, const DeltaSizes& sizes) {
   return buffers;
 }
 
-// Computes y = x · scale / √(Σx² + eps).
+// Normalises x to unit length: y = x · scale / √(Σx² + eps).
 template <class T>
 TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale) {
   const float factor = scale / std::sqrt(sum_of_squares(x, n) + kDeltaNormEps);
@@ -99,7 +99,7 @@ TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, std::int64_t first, std::
   }
 }
 
-// Computes in double, because there is only one gate for each row and head, and sums of g are exponents.
+// Computes the gates in double, because there is only one for each row and head, and sums of g are exponents.
 template <class T>
 void load_gates(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t head, const DeltaRows& rows) {
   const double rate = std::exp(static_cast<double>(p.a_log[head]));

@@ -64,7 +64,8 @@ struct Inputs {
   std::vector<HostTensor> operands() const { return {qkv, ba, a_log, dt_bias, state}; }
 };
 
-// Slots of requests that start are NaN, and so are unowned slots and padded rows. Gates range from 1 to almost 0.
+// Makes random operands. The slots of requests that start, slots without a request and padding rows are NaN. Gates
+// range from 1 to almost 0.
 Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& requests, std::int64_t padding,
                    std::uint32_t seed) {
   const std::int64_t rows = rows_of(requests);
@@ -125,7 +126,7 @@ TEST_P(GatedDeltaNet, EqualsTheReference) {
 }
 
 // Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests without
-// chunks between them.
+// chunks between others.
 TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
   std::vector<StateRequest> requests;
   for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
@@ -140,8 +141,8 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceOverManyChunks) {
   check(GetParam(), {2, 2, 128, 128}, {{.rows = 3, .slot = 1}, {.rows = 1000, .before = 2048, .slot = 3}});
 }
 
-// There are so many heads that a GPU processes one request's chunks in several windows, and one window ends inside
-// another request.
+// Covers several windows: there are so many heads that a GPU divides one request's chunks among windows, and one window
+// ends inside another request.
 TEST_P(GatedDeltaNet, EqualsTheReferenceOverSeveralWindows) {
   check(GetParam(), {8, 192, 8, 8},
         {{.rows = 300, .slot = 2}, {.rows = 5, .before = 9, .slot = 4}, {.rows = 900, .before = 70, .slot = 1}});
@@ -224,7 +225,7 @@ TEST_P(GatedDeltaNet, DeterministicBitsDoNotDependOnCutsOrCompany) {
     }
 }
 
-// Batches that only warm kernels up have slot 0 for all requests.
+// A batch that only warms kernels up has slot 0 for all requests.
 TEST(GatedDeltaNetSlots, SlotZeroIsNeitherReadNorWritten) {
   const DeltaSizes s{1, 2, 16, 16};
   for (const bool deterministic : {false, true}) {
@@ -256,7 +257,7 @@ TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
   }
 }
 
-// One recorded graph serves any batch of its number of rows.
+// One recorded graph works for any batch of its number of rows.
 TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
   const DeltaSizes s{1, 2, 16, 16};
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);

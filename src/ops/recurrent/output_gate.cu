@@ -27,8 +27,8 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// blockDim.x neighbouring lanes, a power of two up to a warp, take a head; a block has blockDim.y heads. A head is read
-// again after its sum, from the cache.
+// Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
+// heads. After its sum a head is read again, from the cache.
 template <class T, int N>
 __global__ void gated_norm(const GatedNorm<T> p) {
   let_next_begin();
