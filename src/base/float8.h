@@ -1,6 +1,6 @@
-// E4M3, a number of eight bits, as a storage type: a sign, four bits of exponent, three of mantissa. It reaches from
-// -448 to 448 and has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, as those of
-// float16.h.
+// E4M3, a number of eight bits, as a storage type: one sign bit, four exponent bits and three mantissa bits. It reaches
+// from -448 to 448 and has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, like those
+// of float16.h.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@ struct Float8E4M3 {
   std::uint8_t bits;
 };
 
-// Returns the number of the lowest eight bits, exactly.
+// Returns the number that the lowest eight bits encode, exactly.
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
   // A normal number needs another bias of the exponent, 127 in place of 7. A subnormal one becomes the fraction of a
@@ -29,7 +29,7 @@ TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
 
 TESSERA_INLINE float to_float(Float8E4M3 x) { return number_of_e4m3(x.bits); }
 
-// Rounds to nearest, ties to even. Greater magnitudes, infinities included, become 448; every NaN becomes 0x7f.
+// Rounds to nearest, ties to even. Magnitudes above 448, infinities included, become 448; every NaN becomes 0x7f.
 template <>
 TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(x);

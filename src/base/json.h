@@ -39,7 +39,7 @@ class Json {
   static Json object(Object members) { return Json(std::move(members), 0); }
   static Json array() { return Json(Array{}); }
 
-  // `what` names the input in errors ("config.json").
+  // Parses one JSON text. `what` names the input in errors ("config.json").
   static Result<Json> parse(std::string_view text, std::string_view what);
   static Result<Json> read_file(const std::string& path);
 
@@ -53,7 +53,7 @@ class Json {
   // "null", "boolean", "integer", "number", "string", "array", "object"
   std::string_view type_name() const;
 
-  // Precondition: the matching is_…().
+  // Return the value. Precondition: the matching is_…().
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
   double as_double() const;
@@ -66,10 +66,10 @@ class Json {
   const Json* find(std::string_view key) const;
   // Sets or replaces. Precondition: is_object().
   Json& set(std::string key, Json value);
-  // Precondition: is_array().
+  // Appends an element. Precondition: is_array().
   void push_back(Json value) { std::get<Array>(value_).push_back(std::move(value)); }
 
-  // Writes JSON text. indent < 0: one line.
+  // Returns the value as JSON text. If indent < 0, the text is one line.
   std::string dump(int indent = -1) const;
 
   friend bool operator==(const Json&, const Json&) = default;

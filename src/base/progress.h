@@ -9,7 +9,8 @@ namespace tessera {
 
 class Progress {
  public:
-  // `unit` "B" prints bytes in MiB; any other unit is printed after the number. enabled = false draws nothing.
+  // Starts a bar. `unit` "B" prints bytes in MiB; any other unit is printed after the number. enabled = false draws
+  // nothing.
   Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
   ~Progress();  // finishes the line
   Progress(const Progress&) = delete;

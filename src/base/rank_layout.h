@@ -1,8 +1,8 @@
-// The place of a rank among ranks that divide a model in two ways: into stages of consecutive layers (pipeline
-// parallel), and each layer of a stage among the stage's ranks (tensor parallel).
+// The place of a rank in a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
+// consecutive layers. Tensor parallelism divides each layer of a stage among the stage's ranks.
 //
-// Ranks are counted from the last stage on, because rank 0 schedules and answers, and the logits and samples are in the
-// last stage.
+// Ranks are numbered from the last stage to the first. Rank 0 schedules and answers, and the last stage has the logits
+// and samples.
 //
 //   tp_size 2, pp_size 2    stage 0 (embedding, first layers)     ranks 2, 3
 //                           stage 1 (last layers, head)           ranks 0, 1

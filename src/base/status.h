@@ -32,7 +32,7 @@ enum class StatusCode {
   kInternal,            // a defect in this program
 };
 
-// "invalid argument", "resource exhausted", …
+// Returns the code in words: "invalid argument", "resource exhausted", ….
 std::string_view status_code_name(StatusCode code);
 
 class [[nodiscard]] Status {
@@ -91,7 +91,7 @@ class [[nodiscard]] Result {
   const Status& status() const& { return status_; }
   Status status() && { return std::move(status_); }
 
-  // Precondition: ok().
+  // Returns the value. Precondition: ok().
   T& value() & {
     assert(ok());
     return *value_;

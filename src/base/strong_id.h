@@ -3,7 +3,7 @@
 //   using PageId = StrongId<struct PageIdTag, int32_t>;
 //   PageId page{7};  page.value() == 7;
 //
-// Same size and cost as the integer, so a span of ids can be copied to the device as an array of integers.
+// An id has the size and the cost of its integer, so a span of ids can be copied to the device as an array of integers.
 #pragma once
 
 #include <compare>

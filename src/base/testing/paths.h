@@ -1,5 +1,5 @@
-// Where tests find the repository and real data: as they were built, or as their environment says on a machine that
-// they were carried to. For tests only.
+// The paths of the repository and of real data, for tests only. The build sets them. Environment variables replace them
+// if the tests were carried to another machine.
 #pragma once
 
 #include <cstdlib>
@@ -13,13 +13,13 @@ inline std::string environment_or(const char* variable, const std::string& fallb
   return given != nullptr ? given : fallback;
 }
 
-// A file of the repository.
+// Returns the path of a file of the repository.
 inline std::string source_path(const std::string& name) {
   return environment_or("TESSERA_SOURCE_DIR", TESSERA_SOURCE_DIR) + "/" + name;
 }
 inline std::string data_path(const std::string& name) { return source_path("tests/data/" + name); }
 
-// Real data, which stands beside the repository where it is present.
+// Returns the path of a file in the folder of real data beside the repository, which may be absent.
 inline std::string shared_path(const std::string& name) {
   return environment_or("TESSERA_SHARED_DIR", source_path("../shared")) + "/" + name;
 }

@@ -11,7 +11,7 @@
 
 namespace tessera::test {
 
-// Makes a new folder, which its end removes with all its content.
+// Makes a new folder. The destructor removes it with all its content.
 class ScratchDir {
  public:
   ScratchDir() {
@@ -27,7 +27,7 @@ class ScratchDir {
   ScratchDir& operator=(const ScratchDir&) = delete;
 
   std::string path() const { return path_.string(); }
-  // Writes a file of this name. Its path.
+  // Writes a file with this name and returns its path.
   std::string write(const std::string& name, std::string_view content) const {
     const std::string file = (path_ / name).string();
     std::ofstream(file, std::ios::binary) << content;
