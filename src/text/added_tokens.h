@@ -17,7 +17,7 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
-  std::string written;  // decoded text: the content, passed through the normalizer where `normalized`
+  std::string written;  // decoded text: the content, passed through the normalizer if `normalized`
   std::int32_t id = 0;
   bool special = false;
   bool normalized = false;   // is found in the normalised text; otherwise in the text as given
@@ -26,7 +26,7 @@ struct AddedToken {
   bool single_word = false;  // matches only without a word character beside it
 };
 
-// A range of text that is one added token or, where id < 0, the text between two.
+// A range of text that is one added token or, if id < 0, the text between two added tokens.
 struct AddedSpan {
   std::size_t begin;
   std::size_t end;
@@ -36,15 +36,15 @@ struct AddedSpan {
 // Const functions are thread-safe.
 class AddedTokens {
  public:
-  // `normalizer` may be null. Returns an error for an id or content that appears twice or that differs from the model's
-  // vocabulary.
+  // Reads added tokens. `normalizer` may be null. Returns an error for an id or content that appears twice or that
+  // differs from the model's vocabulary.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
   // Cuts `text` at the tokens of one kind (normalized or not). The leftmost match comes first; among matches at one
   // place, the longest.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 
-  const AddedToken* find(std::string_view content) const;  // null where there is none
+  const AddedToken* find(std::string_view content) const;  // null if there is none
   const AddedToken* find(std::int32_t id) const;
   std::int32_t size() const { return size_; }  // greatest id + 1
 
@@ -63,7 +63,7 @@ class AddedTokens {
       std::size_t end;
       std::int32_t token;
     };
-    // Returns the next match at or after `from`; token < 0 where there is none.
+    // Returns the next match at or after `from`; token < 0 if there is none.
     Match find(std::string_view text, std::size_t from) const;
 
    private:

@@ -143,8 +143,9 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// Adds a symbol for each character, its bytes' tokens, or the unknown token. A pending unknown token is added before
-// the next known character, so behind bytes in between, which is Hugging Face's order.
+// Adds the symbol of each character. A character without one adds its bytes' tokens, or else the unknown token. A
+// pending unknown token is added before the next known character, and so behind byte tokens in between, which is
+// Hugging Face's order.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;

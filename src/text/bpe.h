@@ -20,9 +20,9 @@ class Bpe : public TokenModel {
   // unk_token, dropout other than 0, or fields of the wrong type.
   static Result<Bpe> create(const TokenizerJson& file);
 
-  // A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown token; where the model
-  // has neither, it gives nothing, as in Hugging Face's library. Cost: O(n log n) in the length of a piece; a piece
-  // that is itself a token takes one hash look-up.
+  // A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown token. If the model has
+  // neither, it gives nothing, like Hugging Face's library. Cost: O(n log n) in the length of a piece; a piece that is
+  // itself a token takes one hash look-up.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -40,7 +40,7 @@ class Bpe : public TokenModel {
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
-  // Whether a token's own text merges to that token. Caches the most frequent pieces, with a bounded size.
+  // Whether merging a token's own text gives that token. whole_ remembers the answer: kYes saves further merges.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
   static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 

@@ -11,7 +11,7 @@ namespace {
 using Step = Decoder::Step;
 using StepSpec = Decoder::StepSpec;
 
-// Takes tokens and passes them on. Behind a Fuse, the tokens are fragments of one text.
+// A step of the chain: takes tokens and passes them on. Behind a Fuse, the tokens are fragments of one text.
 class Stage {
  public:
   virtual ~Stage() = default;

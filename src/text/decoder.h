@@ -38,8 +38,9 @@ class Decoder {
     bool strip_first = false;  // kMetaspace: no space at the very beginning
   };
 
-  // Where the field is absent, tokens are joined by spaces. Supported types are ByteLevel, Metaspace, Replace (of a
-  // string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace behind a Fuse, are unimplemented.
+  // Makes the decoder of a file. If the field is absent, tokens are joined by spaces. Supported types are ByteLevel,
+  // Metaspace, Replace (of a string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace behind a
+  // Fuse, are unimplemented.
   static Result<Decoder> create(const Field& field);
 
   std::unique_ptr<TokenStream> start() const;

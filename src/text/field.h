@@ -23,7 +23,7 @@ inline constexpr int kMaxSequenceDepth = 16;
 
 class Field {
  public:
-  // `path`: "pre_tokenizer". `value` null: the field is absent.
+  // `path` is the field's place in the file ("pre_tokenizer"). If `value` is null, the field is absent.
   Field(std::string file, std::string path, const Json* value)
       : file_(std::move(file)), path_(std::move(path)), value_(value) {}
 
@@ -31,7 +31,7 @@ class Field {
   const Json& json() const { return *value_; }
   const std::string& path() const { return path_; }
 
-  // Returns the member `key` of an object; absent where there is none.
+  // Returns the member `key` of an object; absent if there is none.
   Field member(std::string_view key) const;
   // Returns the elements of an array.
   Result<std::vector<Field>> elements() const;

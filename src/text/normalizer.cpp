@@ -155,7 +155,7 @@ class Sequence : public Normalizer {
 
 using NormalizerPtr = std::unique_ptr<Normalizer>;
 
-// Returns -1 where `c` is not a base64 digit.
+// Returns -1 if `c` is not a base64 digit.
 int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;

@@ -17,7 +17,7 @@ class Normalizer {
   virtual Status apply(std::string& text) const = 0;
 };
 
-// Returns null (no normalisation) where the field is absent. Supported types are NFC, NFD, NFKC, NFKD, Lowercase,
+// Returns null (no normalisation) if the field is absent. Supported types are NFC, NFD, NFKC, NFKD, Lowercase,
 // Strip, StripAccents, Prepend, Replace, ByteLevel, Precompiled and Sequence; others are unimplemented.
 Result<std::unique_ptr<Normalizer>> make_normalizer(const Field& field);
 

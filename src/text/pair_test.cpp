@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Has the letters a and b, and the special tokens 2 "[C]" and 3 "[S]".
+// Makes a tokenizer with the letters a and b, and the special tokens 2 "[C]" and 3 "[S]".
 Result<Tokenizer> make(const std::string& post_processor) {
   Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
     "added_tokens": [{"id": 2, "content": "[C]", "special": true}, {"id": 3, "content": "[S]", "special": true}]})",

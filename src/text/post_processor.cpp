@@ -24,7 +24,7 @@ Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, cons
   return out;
 }
 
-// Returns nothing where the file has no form for pairs, or one that does not begin with the first text.
+// Returns nothing if the file has no form for pairs, or one that does not begin with the first text.
 Result<std::optional<PairTemplate>> make_pair(const Field& field) {
   const Field pair = field.member("pair");
   if (pair.absent()) return std::optional<PairTemplate>();

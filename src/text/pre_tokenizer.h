@@ -28,11 +28,11 @@ struct Pieces {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Cuts every piece further, and may rewrite the text. Returns resource_exhausted where a pattern exceeds its limits.
+  // Cuts every piece further, and may rewrite the text. Returns resource_exhausted if a pattern exceeds its limits.
   virtual Status apply(Pieces& pieces) const = 0;
 };
 
-// Returns null (one piece) where the field is absent. Supported types are Split, ByteLevel, Metaspace, Digits,
+// Returns null (one piece) if the field is absent. Supported types are Split, ByteLevel, Metaspace, Digits,
 // Whitespace, WhitespaceSplit, Punctuation, CharDelimiterSplit, BertPreTokenizer and Sequence; others are
 // unimplemented.
 Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(const Field& field);

@@ -20,7 +20,7 @@ struct TextRange {
 
 class SplitPattern {
  public:
-  // The error names the pattern and the reason.
+  // Compiles a pattern. The error names the pattern and the reason.
   static Result<SplitPattern> compile(std::string_view regex);
   // Returns a pattern that matches `text` literally. Precondition: `text` is not empty.
   static SplitPattern literal(std::string text);
@@ -30,7 +30,7 @@ class SplitPattern {
   ~SplitPattern();
 
   // Appends all non-overlapping matches in `text` to `out`, leftmost first, without empty matches. `text` must be
-  // well-formed UTF-8. Returns resource_exhausted where PCRE2's backtracking limits are exceeded.
+  // well-formed UTF-8. Returns resource_exhausted if PCRE2's backtracking limits are exceeded.
   Status find_all(std::string_view text, std::vector<TextRange>& out) const;
 
  private:

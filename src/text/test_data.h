@@ -1,4 +1,4 @@
-// Finds the data of this folder's tests: the repository's own, and real tokenizers where a directory of shared data
+// Finds the data of this folder's tests: the repository's own, and real tokenizers if a directory of shared data
 // exists. For tests only.
 #pragma once
 
@@ -18,13 +18,13 @@ namespace tessera::test {
 
 inline std::string own_data(const std::string& name) { return testing::data_path("text/" + name); }
 
-// Returns "" where there is no shared data.
+// Returns the path of a file of the shared data; "" if there is none.
 inline std::string shared_data(const std::string& name) {
   const std::string path = testing::shared_path("data/" + name);
   return std::filesystem::exists(path) ? path : "";
 }
 
-// Unpacks the shared file `name` + ".xz" into the temporary directory; returns "" where that fails.
+// Unpacks the shared file `name` + ".xz" into the temporary directory and returns the path; "" if that fails.
 inline std::string unpacked_shared_data(const std::string& name) {
   const std::string packed = shared_data(name + ".xz");
   if (packed.empty()) return "";

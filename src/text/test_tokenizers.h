@@ -23,7 +23,7 @@ inline Tokenizer load_case(const std::string& json, const std::string& name) {
   return *std::move(tokenizer);
 }
 
-// "qwen", "llama3" or "gpt2" of byte_level.json.
+// Returns the tokenizer "qwen", "llama3" or "gpt2" of byte_level.json.
 inline std::string byte_level_json(const std::string& name) {
   const Json file = *Json::read_file(own_data("byte_level.json"));
   for (const Json& item : file.as_array()) {
@@ -32,7 +32,7 @@ inline std::string byte_level_json(const std::string& name) {
   return "";
 }
 
-// One vocabulary with many normalizers and pre-tokenizers.
+// Returns tokenizers with one vocabulary and many normalizers and pre-tokenizers.
 inline std::vector<TokenizerCase> step_cases() {
   const Json file = *Json::read_file(own_data("steps.json"));
   std::vector<TokenizerCase> out;
@@ -45,7 +45,7 @@ inline std::vector<TokenizerCase> step_cases() {
   return out;
 }
 
-// SentencePiece-style tokenizers: the first ("llama2") is complete, and the others change some of its fields.
+// Returns SentencePiece-style tokenizers: the first ("llama2") is complete, and the others change some of its fields.
 inline std::vector<TokenizerCase> sentencepiece_cases() {
   const Json file = *Json::read_file(own_data("sentencepiece.json"));
   std::vector<TokenizerCase> out;

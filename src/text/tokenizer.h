@@ -34,16 +34,17 @@ struct EncodeOptions {
   // Adds the tokens that the file's post_processor puts around a text, such as a beginning-of-sequence token. Turn it
   // off for text from a chat template, which writes these tokens itself.
   bool add_special_tokens = true;
-  // "<|im_end|>" in the text becomes that token. When off, it is encoded as ordinary text, as untrusted text outside a
-  // chat template needs. Added tokens that are not special always match.
+  // Turns "<|im_end|>" in the text into that token. If false, it is encoded as ordinary text, which untrusted text
+  // outside a chat template needs. Added tokens that are not special always match.
   bool parse_special = true;
 };
 
 class Tokenizer {
  public:
-  // `path` is tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or else tokenizer.model.
-  // Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument (malformed
-  // content), unimplemented (a type that this engine does not support). Cost: about 0.2 s for a vocabulary of 150 000.
+  // Loads a tokenizer. `path` is tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or else
+  // tokenizer.model. Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument
+  // (malformed content), unimplemented (a type that this engine does not support). Cost: about 0.2 s for a vocabulary
+  // of 150 000.
   static Result<Tokenizer> load(const std::string& path);
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
@@ -52,20 +53,20 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // invalid_argument where `text` is not well-formed UTF-8 (the message gives the offset);
-  // resource_exhausted where the split pattern needs more backtracking than PCRE2's limits.
+  // Encodes a text. invalid_argument if `text` is not well-formed UTF-8 (the message gives the offset);
+  // resource_exhausted if the split pattern needs more backtracking than PCRE2's limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Returns whether the file's post_processor defines how two texts are joined.
   bool joins_pairs() const;
   // Encodes two texts as the post_processor joins them: "[CLS] first [SEP] second [SEP]". Errors are those of encode(),
-  // and failed_precondition where joins_pairs() is false. Without special tokens, the ids of the second text follow
+  // and failed_precondition if joins_pairs() is false. Without special tokens, the ids of the second text follow
   // those of the first.
   Result<std::vector<TokenId>> encode_pair(std::string_view first, std::string_view second,
                                            const EncodeOptions& options = {}) const;
 
-  // The result is always well-formed UTF-8: bytes that form no character become U+FFFD. Ids without a token (in a
-  // model's padded vocabulary) give no text. skip_special leaves out special tokens.
+  // Returns the text of the ids. It is always well-formed UTF-8: bytes that form no character become U+FFFD. Ids
+  // without a token (in a model's padded vocabulary) give no text. skip_special leaves out special tokens.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   std::optional<TokenId> token_to_id(std::string_view token) const;

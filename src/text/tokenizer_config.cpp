@@ -38,7 +38,7 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   return ok_status();
 }
 
-// Returns the file's text; nothing where the file does not exist.
+// Returns the file's text; nothing if the file does not exist.
 Result<std::optional<std::string>> read_if_present(const std::string& path) {
   Result<std::string> text = read_text_file(path);
   if (text.ok()) return std::optional<std::string>(*std::move(text));

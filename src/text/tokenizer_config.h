@@ -18,15 +18,15 @@ struct TokenizerConfig {
     std::string source;
   };
 
-  std::string bos_token;  // "" where the file has none
+  std::string bos_token;  // "" if the file has none
   std::string eos_token;
   std::string pad_token;
   std::string unk_token;
-  std::optional<bool> add_bos_token;  // unset where the file does not say
+  std::optional<bool> add_bos_token;  // unset if the file does not say
   std::optional<bool> add_eos_token;
   // Settings for reading a SentencePiece file beside it:
-  std::optional<bool> legacy;  // puts a space behind each added token too
-  Json added_tokens;           // added_tokens_decoder: an object of id: token; null where the file has none
+  std::optional<bool> legacy;                 // puts a space behind each added token too
+  Json added_tokens;                          // added_tokens_decoder: an object of id: token; null if the file has none
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"
 
   // Reads `directory`/tokenizer_config.json, then `directory`/chat_template.jinja, which replaces the template
@@ -34,7 +34,7 @@ struct TokenizerConfig {
   // file, field and value.
   static Result<TokenizerConfig> load(const std::string& directory);
 
-  // Returns the template's source, valid as long as this object; null where there is none.
+  // Returns the template's source, valid as long as this object; null if there is none.
   const std::string* find_template(std::string_view name = "default") const;
 };
 

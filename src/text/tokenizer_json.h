@@ -26,7 +26,7 @@ struct TokenizerJson {
   };
 
   std::string file;  // for errors
-  Json normalizer;   // null where the file has none, as for the next members
+  Json normalizer;   // null if the file has none; so are the next members
   Json pre_tokenizer;
   Json post_processor;
   Json decoder;
@@ -37,7 +37,7 @@ struct TokenizerJson {
   std::vector<MergeEntry> merges;  // kBpe, in order of rank
   std::shared_ptr<void> owner;     // keeps the views alive
 
-  // `file` is used in errors only. Returns an error for ids outside [0, kMaxVocabularySize).
+  // Parses the file's text. `file` is used in errors only. Returns an error for ids outside [0, kMaxVocabularySize).
   static Result<TokenizerJson> parse(std::string_view text, const std::string& file);
 };
 

@@ -27,7 +27,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns a shared tokenizer's path; "" where it does not exist.
+// Returns a shared tokenizer's path; "" if it does not exist.
 std::string tokenizer_file(const std::string& name) {
   const std::string plain = shared_data("tokenizers/" + name);
   return plain.empty() ? unpacked_shared_data("tokenizers/" + name) : plain;

@@ -18,7 +18,7 @@ Utf8Step decode_utf8(std::string_view text, std::size_t pos) {
   if (first < 0x80) return {Utf8Step::Kind::kCharacter, 1, first};
 
   std::size_t length = 0;
-  // The second byte's range is narrower than 80..BF where the first byte would otherwise allow an overlong form, a
+  // The second byte's range is narrower than 80..BF if the first byte would otherwise allow an overlong form, a
   // surrogate or a value above U+10FFFF (Unicode 15, table 3-7).
   unsigned char low = 0x80;
   unsigned char high = 0xBF;

@@ -26,7 +26,7 @@ struct Utf8Step {
   char32_t code;  // U+FFFD unless kCharacter
 };
 
-// Precondition: pos < text.size().
+// Decodes at byte `pos`. Precondition: pos < text.size().
 Utf8Step decode_utf8(std::string_view text, std::size_t pos);
 
 // Appends the encoding of `code`; surrogates and values above U+10FFFF become U+FFFD.
@@ -50,10 +50,10 @@ std::size_t count_characters(std::string_view text);
 std::size_t grapheme_length(std::string_view text, std::size_t pos);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// Precondition: `text` is well-formed. Fails only for lack of memory.
+// Converts to a normal form. Precondition: `text` is well-formed. Fails only for lack of memory.
 Result<std::string> normalize(std::string_view text, NormalForm form);
 
-// Returns the White_Space property.
+// Returns whether the character has the property White_Space.
 bool is_whitespace(char32_t code);
 bool is_number(char32_t code);       // general category N*
 bool is_letter(char32_t code);       // general category L*

@@ -18,13 +18,13 @@ class Vocabulary {
   // Reserves room for `count` tokens of `bytes` bytes in total. More may be added, but more slowly.
   void reserve(std::size_t count, std::size_t bytes);
 
-  // Returns invalid_argument where the token or the id exists with another partner; adding the same pair again is not
-  // an error. Precondition: 0 <= id < kMaxVocabularySize.
+  // Adds a token. Returns invalid_argument if the token has another id, or the id another token; adding the same pair
+  // again is not an error. Precondition: 0 <= id < kMaxVocabularySize.
   Status add(std::string_view token, std::int32_t id);
 
   // Returns the id, or -1.
   std::int32_t find(std::string_view token) const;
-  // Valid until the next add().
+  // Returns the token of an id, valid until the next add().
   std::optional<std::string_view> token(std::int32_t id) const;
   // Returns the greatest id + 1.
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
@@ -45,7 +45,7 @@ class Vocabulary {
   std::size_t count_ = 0;
 };
 
-// Returns the ids of "<0x00>" to "<0xFF>", the tokens of single bytes; -1 where there is none.
+// Returns the ids of "<0x00>" to "<0xFF>", the tokens of single bytes; -1 if there is none.
 std::array<std::int32_t, 256> find_byte_tokens(const Vocabulary& vocabulary);
 
 }  // namespace tessera

@@ -39,8 +39,9 @@ struct ReasoningMarks {
   std::string opening{};
   std::string closing{};
 
-  // `prompt` is the whole prompt. `begun` is the unfinished message at its end; "" if the text begins a new one. Spaces
-  // and line ends at the end of `prompt` and of `opening` are ignored.
+  // Returns the state of the reasoning where the model's text begins. `prompt` is the whole prompt. `begun` is the
+  // unfinished message at its end; "" if the text begins a new one. Spaces and line ends at the end of `prompt` and of
+  // `opening` are ignored.
   ReasoningStart start(std::string_view prompt, std::string_view begun) const;
 };
 
@@ -48,17 +49,17 @@ struct ReasoningMarks {
 class ChatParser {
  public:
   virtual ~ChatParser() = default;
-  // `text` may be cut anywhere between two tokens. The returned pieces are valid UTF-8. An error is a fault of the
-  // format, not of the text.
+  // Parses the next text, which may be cut anywhere between two tokens. The returned pieces are valid UTF-8. An error
+  // is a fault of the format, not of the text.
   virtual Result<std::vector<ChatPiece>> push(std::string_view text) = 0;
-  // Called at the end of the text; returns what was held back.
+  // Ends the text. Returns the pieces that were held back.
   virtual Result<std::vector<ChatPiece>> finish() = 0;
 };
 
 // A chat format. Immutable and thread-safe.
 class ChatFormat {
  public:
-  // The parts that a parser finds. Its pieces are content, and reasoning or calls.
+  // What a parser looks for. Its pieces are content and what it looks for: reasoning or calls.
   enum class Part : std::uint8_t { kReasoning, kCalls };
   struct Request {
     Part part = Part::kCalls;
@@ -70,10 +71,10 @@ class ChatFormat {
   virtual ~ChatFormat() = default;
   virtual const std::string& name() const = 0;
   virtual bool finds(Part part) const = 0;
-  // Returns whether its marks are special tokens of the model, which the text must then include.
+  // Returns whether the format's marks are special tokens of the model, which the text must then include.
   virtual bool reads_special_tokens() const = 0;
   virtual ReasoningMarks reasoning_marks() const = 0;
-  // Precondition: finds(request.part).
+  // Begins to parse a text. Precondition: finds(request.part).
   virtual Result<std::unique_ptr<ChatParser>> begin(const Request& request) const = 0;
 };
 
@@ -83,7 +84,7 @@ class ChatFormats {
  public:
   // Returns kInvalidArgument for a name that exists already.
   Status add(std::shared_ptr<const ChatFormat> format);
-  // Returns null where no format of that name finds `part`.
+  // Returns null if no format of that name finds `part`.
   std::shared_ptr<const ChatFormat> find(std::string_view name, ChatFormat::Part part) const;
   std::vector<std::string_view> names(ChatFormat::Part part) const;  // in the order of adding
 

@@ -8,8 +8,8 @@
 //
 // The language is Jinja2 as set up by Hugging Face's apply_chat_template: trim_blocks and lstrip_blocks on, loop
 // controls, `tojson` without HTML escapes, `raise_exception`, `strftime_now`, and values that templates cannot change.
-// Values print as in Python. Unsupported constructs are errors with line and column, in parse() where it can detect
-// them.
+// Values print as in Python. Unsupported constructs are errors with line and column, in parse() if it can detect them
+// there.
 //
 // Templates come with models and are not trusted: nesting, steps, output and value sizes are bounded
 // (TemplateLimits), and a template reaches nothing but its variables.
@@ -36,7 +36,7 @@ struct TemplateProgram;
 struct TemplateLimits {
   // Counts evaluated nodes, loop rounds, compared and printed elements, and every 16 bytes of text read or written.
   std::int64_t max_steps = 4'000'000;
-  std::size_t max_output_bytes = 16 * 1024 * 1024;  // of the rendered text and of any intermediate string
+  std::size_t max_output_bytes = 16 * 1024 * 1024;  // size of the rendered text, and of any intermediate string
 };
 
 struct RenderOptions {
@@ -54,17 +54,17 @@ struct RenderOptions {
 
 class ChatTemplate {
  public:
-  // `name` identifies the template in errors: "<name>: line 3, column 14: …". Returns invalid_argument for a syntax
-  // error, and unimplemented for a valid construct that this interpreter lacks.
+  // Parses a template. `name` identifies it in errors: "<name>: line 3, column 14: …". Returns invalid_argument for a
+  // syntax error, and unimplemented for a valid construct that this interpreter lacks.
   static Result<ChatTemplate> parse(std::string source, std::string name = "chat template");
 
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // `messages`: an array of objects with "role" and "content" as in the OpenAI API.
-  // Returns invalid_argument where the template refused the values (raise_exception) or failed on them, and
-  // resource_exhausted where a limit was reached.
+  // Returns the prompt text. `messages` is an array of objects with "role" and "content" as in the OpenAI API. Returns
+  // invalid_argument if the template refused the values (raise_exception) or failed on them, and resource_exhausted if
+  // a limit was reached.
   Result<std::string> render(const Json& messages, const RenderOptions& options = {}) const;
 
   // Returns whether `variable` appears in the template as a word, so that setting it may change the result.

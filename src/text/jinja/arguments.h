@@ -21,19 +21,20 @@ Status spend_texts(const CallArguments& call, Budget& budget);
 // Borrows the call's values.
 class Arguments {
  public:
-  // The first `required` parameters must be given. Errors are worded like Python's TypeErrors.
+  // Matches the call's arguments to `parameters`, of which the first `required` must be given. Errors are worded like
+  // Python's TypeErrors.
   static Result<Arguments> bind(std::string_view function, const CallArguments& call,
                                 std::initializer_list<std::string_view> parameters, std::size_t required = 0);
 
   bool given(std::size_t i) const { return values_[i] != nullptr; }
-  // Precondition: given(i).
+  // Returns argument i. Precondition: given(i).
   const Value& operator[](std::size_t i) const { return *values_[i]; }
 
-  // Typed access; the error names function, parameter, type and what is accepted.
+  // Return argument i as a type; the error names function, parameter, type and what is accepted.
   Result<std::string> string(std::size_t i) const;
-  Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` where none is given
+  Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` if none is given
   Result<std::int64_t> integer(std::size_t i) const;
-  Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // `otherwise` where none is given
+  Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // `otherwise` if none is given
   bool truthy_or(std::size_t i, bool otherwise) const;
 
  private:

@@ -21,7 +21,7 @@ using ExpressionPtr = std::unique_ptr<const Expression>;
 enum class BinaryOperator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
 enum class CompareOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
 
-// (a, *b, c=d, **e)
+// The arguments of a call: (a, *b, c=d, **e).
 struct CallSyntax {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
@@ -74,11 +74,11 @@ struct Target {
   std::vector<Target> parts{};  // kTuple
 };
 
-// (a, b, c=1): the last defaults.size() names have defaults.
+// The parameters of a macro: (a, b, c=1). The last defaults.size() names have defaults.
 struct Signature {
   std::vector<std::string> names;
   std::vector<ExpressionPtr> defaults;
-  bool uses_caller = false;  // the body uses this name, as for the next two
+  bool uses_caller = false;  // the body uses the name `caller`; the next two likewise
   bool uses_varargs = false;
   bool uses_kwargs = false;
 };

@@ -21,7 +21,7 @@ struct NamedFilter {
 std::span<const NamedFilter> text_filters();
 std::span<const NamedFilter> sequence_filters();
 
-// Returns null where no filter has this name.
+// Returns null if no filter has this name.
 Filter find_filter(std::string_view name);
 // Runs the filter and spends the budget for reading its texts.
 Result<Value> apply_filter(Filter filter, Interpreter& interpreter, const Value& input, const CallArguments& call);

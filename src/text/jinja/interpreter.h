@@ -51,7 +51,7 @@ class Interpreter {
     ~Nested() { --interpreter_.depth_; }
     Nested(const Nested&) = delete;
     Nested& operator=(const Nested&) = delete;
-    Status check() const;  // resource_exhausted where the nesting is too deep
+    Status check() const;  // resource_exhausted if the nesting is too deep
 
    private:
     Interpreter& interpreter_;

@@ -76,8 +76,8 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // Consumes "<sign>xx" and the white space that belongs to it where it comes next. `trims_newline`: drops a newline
-  // directly after the tag (trim_blocks).
+  // If the end of a tag, "<sign>xx", comes next, consumes it and the white space that belongs to it. `trims_newline`:
+  // drops a newline directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;
@@ -100,7 +100,7 @@ class Lexer {
 
   bool at_raw() const { return block_named("raw", pos_) != std::string_view::npos; }
 
-  // Returns the position after "name" where white space, the name, white space and an end of block follow; npos
+  // Returns the position after "name" if white space, the name, white space and an end of block follow; npos
   // otherwise.
   std::size_t block_named(std::string_view name, std::size_t from) const {
     std::string_view rest = trim_start(text_.substr(from));

@@ -45,7 +45,7 @@ struct Source {
 // Turns \r\n and \r into \n, and removes one newline at the end.
 std::string normalize_newlines(std::string_view source);
 
-// The last token is a kEnd. Precondition: source.text is well-formed UTF-8.
+// Cuts the source into tokens; the last one is a kEnd. Precondition: source.text is well-formed UTF-8.
 Result<std::vector<Token>> tokenize(const Source& source);
 
 }  // namespace tessera::jinja

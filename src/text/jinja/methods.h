@@ -10,8 +10,8 @@
 
 namespace tessera::jinja {
 
-// Returns a function bound to `self`; nothing where Python's type has no such method. Returns unimplemented where
-// Python has a method that is not supported here, and invalid_argument where it would change the value.
+// Returns a function bound to `self`; nothing if Python's type has no such method. Returns unimplemented if
+// Python has a method that is not supported here, and invalid_argument if it would change the value.
 Result<std::optional<Value>> find_method(const Value& self, std::string_view name);
 
 }  // namespace tessera::jinja

@@ -86,7 +86,7 @@ Result<Value> float_arithmetic(BinaryOperator op, double a, double b) {
   return Value(std::round((a - rest) / b));
 }
 
-// "ab" * 3, [1] * 3.
+// Computes "ab" * 3 or [1] * 3.
 Result<Value> repeat(const Value& value, std::int64_t times, Budget& budget) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(0, times));
   if (value.is_string()) {
@@ -120,7 +120,7 @@ Result<Value> add_lists(const Value& left, const Value& right, Budget& budget) {
   return Value::list(std::move(items), left.as_list().kind);
 }
 
-// Where one side is marked safe, the result is safe and the other side is escaped.
+// Adds two texts. If one is marked safe, the result is safe and the other one is escaped.
 Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
   const bool safe = left.is_safe() || right.is_safe();
   const auto part = [&](const Value& text) {

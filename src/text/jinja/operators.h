@@ -13,16 +13,16 @@ namespace tessera::jinja {
 Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& right, Budget& budget);
 Result<Value> negate(const Value& value);
 Result<bool> apply_compare(CompareOperator op, const Value& left, const Value& right, Budget& budget);
-// a ~ b ~ c: concatenates the texts of all pieces.
+// Concatenates the texts of all pieces: a ~ b ~ c.
 Result<Value> concatenate(const std::vector<Value>& pieces, Budget& budget);
 
-// value.name: a method or attribute, else the member; undefined where there is none.
+// Returns value.name: a method or attribute, else the member; undefined if there is none.
 Result<Value> get_attribute(const Value& value, std::string_view name, Budget& budget);
-// value[key]: the member or element, else (a string key) the method or attribute.
+// Returns value[key]: the member or element, else (if the key is a string) the method or attribute.
 Result<Value> get_item(const Value& value, const Value& key, Budget& budget);
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget);
 
-// Returns the member that a filter's `attribute` names: "a.b.0" or a number. `otherwise`, where not null, replaces
+// Returns the member that a filter's `attribute` names: "a.b.0" or a number. If `otherwise` is not null, it replaces
 // every undefined step of the path.
 Result<Value> get_path(const Value& value, const Value& path, const Value* otherwise, Budget& budget);
 

@@ -13,8 +13,8 @@ class StatementParser {
  public:
   explicit StatementParser(TokenStream& tokens) : tokens_(tokens), expressions_(tokens) {}
 
-  // Parses statements up to one of the block words `until` (up to the end of the template without any). That word
-  // remains the current token.
+  // Parses statements up to one of the block words `until`, or up to the end of the template if there are no words. The
+  // word that was found remains the current token.
   Result<Body> parse_body(Words until) {
     if (++depth_ > kMaxSyntaxDepth) return tokens_.fail("blocks nested deeper than " + std::to_string(kMaxSyntaxDepth));
     Body body;

@@ -124,7 +124,7 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
   out += '"';
 }
 
-// JSON keys are strings. Python writes numbers, booleans and none as it does elsewhere.
+// Returns a dict's key as the string that json.dumps makes of it: 1 becomes "1", True "true" and None "null".
 std::string json_key(const Value& key) {
   if (key.is_string()) return key.as_string();
   if (key.is_bool()) return key.as_bool() ? "true" : "false";
@@ -215,7 +215,7 @@ std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char buffer[32];
-  // "d.ddde±xx": the shortest digits, and the exponent that decides the notation.
+  // Writes "d.ddde±xx": the shortest digits, and the exponent that decides the notation.
   auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string text(buffer, end);
   const std::size_t e = text.find('e');

@@ -20,7 +20,7 @@ Status append_repr(const Value& value, std::string& out, Budget& budget);
 std::string float_repr(double value);
 
 struct JsonStyle {
-  std::optional<std::string> indent;  // of one level; unset: everything is on one line
+  std::optional<std::string> indent;  // the indent of one level; unset: all on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool ensure_ascii = false;

@@ -262,7 +262,7 @@ Result<Value> map_filter(Interpreter& interpreter, const Value& input, const Cal
 // select, reject, selectattr, rejectattr: keep the items for which a test returns `wanted`.
 template <bool wanted, bool by_attribute>
 Result<Value> select(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  if (!truthy(input)) return generator({});  // as for map
+  if (!truthy(input)) return generator({});  // like map_filter
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   constexpr std::size_t kName = by_attribute ? 1 : 0;
   if (by_attribute && call.positional.empty()) return invalid_argument("accepted: the name of an attribute");

@@ -68,7 +68,7 @@ struct List {
 
 struct Dict {
   std::vector<std::pair<Value, Value>> items;               // in the order inserted; keys differ
-  std::unordered_map<std::string_view, std::size_t> index;  // of the keys that are strings
+  std::unordered_map<std::string_view, std::size_t> index;  // position in `items` of each key that is a string
   int depth = 1;
 };
 
@@ -110,12 +110,12 @@ class Value {
   Value(std::shared_ptr<Loop> v) : data_(std::move(v)) {}            // NOLINT(google-explicit-constructor)
   static Value undefined(std::string why);
   static Value safe_text(std::string bytes);
-  // Returns text that is safe where `origin` is.
+  // Returns text that is safe if `origin` is.
   static Value text_like(const Value& origin, std::string bytes) {
     return origin.is_safe() ? safe_text(std::move(bytes)) : Value(std::move(bytes));
   }
 
-  // A container of these items; an error where it would be nested too deep or hold a namespace.
+  // Returns a container of these items; an error if it would be nested too deep or hold a namespace.
   static Result<Value> list(std::vector<Value> items, List::Kind kind = List::Kind::kList);
   // Later entries replace earlier ones with an equal key. Keys are strings, numbers, booleans or none.
   static Result<Value> dict(std::vector<std::pair<Value, Value>> items);
@@ -134,7 +134,7 @@ class Value {
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
   bool is_loop() const { return is<std::shared_ptr<Loop>>(); }
 
-  // Precondition for each: the matching is_…().
+  // Precondition for each: the matching is_…(), or what its line says.
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()
@@ -174,7 +174,7 @@ struct CallArguments {
 // Returns Python's name of the type: "str", "int", "NoneType", "list", …
 std::string_view type_name(const Value& value);
 
-// bool(value).
+// Returns Python's bool(value).
 bool truthy(const Value& value);
 
 // Return a == b, and the order of a and b (< 0, 0, > 0). Comparing values without an order is an error.
@@ -188,7 +188,7 @@ const Value* find_key(const Dict& dict, std::string_view key);
 // Returns an error for lists and dicts, which cannot be keys nor be looked up as keys.
 Status check_hashable(const Value& value);
 
-// needle in haystack.
+// Returns Python's `needle in haystack`.
 Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget);
 
 // Returns the elements of a list, the characters of a string, or the keys of a dict; an undefined value has none. Uses

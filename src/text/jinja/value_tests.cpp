@@ -46,7 +46,7 @@ Result<bool> comparison(Interpreter& interpreter, const Value& value, const Call
   return apply_compare(op, value, a[0], interpreter.budget());
 }
 
-// value % divisor == rest
+// Returns whether value % divisor == rest.
 Result<bool> leaves_rest(Interpreter& interpreter, const Value& value, const Value& divisor, std::int64_t rest) {
   const Value left = TRY(apply_binary(BinaryOperator::kModulo, value, divisor, interpreter.budget()));
   return equal(left, Value(rest), interpreter.budget());

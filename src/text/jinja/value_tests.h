@@ -11,7 +11,7 @@ namespace tessera::jinja {
 
 using Test = Result<bool> (*)(Interpreter&, const Value& value, const CallArguments&);
 
-// Returns null where no test has this name.
+// Returns null if no test has this name.
 Test find_test(std::string_view name);
 // Returns the names of all tests, for error messages.
 std::string test_names();

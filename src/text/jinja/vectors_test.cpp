@@ -17,7 +17,7 @@ bool flag(const Json& item, const char* name) {
   return value != nullptr && value->is_bool() && value->as_bool();
 }
 
-// Returns "" where there is none.
+// Returns the text of the member `name`; "" if there is none.
 std::string text_of(const Json& item, const char* name) {
   const Json* value = item.find(name);
   return value != nullptr && value->is_string() ? value->as_string() : "";

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Clusters of at least this many bytes are looked up character by character.
+// Grapheme clusters of at least this many bytes are looked up character by character.
 constexpr std::size_t kLongCluster = 6;
 
 std::uint32_t read_unit(std::string_view bytes) {

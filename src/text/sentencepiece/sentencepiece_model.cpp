@@ -42,7 +42,7 @@ Status SentencePieceModel::load(const std::string& bytes, const std::string& nam
   try {
     const auto status = processor_->library.LoadFromSerializedProto(bytes);
     if (!status.ok()) return invalid_argument(name + " is not a SentencePiece model: " + status.ToString());
-  } catch (const std::exception& e) {  // thrown where it builds its trie, for example for a piece that begins with NUL
+  } catch (const std::exception& e) {  // thrown when it builds its trie, for example for a piece that begins with NUL
     return invalid_argument(name + " is not a SentencePiece model: " + e.what());
   }
   for (int id = 0; id < library.GetPieceSize(); ++id) {

@@ -23,7 +23,7 @@ class SentencePieceModel : public TokenModel {
     kFirstText,  // at the beginning only
   };
 
-  // `name` identifies the file in errors. Returns invalid_argument where it is not a SentencePiece model, and
+  // Parses a file. `name` identifies it in errors. Returns invalid_argument if it is not a SentencePiece model, and
   // unimplemented for spaces behind words (treat_whitespace_as_suffix).
   static Result<std::unique_ptr<SentencePieceModel>> parse(std::string_view bytes, const std::string& name,
                                                            Prefix prefix);
@@ -33,9 +33,9 @@ class SentencePieceModel : public TokenModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   bool adds_prefix() const { return add_prefix_; }
-  // Tokens that a text gives only where it contains their name: "<unk>", "<s>", "</s>", "[INST]", …
+  // Returns the tokens that a text gives only if it contains their name: "<unk>", "<s>", "</s>", "[INST]", …
   const std::vector<TokenId>& control_tokens() const { return control_tokens_; }
-  std::optional<TokenId> begin_token() const { return begin_; }  // of a text
+  std::optional<TokenId> begin_token() const { return begin_; }  // the token that begins a text
   std::optional<TokenId> end_token() const { return end_; }
 
  private:

@@ -10,12 +10,12 @@ namespace {
 constexpr std::uint64_t kTrainerSpec = 2;
 constexpr std::uint64_t kNormalizerSpec = 3;
 constexpr std::uint64_t kSelfTestData = 4;
-constexpr std::uint64_t kTreatWhitespaceAsSuffix = 24;  // of the trainer_spec
-constexpr std::uint64_t kPrecompiledCharsmap = 2;       // of the normalizer_spec
+constexpr std::uint64_t kTreatWhitespaceAsSuffix = 24;  // a field of trainer_spec
+constexpr std::uint64_t kPrecompiledCharsmap = 2;       // a field of normalizer_spec
 constexpr std::uint64_t kAddDummyPrefix = 3;
 constexpr std::uint64_t kRemoveExtraWhitespaces = 4;
 
-// A normalizer_spec with an empty charsmap and both flags off. The last one of repeated fields counts.
+// A normalizer_spec with an empty charsmap and both flags off. If a field is repeated, the last one counts.
 constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
 
 struct ProtoField {
@@ -31,7 +31,7 @@ class ProtoReader {
   explicit ProtoReader(std::string_view bytes) : bytes_(bytes) {}
   bool done() const { return pos_ == bytes_.size(); }
 
-  // Precondition: !done(). Returns nothing where the bytes are not a field.
+  // Reads the next field. Returns nothing if the bytes are not a field. Precondition: !done().
   std::optional<ProtoField> next() {
     const std::size_t begin = pos_;
     ProtoField field;
@@ -84,7 +84,7 @@ class ProtoReader {
   std::size_t pos_ = 0;
 };
 
-// Calls visit(field) for each field; returns false where the bytes are not a message.
+// Calls visit(field) for each field; returns false if the bytes are not a message.
 template <class Visit>
 bool for_each_field(std::string_view bytes, Visit visit) {
   ProtoReader reader(bytes);

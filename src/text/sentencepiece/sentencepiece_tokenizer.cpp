@@ -18,7 +18,8 @@ constexpr const char* kDecoderStripping = R"({"type": "Sequence", "decoders": [
   {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
   {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
 
-// Collects the added tokens of all sources in the form of tokenizer.json. Of two with one id, the first one remains.
+// Collects the added tokens of all sources in the form of tokenizer.json. If two have the same id, the first one
+// remains.
 class AddedList {
  public:
   void add(std::int64_t id, Json token) {

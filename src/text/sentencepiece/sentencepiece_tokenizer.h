@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// `path` is the .model file. These files beside it are read where they exist: tokenizer_config.json
-// (added_tokens_decoder, add_bos_token, add_eos_token, bos_token, eos_token, legacy) and added_tokens.json.
+// Loads the parts of a tokenizer. `path` is the .model file. These files beside it are read if they exist:
+// tokenizer_config.json (added_tokens_decoder, add_bos_token, add_eos_token, bos_token, eos_token, legacy) and
+// added_tokens.json.
 Result<TokenizerParts> load_sentencepiece(const std::string& path);
 
 }  // namespace tessera
