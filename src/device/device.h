@@ -152,7 +152,7 @@ enum class EventKind : std::uint8_t {
   kTime,  // records the time too, which costs a little
 };
 
-// An ordered queue of work. The CPU's runs each item before the call returns.
+// An ordered queue of work. On a CPU, each call does its work before it returns.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -202,7 +202,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceProperties& properties() const = 0;
-  // `name` appears in errors and in the memory report. If `bytes` is 0, data() may be null.
+  // Allocates device memory. `name` appears in errors and in the memory report. If `bytes` is 0, data() may be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
   // Allocates host memory that the device copies fastest from and to (CUDA: pinned).
   virtual Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
@@ -210,8 +210,8 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
-  // Must be called before a library is initialised or code is loaded for the first time. Refused while recording,
-  // because libraries may allocate and synchronise then. `library` names the library in the error.
+  // Announces that a library will be initialised, or code loaded, for the first time; must be called before it. Refused
+  // while recording, because libraries may allocate and synchronise then. `library` names the library in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
   // Returns the bytes that allocate() could still give, as the system reports them.
   virtual std::int64_t available_bytes() const = 0;

@@ -27,7 +27,7 @@ enum class DeviceCall : std::uint8_t {
   kBeginRecording,
   kEndRecording,
   kReplay,
-  kInitialiseLibrary,  // or loading of code
+  kInitialiseLibrary,  // initialising a library or loading code
 };
 
 // Returns text to be followed by the object's name: "allocation of", "upload on stream", …
@@ -36,27 +36,27 @@ std::string_view device_call_name(DeviceCall call);
 // Returns whether the recording thread may make this call, on this or another stream.
 bool allowed_while_recording(DeviceCall call);
 
-// kFailedPrecondition: the thread that records `recording` may not make `call` on `object`.
+// Returns kFailedPrecondition: the thread that records `recording` may not make `call` on `object`.
 Status refused_while_recording(DeviceCall call, std::string_view object, std::string_view recording);
 
-// kResourceExhausted: `call` on `object` needs `bytes`, and the device can give `available`.
+// Returns kResourceExhausted: `call` on `object` needs `bytes`, and the device can give `available`.
 Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_t bytes, std::int64_t available);
 
-// kResourceExhausted: `arena` needs more addresses than the system gives, or grew past what it reserved.
+// Returns kResourceExhausted: `arena` needs more addresses than the system gives, or grew past what it reserved.
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
 // Returns kInvalidArgument if there are bytes to copy but the memory to copy to or from is missing.
 Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
-// kInvalidArgument: events and graphs work only on streams of their own device.
+// Returns kInvalidArgument: events and graphs work only on streams of their own device.
 Status event_of_another_device(DeviceCall call, std::string_view stream);
 Status graph_of_another_device(std::string_view graph);
 
-// kFailedPrecondition: a time was requested of an event that takes none, or has not passed.
+// Returns kFailedPrecondition: a time was requested of an event that takes none, or that has not passed.
 Status event_without_time(std::string_view event);
 
-// kFailedPrecondition: a recording was ended that was not begun.
+// Returns kFailedPrecondition: a recording was ended that was not begun.
 Status no_open_recording(std::string_view stream);
 
 }  // namespace tessera

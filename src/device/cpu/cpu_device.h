@@ -1,5 +1,5 @@
-// The CPU as a device. A stream runs each item on the calling thread's worker team before the call returns. Recording
-// keeps launches in a list, and a replay walks the list.
+// The CPU as a device. A stream runs each piece of work on the calling thread's worker team before the call returns.
+// Recording keeps launches in a list, and a replay walks the list.
 #pragma once
 
 #include <atomic>
@@ -81,7 +81,7 @@ class CpuStream : public Stream {
  private:
   friend class CpuGraph;
   Status enqueue(const CpuLaunch& launch);
-  // First step of every call except launch, begin and end.
+  // Checks that the call is allowed now. Every call except launch, begin and end does this first.
   Status enter(DeviceCall call) const;
 
   CpuDevice& device_;
@@ -97,12 +97,13 @@ class CpuDevice : public Device {
     int threads = 0;  // worker threads of a kernel; 0: one per core this process may use
   };
   static constexpr int kMaxThreads = 1024;
-  // kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is one thread.
+  // Creates the device. kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is one
+  // thread.
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }
-  // Fails if all memory of a device together would exceed properties().memory_bytes or what the system has left, so
-  // that overcommitted memory fails here and not when it is touched.
+  // Allocates memory. Fails if the device's memory in total would exceed properties().memory_bytes or what the system
+  // has left, so that overcommitted memory fails here and not when it is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
   // Returns the same memory, as host and device are one.
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
@@ -116,7 +117,7 @@ class CpuDevice : public Device {
   std::int64_t available_bytes() const override;
 
  protected:
-  // Bytes of the allocations and arenas that are alive.
+  // Returns the bytes of the allocations and arenas that are alive.
   std::int64_t used_bytes() const { return used_bytes_; }
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);

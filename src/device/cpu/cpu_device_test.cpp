@@ -156,7 +156,7 @@ TEST(CpuDevice, SmallAllocationsAreCounted) {
   EXPECT_THAT(status.message(), HasSubstr("small"));
 }
 
-// Bug caught: a thread count that holds only on the thread that made the device (OpenMP keeps it per thread).
+// Bug caught: a thread count that applies only on the thread that made the device (OpenMP keeps it per thread).
 TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
 #ifdef _OPENMP
   std::unique_ptr<CpuDevice> device = create_device(3);

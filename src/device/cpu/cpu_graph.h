@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Work is done before the call that enqueues it returns, so an event only orders memory between threads: a thread that
-// has waited sees what the recording thread wrote.
+// An event only orders memory between threads, because a call that enqueues work returns after the work is done. A
+// thread that has waited sees what the recording thread wrote.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)
@@ -37,7 +37,7 @@ class CpuGraph final : public RecordedGraph {
  public:
   CpuGraph(const CpuDevice& device, std::string name, std::vector<CpuLaunch> launches)
       : device_(&device), name_(std::move(name)), launches_(std::move(launches)) {}
-  // kInvalidArgument for a stream of another device.
+  // Replays the graph. kInvalidArgument for a stream of another device.
   Status launch(Stream& stream) override;
   GraphStats stats() const override;
 

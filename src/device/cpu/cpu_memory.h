@@ -11,7 +11,8 @@ namespace tessera {
 
 class CpuAllocation final : public Allocation {
  public:
-  // Precondition: `bytes` were claimed. On an error the caller gives them back.
+  // Allocates `bytes`. Precondition: the caller has claimed them from the device. On an error the caller gives them
+  // back.
   static Result<std::unique_ptr<CpuAllocation>> create(CpuDevice& device, std::size_t bytes, std::string_view name);
   ~CpuAllocation() override;
   CpuAllocation(const CpuAllocation&) = delete;
@@ -25,7 +26,7 @@ class CpuAllocation final : public Allocation {
   std::string name_;
 };
 
-// The allocation under its host name, as host and device memory are one.
+// A CpuAllocation as host memory, because host and device memory are one.
 class CpuHostAllocation final : public HostAllocation {
  public:
   explicit CpuHostAllocation(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {

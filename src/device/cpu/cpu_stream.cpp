@@ -73,7 +73,7 @@ Status CpuStream::recording_status() const { return device_.recording_.status(*t
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // OpenRecording refuses a second recording, not enter(), because its error names both recordings.
+  // A second recording is refused here and not by enter(), because this error names both recordings.
   TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);
   if (!allowed.ok()) {

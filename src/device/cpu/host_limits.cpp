@@ -51,8 +51,8 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The folders that limit this process for one controller: that of its own group and of every group above. Version 2 has
-// one hierarchy for all controllers (`version2`), version 1 has one for each.
+// The control group folders that limit this process for one controller: its own group's and those of all groups above.
+// Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for each.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;

@@ -8,7 +8,7 @@
 namespace tessera {
 
 struct HostCpu {
-  std::string name = "CPU";      // as in /proc/cpuinfo
+  std::string name = "CPU";      // the name in /proc/cpuinfo
   std::string vector_extension;  // "avx512", "avx2", or empty
   bool has_native_bf16 = false;  // AVX512_BF16 or AMX
 };
@@ -24,7 +24,7 @@ struct HostMemory {
 // say so.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");
-// Returns at least 1. A quota of 1.5 cores counts as 2.
+// Returns the number of cores that this process may use, at least 1. A quota of 1.5 cores counts as 2.
 int read_usable_cores(const std::string& root = "");
 
 }  // namespace tessera

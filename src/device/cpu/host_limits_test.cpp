@@ -91,7 +91,7 @@ TEST_F(HostLimits, Version2InAContainer) {
   EXPECT_EQ(memory.available_bytes, 0) << "over the limit is nothing left, not less";
 }
 
-// Bug caught: version 1's other names, its joint controllers and its "no limit" number.
+// Bug caught: names, joint controllers or the "no limit" number of version 1 that are misunderstood.
 TEST_F(HostLimits, Version1) {
   write("proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

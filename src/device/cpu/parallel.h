@@ -1,4 +1,4 @@
-// Worker threads of CPU kernels: those of OpenMP. oneDNN uses OpenMP too, so that both share one team.
+// Worker threads of CPU kernels. They are OpenMP's threads, which oneDNN uses too, so that both share one team.
 #pragma once
 
 #include <algorithm>

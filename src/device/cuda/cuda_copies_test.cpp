@@ -33,7 +33,7 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
 }
 
-// Bug caught: pinned memory that is copied a second time, or read before the stream gets there. A wait for the stream
+// Bug caught: pinned memory that is copied a second time, or read before the stream gets there. Waiting for the stream
 // would not cover a copy to the host on its side stream.
 TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   const FakeDriver fake;

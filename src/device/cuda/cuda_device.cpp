@@ -19,7 +19,7 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// The id of the CudaDevice whose context is current on this thread; 0: none of ours. It is not the context itself,
+// The id of the CudaDevice whose context is current on this thread; 0: none. It is not the context itself,
 // because the driver may give the primary context the same handle again after it was destroyed.
 thread_local std::uint64_t current_id = 0;
 

@@ -28,14 +28,15 @@ namespace tessera {
 class CudaDevice final : public Device {
  public:
   struct Options {
-    int ordinal = 0;                 // among the GPUs that this process sees
-    const Driver* driver = nullptr;  // for tests, copied; null: the system's driver
+    int ordinal = 0;                 // index among the GPUs that this process sees
+    const Driver* driver = nullptr;  // a test's driver, which is copied; null: the system's
     int act_as = 0;                  // an older compute capability for properties() to report; 0: the GPU's own
   };
   // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.
   static constexpr int kOldestComputeCapability = 80;
 
-  // kNotFound: there is no driver, it is too old, or there is no such GPU. kUnimplemented: the GPU is too old.
+  // Opens the GPU. kNotFound: there is no driver, it is too old, or there is no such GPU. kUnimplemented: the GPU is
+  // too old.
   static Result<std::unique_ptr<CudaDevice>> create(Options options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -63,7 +64,7 @@ class CudaDevice final : public Device {
   const Driver& driver() const { return driver_; }
   OpenRecording& recording() { return recording_; }
 
-  // First step of every call: fails at once on a lost device, and makes the context current.
+  // Fails at once on a lost device, and makes the context current. Every call does this first.
   Status begin(DeviceCall call, std::string_view object) const {
     if (is_lost_.load(std::memory_order_acquire)) [[unlikely]]
       return lost_before(call, object);
@@ -79,7 +80,7 @@ class CudaDevice final : public Device {
     return fail(result, call);
   }
   // Runs `release`, which gives something back to the driver. Freeing waits for the device and would make a capture
-  // invalid; so if this thread has a recording open, `release` runs after it.
+  // invalid. If this thread has a recording open, `release` therefore runs after it.
   void release(std::function<void()> release);
   // Runs what release() deferred. Call it when a recording has ended.
   void release_deferred();

@@ -12,7 +12,7 @@ namespace tessera {
 class CudaAllocation final : public Allocation {
  public:
   static Result<std::unique_ptr<CudaAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);
-  // Waits for the work that the GPU has, because cuMemFree does.
+  // Waits for all work on the GPU, because cuMemFree does.
   ~CudaAllocation() override;
   CudaAllocation(const CudaAllocation&) = delete;
   CudaAllocation& operator=(const CudaAllocation&) = delete;

@@ -17,7 +17,7 @@ namespace tessera {
 struct CudaLaunchShape {
   std::int64_t blocks = 0;
   std::int64_t threads = 0;
-  // The blocks may start before the kernels ahead have ended; the kernel itself waits for them
+  // The blocks may start before earlier kernels have ended; the kernel itself waits for these
   // (ops/cuda/cuda_launch.cuh).
   bool early = false;
 };
@@ -27,7 +27,7 @@ class CudaModule {
   // Loads `code`, which NVRTC made for the GPU's architecture, with a kernel `entry`. Refused while a stream records.
   // kInternal if the driver rejects the code. The device outlives the module.
   static Result<std::unique_ptr<CudaModule>> load(CudaDevice& device, std::string entry, const std::string& code);
-  // Precondition: no stream still runs it.
+  // Unloads the code. Precondition: no stream still runs it.
   ~CudaModule();
   CudaModule(const CudaModule&) = delete;
   CudaModule& operator=(const CudaModule&) = delete;

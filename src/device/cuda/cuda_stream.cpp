@@ -158,7 +158,7 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // OpenRecording refuses a second recording, not enter(), because its error names both recordings.
+  // A second recording is refused here and not by enter(), because this error names both recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);
   if (begun.ok()) {
@@ -222,8 +222,8 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. A capture ends only on the thread that began it or with its stream, and a defect of the
-// caller has brought us to another thread.
+// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed. This
+// thread is another one, by a defect of the caller.
 Status CudaStream::replace_handle() {
   const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();

@@ -58,7 +58,7 @@ class CudaStream final : public Stream {
   CudaStream(CudaDevice& device, std::string name);
   // Makes `later` wait for everything that is enqueued on `earlier`, also in a recording.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
-  // First step of every call except launches, begin and end.
+  // Checks that the call is allowed now. Every call except launches, begin and end does this first.
   Status enter(DeviceCall call) const;
   Status of_the_host_alone() const;
   // Ends the capture in any case. `graph` becomes the driver's graph, or null if there is nothing to keep.
@@ -70,7 +70,7 @@ class CudaStream final : public Stream {
   CUstream handle_ = nullptr;
   std::unique_ptr<StagingRing> staging_;  // null for a side stream, which copies neither to nor from the host
   bool recording_ = false;
-  bool forked_in_recording_ = false;  // of the last recording
+  bool forked_in_recording_ = false;  // the last recording has side work
   std::string recording_what_;
   // The side stream and its events; null until they are first used.
   std::unique_ptr<CudaStream> side_;

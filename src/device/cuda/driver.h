@@ -57,7 +57,7 @@ Result<Driver> load_driver();
 // Returns kNotFound if the driver is older than the CUDA that this build was made with.
 Status check_driver_version(const Driver& driver);
 
-// A driver call, as its error describes it.
+// What the error of a driver call names.
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;

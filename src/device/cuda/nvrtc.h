@@ -1,5 +1,5 @@
-// NVRTC, CUDA's compiler as a library, which is loaded when it is first needed: that of the toolkit or of NVIDIA's
-// Python wheel. The build does not need CUDA for this.
+// NVRTC, CUDA's compiler as a library. It is loaded when it is first needed, from the toolkit or from NVIDIA's Python
+// wheel. The build does not need CUDA for this.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ class StagingRing {
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
   static constexpr std::size_t kSegments = 16;  // 4 MiB in all
 
-  // `stream` names the ring in errors.
+  // Allocates the ring. `stream` names it in errors.
   static Result<std::unique_ptr<StagingRing>> create(CudaDevice& device, const std::string& stream);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;

@@ -14,7 +14,7 @@ namespace tessera {
 class VmmArena final : public Arena {
  public:
   static Result<std::unique_ptr<VmmArena>> create(CudaDevice& device, ArenaOptions options);
-  // Waits for the work that the GPU has, because cuMemUnmap does.
+  // Waits for all work on the GPU, because cuMemUnmap does.
   ~VmmArena() override;
   VmmArena(const VmmArena&) = delete;
   VmmArena& operator=(const VmmArena&) = delete;

@@ -1,4 +1,4 @@
-// The device that tests run on and the place of their data, as the environment says.
+// The device that tests run on, and the paths of their data. Environment variables can change both.
 #pragma once
 
 #include <string>

@@ -61,7 +61,7 @@ class FakeDevice final : public CpuDevice {
   mutable std::mutex mutex_;
   FaultPlan plan_;
   FaultCounts counts_;
-  bool replay_was_lost_ = false;  // and no wait has reported it yet
+  bool replay_was_lost_ = false;  // a replay was lost, and no wait has reported it yet
 };
 
 }  // namespace tessera

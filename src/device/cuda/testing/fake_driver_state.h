@@ -41,7 +41,7 @@ struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
   std::size_t at = 0;                  // passed when this many items are done; in a capture, the stream's `unjoined`
   bool takes_time = false;
-  std::shared_ptr<FakeStream> capture;  // the capture in which it was recorded; null: none
+  std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded; null: none
 };
 
 struct FakePhysical {
