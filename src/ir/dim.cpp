@@ -53,7 +53,7 @@ Dim Dim::reduced(Wide numerators, Int128 divisor) {
   return dim;
 }
 
-// Below, products have two 64-bit factors and sums have two such products, so 128 bits hold them.
+// Below, products have two 64-bit factors and sums add two of these products, so 128 bits hold them.
 
 Dim Dim::operator+(const Dim& other) const {
   if (!representable()) return *this;

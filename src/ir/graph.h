@@ -36,7 +36,7 @@ struct Value {
   std::string name;  // unique in the graph; identifies inputs, weights and states
   Type type = {};
   ValueKind kind = ValueKind::kResult;
-  NodeId producer = kNoNode;  // for results
+  NodeId producer = kNoNode;  // the node that makes a result
 };
 
 using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
@@ -82,7 +82,7 @@ struct Graph {
   std::string name;
   std::vector<Value> values = {};
   std::vector<Node> nodes = {};      // in execution order
-  std::vector<ValueId> inputs = {};  // in declaration order, as the next two
+  std::vector<ValueId> inputs = {};  // in declaration order, like the next two lists
   std::vector<ValueId> weights = {};
   std::vector<ValueId> states = {};
   std::vector<ValueId> outputs = {};

@@ -1,6 +1,6 @@
 // The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that
-// graphs can be built, checked, split and printed without a device. Its functions may carry an object, such as a
-// plugin's table; the engine's own are plain functions.
+// graphs can be built, checked, split and printed without a device. The functions of a declaration may carry an object,
+// such as a plugin's table; the engine's own are plain functions.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct OperandDecl {
   bool optional = false;  // only for trailing operands: it may be omitted
 };
 
-// In the order of Attribute's alternatives.
+// The type of an attribute, in the order of Attribute's alternatives.
 enum class AttributeKind : std::uint8_t { kBool, kInt, kDouble, kString, kInts };
 std::string_view attribute_kind_name(AttributeKind kind);  // "boolean" "integer" "double" "string" "integer list"
 
@@ -45,11 +45,11 @@ enum class Execution : std::uint8_t {
   kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
-// How a row of the results comes about.
+// What a row of the results is computed from.
 enum class RowUse : std::uint8_t {
-  kMixed,     // from several rows, from a state, or unknown
-  kByRow,     // from the same row of the operands and whole weights, whatever the number of rows
-  kExchange,  // ranks meet in the operator and exchange each row by itself
+  kMixed,     // several rows, a state, or unknown
+  kByRow,     // the same row of the operands and whole weights, whatever the number of rows
+  kExchange,  // rows of other ranks too; the ranks meet in the operator and exchange each row by itself
 };
 
 struct OpDecl {

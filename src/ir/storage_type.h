@@ -1,4 +1,4 @@
-// The types of C++ in which elements of floating-point dtypes are stored.
+// The C++ types in which elements of floating-point dtypes are stored.
 #pragma once
 
 #include <string>

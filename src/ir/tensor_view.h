@@ -18,7 +18,7 @@ struct TensorView {
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
-  bool is_weight = false;  // no kernel writes it, so a kernel may read it before the kernels ahead have ended
+  bool is_weight = false;  // no kernel writes it, so a kernel may read it before earlier kernels have ended
 
   std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const {
@@ -30,7 +30,7 @@ struct TensorView {
   // Returns the rows of a matrix view: the product of all dimensions but the last.
   std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
   std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
-  // Valid only on devices whose addresses are pointers.
+  // Returns the address as a pointer. Valid only on devices whose addresses are pointers.
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data.raw());

@@ -31,7 +31,7 @@ enum class Symbol : std::uint8_t {
   kRows,         // R: rows whose logits are wanted
   kVisionRows,   // S: patches of a vision forward
   kPages,        // P: pages of the first cache group; a state group's slots
-  kPages1,       // P1 … P3: of the other cache groups
+  kPages1,       // P1 … P3: pages of the other cache groups
   kPages2,
   kPages3,
 };
@@ -65,12 +65,12 @@ class Dim {
 
   Dim operator+(const Dim& other) const;
   Dim operator*(std::int64_t factor) const;
-  // Precondition: divisor > 0.
+  // Returns this dimension divided by `divisor`. Precondition: divisor > 0.
   Dim divided_by(std::int64_t divisor) const;
 
   // Returns the number if no symbol is involved and the division is exact.
   std::optional<std::int64_t> constant() const;
-  // Fails if the division leaves a remainder or the result is negative.
+  // Returns the number for a bucket. Fails if the division leaves a remainder or the result is negative.
   Result<std::int64_t> evaluate(const Bucket& bucket) const;
   bool uses(Symbol symbol) const { return coefficients_[static_cast<std::size_t>(symbol)] != 0; }
   bool representable() const { return divisor_ != 0; }
