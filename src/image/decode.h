@@ -26,13 +26,13 @@ namespace tessera {
 
 // Limits of what a file may claim. The header is checked before memory for pixels is allocated.
 struct DecodeLimits {
-  std::int64_t most_bytes = std::int64_t{64} << 20;  // of the file
+  std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
   std::int64_t most_pixels = std::int64_t{64}
-                             << 20;  // decoding holds 3 bytes of each, and up to 9 more of a progressive JPEG
+                             << 20;  // decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG
   std::int32_t most_side = 32768;    // pixels
   double most_ratio = 200;           // longer side divided by the shorter; the image processors refuse more
-  // Called with an upper bound of the bytes that decoding will take, from the size in the header; perhaps called twice.
-  // Its error ends the decoding and is returned. Null: no call. Borrowed.
+  // Called once or twice, before memory is allocated, with an upper bound of the bytes that decoding will take,
+  // computed from the size in the header. Its error ends the decoding and is returned. Null: not called. Borrowed.
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 

@@ -58,7 +58,7 @@ TEST(Decoding, PixelsEqualPillows) {
   }
 }
 
-// Pillow clips such an image to white.
+// Pillow clips a 16-bit grey image to white.
 TEST(Decoding, TakesTheHighBitsOfDeepGrey) {
   const Image image = *decode_image(as_file(read_data("deep_grey.png")));
   const Image source = make_test_image(21, 13, 2);

@@ -27,7 +27,7 @@ Result<StoredImage> decode_bmp(std::span<const std::byte> file, const DecodeLimi
 Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
 
-// Checks by the header that an image of this size is within `limits` and may take its memory. `format` is "PNG",
+// Checks that an image of the size in its header is within `limits`, and calls limits.take_memory. `format` is "PNG",
 // "JPEG", ….
 Status check_image_size(std::string_view format, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
 

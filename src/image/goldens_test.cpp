@@ -1,4 +1,4 @@
-// Catches: pixel values that differ from those that the goldens' towers received.
+// Catches: pixel values that differ from the inputs of the vision towers in the goldens.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Returns a folder of the repository, or one beside it where the name begins with "shared/".
+// Returns a folder of the repository, or of the folder beside it if the name begins with "shared/".
 std::string golden_folder(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return testing::shared_path("goldens/" + name.substr(kShared.size()));

@@ -65,7 +65,7 @@ class JpegReader {
     return true;
   }
 
-  // Call it before read_pixels(), which frees the markers.
+  // Returns EXIF's orientation. Call it before read_pixels(), which frees the markers.
   int orientation() const {
     constexpr std::string_view kExif("Exif\0\0", 6);
     for (const jpeg_marker_struct* marker = jpeg_.marker_list; marker != nullptr; marker = marker->next) {
@@ -108,7 +108,8 @@ class JpegReader {
   void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (JDIMENSION x = 0; x < jpeg_.output_width; ++x, cmyk += 4, rgb += 3) {
       for (int c = 0; c < 3; ++c) {
-        // (ink's light) · (black's light) / 255, rounded like Pillow: black minus what the ink absorbs of it.
+        // Computes ink · black / 255, where both are the light let through. Pillow's rounding subtracts the light that
+        // the ink absorbs from black.
         const int ink = 255 - cmyk[c];
         const int product = ink * cmyk[3] + 128;
         const int taken = ((product >> 8) + product) >> 8;

@@ -54,7 +54,7 @@ Image oriented(Image image, int orientation) {
   const bool exchanged = orientation >= 5;
   Image shown{exchanged ? image.height : image.width, exchanged ? image.width : image.height};
   shown.rgb.resize(image.rgb.size());
-  // Where the stored row `row` and column `column` are shown, before the sides are exchanged.
+  // Whether rows are shown from the bottom and columns from the right, before width and height are exchanged.
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const std::uint8_t* from = image.rgb.data();

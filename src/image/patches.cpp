@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// The normalised results of the values 0 … 255. Like transformers it computes (value - mean / rescale) / (deviation /
-// rescale) in float32.
+// The normalised result of each value 0 … 255, computed in float32 like transformers: (value - mean / rescale) /
+// (deviation / rescale).
 using ColourTable = std::array<float, 256>;
 
 std::array<ColourTable, 3> normalising_tables(const ImageProcessorConfig& config) {
@@ -96,7 +96,7 @@ Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const Imag
   }
   const double unit = config.side_unit();
   const double pixels = static_cast<double>(width) * height;
-  // Rounds in units. Halves go to the even number, like Python's round().
+  // Rounds the sides to whole units. Halves go to the even number, like Python's round().
   double h = std::nearbyint(height / unit);
   double w = std::nearbyint(width / unit);
   const double resized = h * unit * (w * unit);

@@ -67,7 +67,7 @@ class PngReader {
     return true;
   }
 
-  // Call it after read_pixels(), because the EXIF block may come last.
+  // Returns EXIF's orientation. Call it after read_pixels(), because the EXIF block may come last.
   int orientation() {
     png_uint_32 size = 0;
     png_bytep exif = nullptr;

@@ -47,7 +47,7 @@ class FieldReader {
     return ok_status();
   }
 
-  // Checks a member whose only accepted value is what this program always does.
+  // Checks a member for which only one value is accepted: what this program always does.
   Status fixed(std::string_view name, const Json& only) const {
     const Json* value = present(name);
     return value == nullptr || *value == only ? ok_status() : refused(name, *value, only.dump());

@@ -40,7 +40,7 @@ ImageProcessorConfig default_processor_config(std::string_view model_type);
 // invalid_argument for an impossible value, and for a processor that works differently (no resizing, another filter
 // than bicubic).
 Result<ImageProcessorConfig> parse_processor_config(const Json& json, std::string_view what);
-// Reads the file. In addition: not_found if there is no such file.
+// Reads and parses the file. A further error is not_found if there is no such file.
 Result<ImageProcessorConfig> read_processor_config(const std::filesystem::path& preprocessor_config_json);
 
 }  // namespace tessera

@@ -16,8 +16,8 @@
 namespace tessera {
 namespace {
 
-// Red, green, blue and an unused value, so that a step of a sum is one vector operation. It is a struct because a
-// template's argument would lose the attribute.
+// Red, green, blue and an unused value, so that one vector operation adds a pixel to a sum. It is a struct because a
+// vector type loses its attribute as a template argument.
 struct Pixel {
   using Vector = std::int32_t __attribute__((vector_size(16)));
   Vector colours;

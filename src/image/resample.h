@@ -13,16 +13,17 @@ namespace tessera {
 //
 // Output i has the centre c = (i + 1/2) · scale with scale = from / to. It uses the inputs within 2 · max(scale, 1) of
 // c, weighted by Keys' cubic (a = -1/2) of their distance divided by max(scale, 1). The weights are normalised to a sum
-// of 1 and rounded to integers with `precision` binary places: the most for which the largest weight is below 2^15.
+// of 1 and rounded to integers with `precision` binary places. This is the greatest precision for which the largest
+// weight is below 2^15.
 struct ResampleTable {
-  std::int32_t taps = 0;  // the most weights of any output
+  std::int32_t taps = 0;  // greatest number of weights of an output
   std::int32_t precision = 0;
   std::vector<std::int32_t> first;    // [to]: index of the first input
   std::vector<std::int32_t> count;    // [to]: number of weighted inputs, at most `taps`
   std::vector<std::int16_t> weights;  // [to, taps]
 };
 
-// Precondition: both lengths are at least 1.
+// Makes the weights for resizing a line of `from` values to `to` values. Precondition: both are at least 1.
 ResampleTable make_resample_table(std::int32_t from, std::int32_t to);
 
 // One plane per colour, interleaved by row: [height, 3, width].

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The codecs of cameras, scanners and Pillow. libtiff may be built with others, which are for special uses.
+// The accepted compressions: those of cameras, scanners and Pillow. libtiff may be built with others, for special uses.
 constexpr std::uint16_t kCompressions[] = {COMPRESSION_NONE,      COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                            COMPRESSION_CCITTFAX4, COMPRESSION_LZW,      COMPRESSION_JPEG,
                                            COMPRESSION_PACKBITS,  COMPRESSION_DEFLATE,  COMPRESSION_ADOBE_DEFLATE};
@@ -44,13 +44,13 @@ struct TiffSource {
   static int close(thandle_t) { return 0; }
   static toff_t size(thandle_t handle) { return of(handle).file.size(); }
 
-  // Returns 1, so that the message goes nowhere else.
+  // Keeps the first error. Returns 1, so that libtiff does not print it.
   static int on_error(TIFF*, void* user, const char*, const char* format, va_list values) {
     auto& source = *static_cast<TiffSource*>(user);
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // libtiff only warns of a tag that lies beyond the file's end, but the tag may have been the palette.
+  // Treats a tag beyond the file's end as an error, because it may have been the palette. libtiff only warns of it.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;
   }
@@ -71,7 +71,7 @@ OpenTiff open_tiff(TiffSource& source, const DecodeLimits& limits) {
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * 8));
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffSource::on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &TiffSource::on_warning, &source);
-  // "m": without mapping the file.
+  // "m" turns off the mapping of the file.
   return OpenTiff(TIFFClientOpenExt("image", "rm", &source, &TiffSource::read, &TiffSource::write, &TiffSource::seek,
                                     &TiffSource::close, &TiffSource::size, nullptr, nullptr, options.get()));
 }
