@@ -20,16 +20,16 @@ namespace tessera {
 enum class FrameKind : std::uint64_t {
   kHello = 1,    // identifies the connecting node (NodeHello)
   kWelcome = 2,  // all nodes have joined
-  kRefused = 3,  // why a node is refused, as text
+  kRefused = 3,  // the node is refused; the payload is the reason as text
   kAlive = 4,
   kEnd = 5,      // the sender sends nothing more; the payload is "" for an orderly end, else the reason as text
-  kOrder = 6,    // from node 0 to the ranks of a node
-  kAnswer = 7,   // from a rank, to an order
-  kTensors = 8,  // from a node's ranks, in a collective
+  kOrder = 6,    // an order of node 0 to the ranks of a node
+  kAnswer = 7,   // a rank's answer to an order
+  kTensors = 8,  // the operands of a node's ranks in a collective
   kResult = 9,   // the result of the collective
   kAbort = 10,   // no collective can continue; the payload is the reason
   kRestart = 11,
-  kStageValue = 12,  // from a rank, to the next stage of a pipeline
+  kStageValue = 12,  // a value of a rank for the next stage of a pipeline
   kStageTaken = 13,  // how many stage values the next stage has received
   kForward = 14,     // a rank awaits all others in the forward with this number
   kStop = 15,        // the server of the node with this number ends, so all end

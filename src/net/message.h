@@ -1,7 +1,7 @@
 // Messages between the ranks of a group: flat byte buffers that may go through memory or over a network.
 //
 // Layout, in the machine's byte order (all ranks of a group have the same):
-//   header   magic, version and kind, number, bytes of all       4 words of 8 bytes
+//   header   magic, version and kind, number, bytes of the whole message       4 words of 8 bytes
 //   body     words of 8 bytes, and lists: a word with the count, then the elements, padded with zeros to a whole word
 //
 //   MessageWriter writer(buffer, kind, number);
@@ -88,7 +88,7 @@ class MessageReader {
     to.assign(values.begin(), values.end());
     return ok_status();
   }
-  // kDataLoss if unread bytes are left.
+  // Ends the reading. kDataLoss if unread bytes are left.
   Status finish() const;
 
  private:

@@ -33,7 +33,7 @@ class Arrivals : public ::testing::Test {
     EXPECT_TRUE(
         send_frame(socket, FrameKind::kHello, std::array{std::span<const std::byte>(said)}, milliseconds(1'000)).ok());
   }
-  // Whether this end learns within `ms` that the other end closed the connection.
+  // Returns whether this end learns within `ms` that the other end closed the connection.
   static bool is_closed(Socket& socket, int ms) {
     std::byte any{};
     return !socket.receive(std::span(&any, 1), milliseconds(ms)).ok();
@@ -53,7 +53,7 @@ TEST_F(Arrivals, SilentStrangersDoNotDelayANode) {
   EXPECT_EQ((**come).hello.node, 1);
 }
 
-// The connections are ten times as many as are read at once, from before the node comes to after it.
+// Ten times as many connections are made as are read at once, before the node's connection and after it.
 TEST_F(Arrivals, AFloodOfConnectionsKeepsNoNodeOut) {
   NodeArrivals arrivals = listen({.hello = milliseconds(60'000), .unheard = 4});
   std::future<Result<std::optional<NodeArrivals::Arrival>>> next =

@@ -33,13 +33,16 @@ struct NodeGroupOptions {
 class NodeGroup {
  public:
   using Take = std::function<Status(int from, std::vector<std::byte>& payload)>;
-  // `why`: ok if the node ended in order, else kDeviceLost.
+  // Is told that a node has ended. `why`: ok if the node ended in order, else kDeviceLost.
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
-  // Joins the group: waits until all nodes are connected and agree (check_hello). Errors: kInvalidArgument on a node
-  // that node 0 refuses, with what differs; node 0 itself logs the refusal and waits for another node. kNotFound on
-  // node 0 if a node did not come in time, with the node refused last; the nodes that waited with it get the same text
-  // as kInvalidArgument. kNotFound on other nodes if node 0 was not reachable. Else errors as in Listener::open.
+  // Joins the group: waits until all nodes are connected and agree (check_hello). Errors:
+  // - kInvalidArgument on a node that node 0 refuses, with what differs. Node 0 logs the refusal and waits for another
+  //   node.
+  // - kNotFound on node 0 if a node did not come in time, with the node refused last. The nodes that waited with node 0
+  //   get the same text as kInvalidArgument.
+  // - kNotFound on another node that could not reach node 0.
+  // - The errors of Listener::open.
   static Result<std::shared_ptr<NodeGroup>> join(const NodeHello& own, const NodeGroupOptions& options);
   ~NodeGroup() { end(); }
   NodeGroup(const NodeGroup&) = delete;
@@ -67,8 +70,8 @@ class NodeGroup {
   Status tell_all(FrameKind kind, FrameParts parts, int except = 0) {
     return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
   }
-  // Tells the other nodes and ends the threads soon. If `why` is an error, the others are told that this node is lost
-  // and why; else that it ended in order. Callable from any thread; only the first call counts.
+  // Leaves the group: tells the other nodes and ends the threads soon. If `why` is an error, the others are told that
+  // this node is lost and why; else that it ended in order. Callable from any thread; only the first call counts.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the threads. Must not be called on one of them.
   void end();

@@ -67,7 +67,7 @@ TEST(NodeGroup, FramesGoBothWays) {
   EXPECT_EQ(got[2].get_future().get(), "answer of 2");
 }
 
-// The other node ends at once. Node 0 waits for a matching node as long as for any node.
+// The refused node ends at once. Node 0 waits for a matching node until its own time is over.
 TEST(NodeGroup, BothSidesNameTheDifference) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";
@@ -204,7 +204,7 @@ TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// The two ends of a group of two. Each has the promise of the other end's fate as this end saw it.
+// A group of two nodes. Each node has a promise, which it sets to the Status that it is told when the other node ends.
 struct Two {
   std::array<std::promise<Status>, 2> ends;
   std::vector<Joined> joined;
@@ -238,7 +238,7 @@ TEST(NodeGroup, LeavingWithAnErrorTellsTheLoss) {
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 0 of 3 (127.0.0.1:"), HasSubstr("is gone: node 1")));
 }
 
-// Each end of a node makes the others leave. If node 0 ends by itself, no other node counts as lost.
+// Whenever a node ends, node 0 makes the others leave. If node 0 ends by itself, no other node counts as lost.
 TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));

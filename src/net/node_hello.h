@@ -1,4 +1,4 @@
-// The first message between the processes of one engine, and the check of what must be equal in it.
+// The first message between the processes of one engine, and the check of the values that must be equal on all nodes.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct NodeHello {
 };
 
 std::vector<std::byte> pack_hello(const NodeHello& hello);
-// kDataLoss if the hello cannot be read. For another protocol version only the protocol number is read.
+// Reads a hello; kDataLoss if it is malformed. If its protocol version is another one, reads only this version.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
 // Checks that `other` can follow `leader`. kInvalidArgument names the first difference with both values.

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
-constexpr std::chrono::seconds kAnswerLimit(5);  // for an answer of node 0 to arrive
+constexpr std::chrono::seconds kAnswerLimit(5);  // time for an answer of node 0 to arrive
 
 void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
@@ -28,8 +28,8 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
     if (socket.descriptor() >= 0) refuse(socket, why);
 }
 
-// Whether a process that has joined is still connected. It sends nothing more until it is welcome. A process that was
-// ended and restarted takes its place.
+// Returns whether a process that has joined is still connected. It sends nothing more until it is welcome. If it was
+// ended and restarted, the new process takes its place.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));

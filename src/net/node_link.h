@@ -23,7 +23,7 @@ class NodeLink {
  public:
   // Takes a frame, and may swap the payload for another buffer. Must return soon. An error ends the link.
   using TakeFrame = std::function<Status(FrameKind kind, std::vector<std::byte>& payload)>;
-  // Called once: ok if the other end ended in order, else kDeviceLost with name and reason. Must not throw.
+  // Is told once that the other end has ended: ok if in order, else kDeviceLost with name and reason. Must not throw.
   using TakeEnd = std::function<void(const Status& why)>;
 
   // `name` names the other node in errors.
@@ -37,10 +37,10 @@ class NodeLink {
   const std::string& name() const { return name_; }
   // Starts the link's thread. Both functions are called on that thread until end() has returned.
   void start(TakeFrame take_frame, TakeEnd take_end);
-  // kDeviceLost if the node is gone.
+  // Sends a frame. kDeviceLost if the other node is gone.
   Status send(FrameKind kind, FrameParts parts);
-  // Tells the other end, which is told nothing more, and ends the thread soon. If `why` is an error, the other end is
-  // told that this node is lost and why. Callable from any thread; only the first call counts.
+  // Leaves: tells the other end in a last frame and ends the thread soon. If `why` is an error, the other end is told
+  // that this node is lost and why. Callable from any thread; only the first call counts.
   void leave(const Status& why = {});
   // Leaves like leave() and waits for the thread. Must not be called on that thread.
   void end();

@@ -219,7 +219,7 @@ void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadlin
 }
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {
-  constexpr std::chrono::seconds kOneTry(5);  // for one of a name's addresses
+  constexpr std::chrono::seconds kOneTry(5);  // time limit for one of a name's addresses
   std::string reason = "there was no time";
   while (NetClock::now() < deadline) {
     const Result<Addresses> found = resolve(address);

@@ -1,4 +1,4 @@
-// A port of 127.0.0.1 that nobody listens at, for tests.
+// Finds a port of 127.0.0.1 at which nobody listens, for tests.
 #pragma once
 
 #include <arpa/inet.h>
