@@ -239,7 +239,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
-  // Otherwise libcurl asks before it sends a long prompt, and waits for the answer.
+  // An empty "Expect" header: without it, libcurl asks before it sends a long prompt, and waits for the answer.
   headers = curl_slist_append(headers, "Expect:");
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);

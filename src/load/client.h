@@ -18,7 +18,7 @@ namespace tessera {
 // Completions to send and stream (POST /v1/completions).
 struct ClientLoad {
   std::span<const double> send_at_s;                   // [requests], ascending
-  std::function<std::string(std::size_t index)> body;  // called directly before the request is sent
+  std::function<std::string(std::size_t index)> body;  // makes the body directly before the request is sent
   std::int64_t max_concurrency = 0;                    // simultaneous requests; 0: no limit
   std::function<void(std::size_t index)> on_end = {};
 };
@@ -30,7 +30,8 @@ struct ClientRun {
 
 class LoadClient {
  public:
-  // `url`: "http://host:port", with or without "/v1"; anything else is kInvalidArgument. `api_key`: one line; "": none.
+  // Makes a client. `url` is "http://host:port", with or without "/v1"; anything else is kInvalidArgument. `api_key` is
+  // one line; "" for none.
   static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key);
   ~LoadClient();
 

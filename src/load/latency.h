@@ -37,21 +37,21 @@ struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;
   std::map<std::string, std::int64_t> failures{};  // by reason
-  double seconds = 0;                              // from the first request sent to the last token
+  double seconds = 0;                              // time from the first request sent to the last token
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   Distribution ttft{};  // time to first token
   Distribution tpot{};  // time per output token after the first, one value a request
   Distribution itl{};   // inter-token latency: each gap between tokens, over all requests
-  Distribution e2e{};   // from sending to the last token
+  Distribution e2e{};   // end-to-end latency: from sending to the last token
 
   double per_second(std::int64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 };
 LoadResult load_result(std::span<const RequestRecord> records);
 
 struct LatencyMetric {
-  const char* name;     // in JSON
-  const char* heading;  // for people
+  const char* name;     // field in JSON
+  const char* heading;  // heading for people
   Distribution LoadResult::*values;
 };
 inline constexpr std::array<LatencyMetric, 4> kLatencyMetrics = {{{"ttft_ms", "TTFT", &LoadResult::ttft},

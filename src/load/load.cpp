@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Returns a random number for each state, by splitmix64.
+// Returns a pseudo-random number for a state, by splitmix64.
 std::uint64_t mixed(std::uint64_t state) {
   state += 0x9e3779b97f4a7c15;
   state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;

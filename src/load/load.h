@@ -28,7 +28,7 @@ struct LoadRequest {
   double arrival_s = 0;  // seconds after the first request
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  // An id of the content of each kBlockTokens tokens of the prompt, if the trace has them: equal ids mean equal tokens.
+  // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has them. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
 };
 

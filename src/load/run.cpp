@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Writes the body as text: building a tree of thousands of ids would show in the client's times.
+// Writes the body as text, because building a JSON tree of thousands of ids would show in the client's times.
 std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
                          const PromptSource& source) {
   return fmt::format(

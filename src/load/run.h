@@ -25,12 +25,12 @@ Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std:
 
 struct LoadRunOptions {
   std::optional<double> rate{};      // requests per second on average; infinity: all at once; unset: as recorded
-  std::uint64_t seed = 0;            // for the prompts
+  std::uint64_t seed = 0;            // seed of the prompts
   std::uint64_t number = 0;          // runs with different numbers share no prompt
   std::int64_t warmup = 0;           // requests before the run, which do not count
   std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit
   std::function<void(std::int64_t requests)> on_start{};
-  std::function<void()> on_end{};  // called for each request
+  std::function<void()> on_end{};  // called when a request has ended
 };
 
 struct LoadRun {

@@ -18,7 +18,7 @@ class StreamRecord {
   // (stream_options.continuous_usage_stats). If the server does not report that, each event with text counts as one
   // token.
   void push(std::string_view bytes, double now_s);
-  // Called after the last byte. A stream that was cut off counts as failed.
+  // Ends the record; called after the last byte. A stream that was cut off counts as failed.
   void end();
 
  private:
