@@ -71,7 +71,7 @@ TESSERA_CPU_CLONES void unary_run(const T* x, T* y, std::int64_t n, F activation
   for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(activation(to_float(x[i])));
 }
 
-// `name` is a string literal, because launches keep the pointer.
+// Binds a gated activation. `name` is a string literal, because launches keep the pointer.
 template <class F>
 Result<std::unique_ptr<BoundOp>> bind_gated(const BindArgs& args, const char* name, F activation) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {

@@ -23,7 +23,7 @@ __device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F
   return out;
 }
 
-// x [rows, 2, packs · N] → y [rows, packs · N].
+// Computes y [rows, packs · N] from x [rows, 2, packs · N], where the gate's half of a row comes first.
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();
@@ -37,7 +37,7 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// Writes the products as rounded rows of whole groups instead.
+// Like gated(), but writes the products as rounded rows of whole groups (cuda/rounded_rows.cuh).
 template <class T, class F>
 __global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();
@@ -62,7 +62,7 @@ std::unique_ptr<BoundOp> make_gated(const BindArgs& args, const char* name, F ac
       name, [=](cudaStream_t stream) { launch_early(gated<T, N, F>, shape, stream, x, y, rows, packs, activation); });
 }
 
-// `name` is a string literal.
+// Binds a gated activation. `name` is a string literal.
 template <class F>
 Result<std::unique_ptr<BoundOp>> bind_gated(const BindArgs& args, const char* name, F activation) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {

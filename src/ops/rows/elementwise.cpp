@@ -50,7 +50,7 @@ struct Mul {
   TESSERA_INLINE float operator()(float a, float b) const { return a * b; }
 };
 
-// b is one row that is used for every row of a.
+// Computes y = f(a, b), where b is one row that is used for every row of a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t rows, std::int64_t n, F f) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -61,7 +61,7 @@ TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t r
   }
 }
 
-// b is one element that is used for every element of a.
+// Computes y = f(a, b), where b is one element that is used for every element of a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const float one = to_float(*b);
@@ -81,7 +81,7 @@ TESSERA_CPU_CLONES void cast_run(const From* x, To* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<To>(to_float(x[i]));
 }
 
-// `name` is a string literal, because launches keep the pointer.
+// Binds y = f(a, b). `name` is a string literal, because launches keep the pointer.
 template <class F>
 Result<std::unique_ptr<BoundOp>> bind_binary(const BindArgs& args, const char* name, F f) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {

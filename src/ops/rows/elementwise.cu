@@ -22,7 +22,7 @@ struct Identity {
   __device__ float operator()(float x) const { return x; }
 };
 
-// a, b and y are [n]. Each thread takes one pack. The last pack may be short.
+// Computes y = f(a, b). a, b and y are [n]. Each thread takes one pack. The last pack may be short.
 template <class T, int N, class F>
 __global__ void binary(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -38,7 +38,7 @@ __global__ void binary(const T* a, const T* b, T* y, std::int64_t n, F f) {
   }
 }
 
-// a and y are [rows, packs · N], and b is [packs · N].
+// Computes y = f(a, b) with one row b. a and y are [rows, packs · N], and b is [packs · N].
 template <class T, int N, class F>
 __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows, std::int64_t packs, F f) {
   const std::int64_t row = row_of_thread();
@@ -53,7 +53,8 @@ __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows,
   }
 }
 
-// a and y are [n], and b is [1]. Each thread takes one pack. The last pack may be short.
+// Computes y = f(a, b) with one element b. a and y are [n], and b is [1]. Each thread takes one pack. The last pack may
+// be short.
 template <class T, int N, class F>
 __global__ void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -103,7 +104,7 @@ std::unique_ptr<BoundOp> make_binary(const BindArgs& args, const char* name, F f
                       [=](cudaStream_t stream) { launch(binary<T, kPackSize<T>, F>, shape, stream, a, b, y, n, f); });
 }
 
-// `name` is a string literal.
+// Binds y = f(a, b). `name` is a string literal.
 template <class F>
 Result<std::unique_ptr<BoundOp>> bind_binary(const BindArgs& args, const char* name, F f) {
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {

@@ -51,7 +51,7 @@ std::unique_ptr<BoundOp> make_scaled_rows(const RowCopy& copy, std::int64_t cols
                       [=](cudaStream_t stream) { launch(scaled_rows<T, N>, shape, stream, copy, cols / N, scale); });
 }
 
-// Adds in packs of N values. x, the given part and y are [count, packs · N].
+// Adds given rows to rows of x, in packs of N values. x, the given part and y are [count, packs · N].
 template <class T, int N>
 __global__ void add_given(const GivenSum<T> sum, std::int64_t packs) {
   let_next_begin();

@@ -41,7 +41,7 @@ struct GivenSum {
   std::int64_t num_given;
   std::int64_t stride;
 
-  // The given row to add to token t; null where nothing is added.
+  // Returns the given row to add to token t; null if nothing is added.
   constexpr const T* row_of(std::int64_t t) const {
     const std::int64_t row = rows[t];
     return row >= 0 && row < num_given ? given + row * stride : nullptr;

@@ -115,7 +115,7 @@ TEST(Embedding, AcceptsZeroTokens) {
             0);
 }
 
-// The engine runs this check on padding: the unused id's row is NaN, and only its own rows see it.
+// The last id and row become -1, as in padding: no other row changes.
 TEST(Embedding, RowsAreIndependent) {
   HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
   std::vector<std::int32_t> ids(64);

@@ -6,13 +6,12 @@
 
 namespace tessera {
 
-// gather_rows(x X[T, H], rows i32[R]) → X[R, H]: row r is x[rows[r]], or zeros where rows[r] is outside [0, T). Any
-// dtype.
+// gather_rows(x X[T, H], rows i32[R]) → X[R, H]: row r is x[rows[r]], or zeros if rows[r] is outside [0, T). Any dtype.
 extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// Copies out[i] = given[given_rows[i]] where given_rows[i] is not negative, and out[i] = table[rows[i] - first_row]
+// Copies out[i] = given[given_rows[i]] if given_rows[i] is not negative, and out[i] = table[rows[i] - first_row]
 // otherwise, for every i in [0, count). A row outside its table gives zeros. gather_rows and embedding are this copy on
 // every device.
 struct RowCopy {

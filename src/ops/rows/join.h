@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// The most operands of one join.
+// Largest number of operands of one join.
 inline constexpr std::size_t kMaxJoined = 8;
 
 // join(x0 X[T, n₀], x1 X[T, n₁], …) → X[T, n₀ + n₁ + …]: row t holds row t of each operand, one behind the other. Any

@@ -14,7 +14,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kRowThreads = 512;  // most threads of a row
+constexpr int kRowThreads = 512;  // the most threads that process one row
 
 template <class T>
 struct Norm {
@@ -28,7 +28,7 @@ struct Norm {
   NormForm form;
 };
 
-// Where the normalised rows go: to memory as they are, or rounded.
+// Stores the normalised rows: Numbers as they are, Rounded as rounded rows.
 template <class T>
 struct Numbers {
   T* y;  // [rows, n]
@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, con
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
-// The last norm of a layer and the first of the next: x is normalised by w0, rounded as if it were stored, and
-// processed further as in norm_held.
+// Runs the last norm of a layer and the first one of the next layer: normalises x by w0, rounds it as if it were
+// stored, and continues like norm_held.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads)
     norm_twice(const Norm<T> norm, const Numbers<T> to, const T* w0, float eps0, NormForm form0) {
@@ -172,7 +172,7 @@ __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
 }
 
 constexpr std::int64_t kShortRow = kRowThreads;  // longest row (in packs) for which a thread holds one pack
-constexpr int kHeld = 4;                         // packs that a thread holds of longer rows
+constexpr int kHeld = 4;                         // packs of a longer row that a thread holds
 
 template <class T>
 bool is_held(std::int64_t n) {
@@ -189,7 +189,7 @@ LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
           .block = dim3(static_cast<unsigned>(ceil_div(packs, held * kWarp) * kWarp))};
 }
 
-// Precondition: is_held.
+// Makes the operator with norm_held as its kernel. Precondition: is_held.
 template <class T, bool kAdd, class To>
 std::unique_ptr<BoundOp> make_held(const char* name, const Norm<T>& norm, const To& to) {
   const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
@@ -265,7 +265,7 @@ std::unique_ptr<BoundOp> make_norm_twice(const BindArgs& first, const BindArgs& 
       [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, to, w0, eps0, form0); }, choice);
 }
 
-// Gives the same bits as the two operators.
+// Binds both norms as one kernel, which gives the same bits as the two operators.
 Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls) {
   switch (calls[0].operands[0].dtype) {
     case ir::DType::kBFloat16: return make_norm_twice<__nv_bfloat16>(calls[0], calls[1]);

@@ -46,13 +46,13 @@ template <class T>
 struct Rotary {
   const T* x;          // [rows, heads, head.dim]
   const float* table;  // [rows, 2, head.half]
-  T* y;                // as x
+  T* y;                // same shape as x
   std::int64_t rows;
   int heads;
   HeadShape head;
 };
 
-// An item is a slot of a head.
+// Each thread rotates or copies slots of heads.
 template <class T, int N>
 __global__ void rotary(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();
@@ -73,7 +73,7 @@ __global__ void rotary(const Rotary<T> r) {
   }
 }
 
-// An item is a pair of neighbours (2i, 2i + 1), or a pair or single value that is copied.
+// Each thread rotates pairs of neighbours (2i, 2i + 1). Past the rotated part it copies pairs or single values.
 template <class T>
 __global__ void rotary_interleaved(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();

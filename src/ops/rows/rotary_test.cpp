@@ -118,7 +118,7 @@ TEST(Rotary, RefusesSectionsThatDoNotFit) {
 }
 
 // The formula of Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, with cos and sin repeated side by
-// side. Interleaved, that of GPT-J: rotate_every_two.
+// side. If interleaved, the formula of GPT-J with rotate_every_two.
 std::vector<double> reference(const HostTensor& x, const HostTensor& table, std::int64_t head_dim, bool interleaved) {
   const std::int64_t cols = x.dims[1];
   const std::int64_t rotated = table.dims[1];
@@ -143,7 +143,7 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& table, std:
 TEST(Rotary, AgreesWithHuggingFace) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const bool interleaved : {false, true}) {
-      // head_dim, rotated values of it, heads
+      // head_dim, number of rotated values in a head, heads
       for (const auto& [d, rotated, heads] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{64, 64, 3},
                                               {128, 128, 16},
                                               {80, 20, 2},

@@ -1,5 +1,5 @@
-// Operators before a quantised_linear of rounded rows, which write their first result as the rows that it reads
-// (cuda/rounded_rows.cuh). These have the same bits as the operator's own result after rounding.
+// Norms and gates before a quantised_linear that reads rounded rows (cuda/rounded_rows.cuh). These kernels write their
+// first result as rounded rows, with the same bits as if the operator's own result were rounded.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Binds an rms_norm or add_rms_norm, whose sum is written as ever, or a silu_mul or gelu_mul. The first result itself
-// is not written. Returns null for other operators, for float32, and for rows that are not whole groups of columns.
+// Bind an rms_norm or add_rms_norm, and a silu_mul or gelu_mul. The first result itself is not written; the sum of an
+// add_rms_norm is. Return null for other operators, for float32, and for rows that are not whole groups of columns.
 std::unique_ptr<BoundOp> bind_rounded_norm(const BindArgs& args, const cuda::RoundedRows& to);
 std::unique_ptr<BoundOp> bind_rounded_gate(const BindArgs& args, const cuda::RoundedRows& to);
 

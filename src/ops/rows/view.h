@@ -1,4 +1,4 @@
-// Operators on memory: other shapes (views), parts, and memory that a later operator writes.
+// Operators that change no values: other shapes (views), parts, and memory that a later operator writes.
 #pragma once
 
 #include <string>
