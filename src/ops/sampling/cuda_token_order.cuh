@@ -20,7 +20,7 @@ __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
 }
 
-// Returns the key of a token that may be the most probable one. A NaN logit cannot be, and gives kNoToken.
+// Returns the key of a token that may be the most probable one. A NaN logit gives kNoToken.
 __device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
   return isnan(logit) ? kNoToken : token_key(logit, id);
 }

@@ -13,7 +13,7 @@ inline constexpr int kSearchThreads = 1024;  // threads in a block, and digits i
 inline constexpr int kDigitBits = 10;
 static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
 
-inline constexpr unsigned kMostRowBlocks = 8;  // the most blocks in a portable cluster
+inline constexpr unsigned kMostRowBlocks = 8;  // largest portable cluster, in blocks
 
 // The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -114,7 +114,7 @@ struct SampleKernel {
   }
 };
 
-// Rows are distributed over as many slots as there are threads; a slot has scratch for one row.
+// Returns the number of slots over which rows are distributed: one for each thread. A slot has scratch for one row.
 std::int64_t slots_of(const BindArgs& args) {
   return std::clamp<std::int64_t>(args.operands[0].rows(), 1, std::max(1, args.device.properties().threads));
 }

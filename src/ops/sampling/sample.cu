@@ -79,7 +79,7 @@ __device__ std::int32_t token_of(std::uint64_t key) {
   return key == kNoToken ? 0 : static_cast<std::int32_t>(static_cast<std::uint32_t>(key));
 }
 
-// Each warp takes a row.
+// Writes the token of each row's greatest logit. Each warp takes a row.
 __global__ void argmax_rows(const std::uint64_t* best, std::int64_t chunks, std::int64_t rows, std::int32_t* out) {
   const std::int64_t row = flat_item() / kWarp;
   if (row >= rows) return;
@@ -111,7 +111,7 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
 
 struct Sample {
   const float* logits;       // [rows, vocab]
-  const float* temperature;  // [rows], as all members down to `out`
+  const float* temperature;  // [rows], like all members down to `out`
   const std::int32_t* top_k;
   const float* top_p;
   const float* min_p;
@@ -204,7 +204,7 @@ struct Need {
   Measure measure;
 };
 
-// `kept` describes the tokens that earlier steps have kept.
+// Returns what a step needs. `kept` describes the tokens that earlier steps have kept.
 __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally& kept) {
   if (step == kTopK) {
     const std::int32_t top_k = s.top_k[row];

@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Every draw must equal the reference's, except where rounding could decide. These exceptions are at most a quarter,
-// even if every token has a probability of about 1e-5.
+// Every draw must equal the reference's, unless rounding could decide. These exceptions are at most a quarter, even if
+// every token has a probability of about 1e-5.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();

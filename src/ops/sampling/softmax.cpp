@@ -19,8 +19,8 @@ Result<std::vector<ir::Type>> infer_log_softmax(const ir::OpSignature& s) {
   return std::vector{s.operands[0]};
 }
 
-// Keeps the sum relative to the running max and rescales it when that grows, block by block, so that memory is read
-// only once for it. Blocks add up in double, so that 150k terms lose nothing.
+// Computes the sum in one pass over memory, block by block: it is kept relative to the running max and rescaled when
+// that grows. Blocks add up in double, so that 150k terms lose nothing.
 TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n) {
   constexpr std::int64_t kBlock = 2048;
   float greatest = -std::numeric_limits<float>::infinity();
@@ -35,14 +35,14 @@ TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n
       sum *= static_cast<double>(fast_exp(greatest - block_greatest));
       greatest = block_greatest;
     }
-    // Only masked values so far; -inf - -inf would be NaN
+    // Only masked values so far: subtracting -inf from -inf would give NaN
     const float base = std::isinf(greatest) && greatest < 0 ? 0.0f : greatest;
     float block_sum = 0;
 #pragma omp simd reduction(+ : block_sum)
     for (std::int64_t j = 0; j < size; ++j) block_sum += fast_exp(block[j] - base);
     sum += static_cast<double>(block_sum);
   }
-  // Subtracts twice: greatest + log(sum) would round away what is small beside it.
+  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
   const float log_sum = static_cast<float>(std::log(sum));
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] = (x[j] - greatest) - log_sum;

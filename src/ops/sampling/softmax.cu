@@ -22,7 +22,7 @@ struct Total {
 // Returns 0 if there was only -inf so far, because -inf - -inf would be NaN.
 __device__ float base_of(float greatest) { return greatest == kLowest ? 0.0f : greatest; }
 
-// NaN is never the running max; it stays in the sum.
+// Adds a pack of values. NaN is never the running max; it stays in the sum.
 template <int N>
 __device__ void add(Total& total, const Pack<float, N>& x) {
   float greatest = total.greatest;
@@ -47,7 +47,7 @@ __device__ float block_max(float x, float* scratch) {
   return warp_max(scratch[lane]);
 }
 
-// x, y [rows, n]. A block takes a row, and reads it a second time from the cache.
+// Writes y = log_softmax(x). x, y [rows, n]. A block takes a row, and reads it a second time from the cache.
 template <int N>
 __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y, std::int64_t n) {
   static_assert(kThreads == kWarp * kWarp);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) add(mine, load_pack<float, N>(x + i));
   const float greatest = block_max(mine.greatest, maxima);
   const float sum = block_sum(mine.sum * expf(mine.greatest - base_of(greatest)), sums);
-  // Subtracts twice: greatest + log(sum) would round away what is small beside it.
+  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
   const float log_sum = logf(sum);
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) {
     Pack<float, N> out = load_pack<float, N>(x + i);

@@ -28,7 +28,7 @@ std::uint64_t order_key(float logit, std::int64_t id) {
 
 TESSERA_INLINE float nats(float logit, float greatest, float temperature) { return (logit - greatest) / temperature; }
 
-// Precondition: -kReach < nats <= 0.
+// Returns the bin of a token. Precondition: -kReach < nats <= 0.
 TESSERA_INLINE std::int32_t bin_of(float nats) {
   return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }

@@ -29,7 +29,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
 // Collects the first tokens of a row, by insertion.
 class FirstTokens {
  public:
-  // Precondition: ids ascend from call to call.
+  // Considers one more token. Precondition: ids ascend from call to call.
   void offer(float logit, std::int32_t id) {
     if (count_ == kMaxTopLogprobs && !(logit > logits_[count_ - 1])) return;
     if (count_ < kMaxTopLogprobs) ++count_;
@@ -53,7 +53,7 @@ class FirstTokens {
   int count_ = 0;
 };
 
-// Most blocks have no logit that is among the first; they cost one comparison a logit.
+// Collects a row's first tokens. Most blocks have no logit that is among them; they cost one comparison a logit.
 TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& first) {
   constexpr std::int64_t kBlock = 256;
   for (std::int64_t i = 0; i < n; i += kBlock) {
@@ -85,7 +85,7 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next one
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], like the next member
   float* top_logprobs;
   std::int64_t rows;
   std::int64_t vocab;
@@ -97,7 +97,7 @@ struct TopLogprobs {
     const float greatest = first.count() > 0 ? first.logit(0) : kLowest;
     const bool distribution = std::isfinite(greatest);
     const float normaliser = distribution ? log_sum(x, vocab, greatest) : 0.0f;
-    // Subtracts twice: greatest + log(sum) would round away what is small beside it.
+    // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
     const auto logprob = [&](float logit) {
       return distribution && !std::isnan(logit) ? (logit - greatest) - normaliser : kLowest;
     };

@@ -25,7 +25,7 @@ struct TopLogprobs {
   const float* logits;          // [rows, vocab]
   const std::int32_t* targets;  // [rows]
   float* logprobs;              // [rows]
-  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], as the next one
+  std::int32_t* top_ids;        // [rows, kMaxTopLogprobs], like the next member
   float* top_logprobs;
   ChunkTop* chunks;  // [rows, chunks_per_row]
   std::int64_t vocab;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ 
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) log_sum = static_cast<float>(log(sum));
   __syncthreads();
-  // Subtracts twice: greatest + log(sum) would round away what is small beside it.
+  // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
   const auto logprob = [&](float logit) {
     return distribution && !isnan(logit) ? (logit - greatest) - log_sum : -INFINITY;
   };
