@@ -83,10 +83,10 @@ template <class T, class S, int kDim>
 Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together) {
   constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
-  // Blocks that start while the kernel ahead still runs gather where it leaves room. A request for more than half of a
-  // multiprocessor's shared memory keeps them apart.
+  // Blocks that start while an earlier kernel still runs gather on the multiprocessors that have room. A request for
+  // more than half of a multiprocessor's shared memory keeps them apart.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
-  // A kernel's allowance holds for all of its launches, and launches of other sizes take more.
+  // The limit of a kernel's shared memory holds for all of its launches, and launches of other sizes take more.
   const auto kernel = segments::segment_attention<T, S, kDim>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), std::max(bytes, most), "segment_attention"));
   const LaunchShape shape{

@@ -52,7 +52,7 @@ struct Problem {
   int rows;
   int heads;
   int dim;      // a multiple of 8 on tensor cores
-  float scale;  // of scores, for powers of two
+  float scale;  // of the scores, for weights as powers of two
 };
 
 // Elements of a row in shared memory. Rows are padded by 16 bytes, so that eight rows at one column lie in different
@@ -73,8 +73,8 @@ __device__ inline Range range_of(const Problem& p, int row) {
   return {max(p.ranges[2 * row], 0), min(p.ranges[2 * row + 1], p.rows)};
 }
 
-// How a block goes over rows of kPacks packs: each warp takes kAtOnce rows, then the block's next ones. A lane stays at
-// one column; surplus lanes have none.
+// The order in which a block's threads go over rows of kPacks packs: each warp takes kAtOnce rows, then the block's
+// next ones. A lane stays at one column; surplus lanes have none.
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
   const int block_row = static_cast<int>(blockIdx.x) * S::kRows;
   const int warp_row = row_warp * kWarpRows;  // the warp's first row within the block
 
-  // A copy brings the ranges, so they may be read before the kernel ahead has ended.
+  // A copy writes the ranges, so they may be read before the preceding kernel has ended.
   Range all{p.rows, 0};
 #pragma unroll
   for (int i = 0; i < S::kRows / kWarp; ++i) {

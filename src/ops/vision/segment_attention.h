@@ -1,5 +1,5 @@
 // Attention of a vision tower: each row attends to a range of rows of the same forward, without a causal mask. The
-// ranges are data, so that a recorded graph serves any packing of images and windows.
+// ranges are data, so that one recorded graph accepts any packing of images and windows.
 //
 //   segment_attention(qkv X[S, 3·H·D], ranges i32[S, 2]) {heads = H} → X[S, H·D]
 //     For each head, out[s] = softmax(q[s] · k[r]ᵀ / √D) · v[r] with r from ranges[s, 0] to ranges[s, 1] - 1; zeros for

@@ -132,7 +132,7 @@ TEST(SegmentAttention, RangesPastTheRowsAreClipped) {
   testing::expect_close(out.results[0], reference(qkv, ranges, 1), allowed(DType::kFloat32), "cut ranges");
 }
 
-// A graph serves any images, so padding rows may hold anything.
+// A recorded graph runs on any images, so padding rows may hold anything.
 TEST(SegmentAttention, PaddingChangesNoRow) {
   for (const DType dtype : testing::kFloatingDTypes) {
     HostTensor qkv = random_tensor(dtype, {150, 3 * 2 * 80}, 1);
