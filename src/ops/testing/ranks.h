@@ -8,8 +8,8 @@
 
 namespace tessera::testing {
 
-// Returns whether there is a device for each rank. A GPU test has the GPUs that the process can see; a CPU serves any
-// number of ranks.
+// Returns whether there is a device for each rank. A GPU test has the GPUs that the process can see. On a CPU, any
+// number of ranks share the host.
 inline bool has_devices_for(int ranks) {
   return built_in_devices().open(test_device_name(), {.rank = ranks - 1, .ranks = ranks}).ok();
 }
