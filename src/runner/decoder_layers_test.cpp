@@ -1,6 +1,7 @@
-// Catches: a kernel of all layers with results other than those of the layers' operators, for one and two requests with
-// lengths at the borders of tiles and shares; wrong results with scattered pages or padding rows; bits that change from
-// run to run; a kernel that never runs; and a kernel that two engines run at once.
+// Catches, in the kernel that runs all decoder layers in one launch: results other than those of the layers' operators,
+// for one and two requests with lengths at the borders of tiles and of the blocks' shares; wrong results with scattered
+// pages or padding rows; bits that change from run to run; a kernel that never runs; and a kernel that two engines run
+// at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kPageSize = 16;
 constexpr std::int64_t kContext = 2048;
-constexpr std::int64_t kRequests = 2;  // number of requests that the kernel serves
+constexpr std::int64_t kRequests = 2;  // the most requests of a step that the kernel runs
 constexpr std::int64_t kLayers = 3;
 
 // The layers of Qwen3-0.6B.
@@ -67,7 +68,7 @@ struct Made {
     if (out.ok() && decision != nullptr) *decision = out->decision;
     return made;
   }
-  // Returns the kernels of the smallest decode graph.
+  // Returns the number of kernels in the smallest decode graph.
   std::int64_t nodes() const {
     const MemoryReport report = runner->memory();
     for (const RunnerMemory& memory : report.runners)
@@ -113,7 +114,7 @@ class DecoderLayers : public ::testing::Test {
   void SetUp() override {
     if (kernels_.joined().size() == plain_.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
   }
-  // Returns whether the graphs of `joined` have the kernel and those of `each` have its operators.
+  // Returns whether the graphs of `joined` run the one kernel and the graphs of `each` run the single operators.
   static bool has_kernel(const Made& joined, const Made& each) { return joined.nodes() + 7 * kLayers < each.nodes(); }
 
   DeviceRegistry devices_ = built_in_devices();
@@ -122,7 +123,7 @@ class DecoderLayers : public ::testing::Test {
   const KernelTable plain_ = kernels_.with(**kernels_.get("rms_norm"));
 };
 
-// Compares decodes of these requests. Where there is no graph for one request, a single request has a padding row.
+// Compares decodes of these requests. If there is no graph for one request, a single request has a padding row.
 void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_t>>& cases, std::int64_t smallest) {
   double greatest = 0;
   for (const std::vector<std::int64_t>& lengths : cases) {
@@ -164,7 +165,8 @@ TEST_F(DecoderLayers, EqualTheirOperators) {
   }
 }
 
-// If blocks of two launches each waited for blocks of their own launch that have no room, they would wait forever.
+// The kernel's blocks wait for one another. Two launches at once could each lack room for some of their blocks, and
+// would then wait forever.
 TEST_F(DecoderLayers, AreRunByOneEngineOfTheProcess) {
   Result<Made> each = make(*device_, &plain_, {1});
   ASSERT_TRUE(each.ok()) << each.status().to_string();

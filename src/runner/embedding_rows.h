@@ -19,16 +19,15 @@ namespace tessera {
 
 class EmbeddingRows {
  public:
-  // Creates the rows for the `body` input of that name, X[rows, row values]. Returns kInternal where the graph has no
-  // such input.
+  // Creates the rows that the body's input X[rows, row values] reads. Returns kInternal if the graph has no such input.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
 
   // Returns the device memory that `rows` rows take, in bytes.
   static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows);
 
   void add_to(ExternalValues& externals) const;
-  // Commits memory for at least the first `rows` rows, and never releases any. Returns kResourceExhausted where the
-  // device has no memory for them or the graph was built for fewer.
+  // Commits memory for at least the first `rows` rows, and never releases any. Returns kResourceExhausted if the device
+  // has no memory for them or if the graph was built for fewer rows.
   Status reserve(std::int64_t rows);
   std::int64_t rows() const { return rows_; }  // rows with committed memory
   std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }

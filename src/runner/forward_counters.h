@@ -27,8 +27,8 @@ struct ForwardCount {
   std::int64_t padding = 0;  // rows of padding
 };
 
-// Histogram of the number of tokens of forwards. It is exact up to 8. Above 8 each doubling has eight steps, so a step
-// is an eighth to a sixteenth of its count.
+// Histogram of the number of tokens of forwards. Counts up to 8 have a bucket each. Above 8, each doubling has eight
+// buckets, so a bucket is an eighth to a sixteenth of its count wide.
 class TokenHistogram {
  public:
   static constexpr int kBuckets = 8 + 8 * 17;  // up to 2^20 tokens
@@ -50,16 +50,16 @@ class TokenHistogram {
 };
 
 struct ForwardCounters {
-  // Ascending by key. A flat list, so that assigning it to a snapshot with as many keys allocates nothing.
+  // Ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
   TokenHistogram prefill_tokens;  // of forwards that are not pure decodes, mixed ones included
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 
-  // Allocates nothing for a key that was counted before.
+  // Counts one forward. Allocates nothing if its key was counted before.
   void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
   void add(const ForwardCounters& more);
-  // Returns null where no forward had this key.
+  // Returns the counts of a key; null if no forward had it.
   const ForwardCount* find(const ForwardKey& key) const;
   // Sums over keys.
   std::int64_t forwards(Reason reason) const;

@@ -15,7 +15,7 @@ namespace tessera {
 // Spans are borrowed for the call. An output whose span is empty is not computed.
 struct ForwardInputs {
   const ForwardBatch& batch;
-  // Positions by which models with three-dimensional positions rotate; other models ignore them.
+  // Positions for models with three-dimensional rotary positions; other models ignore them.
   const RopeAxes& rope_positions = kPlainRope;
   // How the first wanted rows become tokens, one entry for each sampled row, at most max_requests. The wanted rows
   // after them only give logits and log-probabilities.
@@ -35,15 +35,15 @@ struct ForwardInputs {
 
   StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }
   bool has_edits() const { return edits != nullptr && !edits->empty(); }
-  // Returns whether the head's own sampler does not give everything that is wanted.
+  // Returns whether the forward needs more than the head's own sampler gives.
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
 };
 
 // Results of a forward. Valid until RunnerOptions::max_in_flight further forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // Log-probabilities, where targets were given, are those of the model's own distribution, before edits and
-  // temperature; see ops/sampling/top_logprobs.h.
+  // Log-probabilities are filled in if targets were given. They are those of the model's own distribution, before edits
+  // and temperature; see ops/sampling/top_logprobs.h.
   std::span<const float> logprobs;      // [wanted rows]
   std::span<const TokenId> top_ids;     // [wanted rows × top_logprobs]: descending, ties by id; -1: no further token
   std::span<const float> top_logprobs;  // [wanted rows × top_logprobs]

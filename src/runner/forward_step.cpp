@@ -34,7 +34,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   return parts_.model.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
 }
 
-// The body needs at least one token, so it gets that of a dummy batch on the reserved page.
+// Runs the body on padding. It needs at least one token, so it gets that of a dummy batch on the reserved page.
 Status ForwardStep::accompany(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
@@ -75,8 +75,8 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
                    results);
 }
 
-// Hidden states may be wanted of any row, and debug mode searches all rows for NaNs. In both cases every row is planned
-// as a wanted one.
+// Stages the body's plans and inputs. Any row's hidden state may be wanted, and debug mode searches all rows for NaNs.
+// In both cases every row is planned as a wanted one.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
   if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);
@@ -109,7 +109,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   return ok_status();
 }
 
-// Stages the rows from `first` on that the head computes in one run.
+// Stages one run of the head, on the wanted rows from `first` on.
 Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);

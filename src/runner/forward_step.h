@@ -1,6 +1,7 @@
-// Runs one forward once its runner is decided. It stages plans and inputs. A prefill replays its graphs piece by piece,
-// or runs its operators, and then runs the head on the wanted rows. A decode replays the decode graph, which holds
-// body, head and sampler. Where logits are edited or log-probabilities wanted, the chooser continues from the logits.
+// Runs one forward after dispatch has chosen its runner. It stages plans and inputs. A prefill replays its graphs piece
+// by piece, or runs its operators, and then runs the head on the wanted rows. A decode replays the decode graph, which
+// holds body, head and sampler. If logits are edited or log-probabilities are wanted, the chooser continues from the
+// logits.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,7 @@ class ForwardStep {
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   // Computes hidden states of the wanted rows with the head of PrefillGraphs, which holds the last layer's rest.
   Status run_head_for_hidden(const ForwardInputs& inputs);
-  // Reads the given `rows` of an output as floats; with no rows given, reads as many first rows as `to` holds.
+  // Reads the given `rows` of an output as floats. If `rows` is empty, reads the first rows, as many as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
 
   RunnerParts& parts_;

@@ -64,7 +64,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
   }
 }
 
-// The head then computes them, at most 256 rows at a time.
+// If the last layer computes wanted rows only, the head computes the hidden states, at most 256 rows at a time.
 TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
   for (const MemoryPlanKind plan : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
     RunnerOptions options = small_options();
@@ -94,7 +94,7 @@ TEST(HiddenStates, AreUnchangedByALastLayerOfWantedRows) {
   }
 }
 
-// Wants neighbouring and separate rows of a prompt's graph.
+// Asks for neighbouring and for separate rows of a prefill.
 TEST(HiddenStates, SelectedRowsEqualThoseOfAllRows) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
     RunnerBench bench = make_captured("llama", small_options(), dtype);
@@ -150,7 +150,7 @@ struct Embedded {
   std::vector<float> values;
 };
 
-// The embeddings are in order from `first_row` on.
+// Gives `tokens` embedding rows, in order from `first_row` on.
 Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
                          std::int32_t first_row) {
   Embedded made{.batch = std::move(batch), .values = {}};

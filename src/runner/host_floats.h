@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// `dtype` is a floating-point type. `to` and `from` have one element of it for each float. Rounds to nearest even.
+// Both functions round to nearest even. `dtype` is a floating-point type. `to` and `from` have one element of it for
+// each float.
 Status narrow_floats(std::span<const float> from, ir::DType dtype, std::byte* to);
 Status widen_floats(const std::byte* from, ir::DType dtype, std::span<float> to);
 

@@ -17,7 +17,7 @@ struct LogitEdits {
   std::vector<std::int32_t> masked_rows;  // rows with a mask, ascending
   std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i of a row: token i is allowed
 
-  // Returns whether no row has edits. `starts` may be empty where no row has edits by id.
+  // Returns whether no row has edits. `starts` may be empty if no row has edits by id.
   bool empty() const { return ids.empty() && masked_rows.empty(); }
   // Removes all edits and keeps the memory.
   void clear() {

@@ -47,16 +47,16 @@ class ModelRunner {
   ~ModelRunner();
 
   // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners as
-  // options.capture says. `more` is asked before each size that kCore puts off; capture continues with them while it
-  // returns true. Call it once, before the first forward; without it every forward is eager. An error is one that a
-  // smaller set of graphs would not avoid.
+  // options.capture says. Calls `more` before each size that kCore puts off, and captures it if `more` returns true; at
+  // the first false it stops. Call it once, before the first forward; without it every forward is eager. Returns an
+  // error only if a smaller set of graphs would not avoid it.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
   // Does the first part of capture() alone, on a rank that follows another.
   Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures now what options.capture puts off. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
   // Does one piece of work that can wait for an idle moment: captures a pending size (one of kCore, or a tower size
-  // that images came for), or measures a forward. Returns false where nothing is left. Precondition: no forward is in
+  // that images came for), or measures a forward. Returns false if nothing is left. Precondition: no forward is in
   // flight.
   Result<bool> idle_work();
   // Returns whether idle work captures a size that kCore put off.
@@ -81,16 +81,16 @@ class ModelRunner {
   std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
   ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
 
-  // Enqueues a forward and returns; where the device runs beside the host, it returns before the forward has run. The
-  // host can then stage and enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). It
-  // waits for logits and hidden states where they are wanted, unless the forward runs when it is collected, and fills
+  // Enqueues a forward. If the device runs beside the host, the call returns before the forward has run. The host can
+  // then stage and enqueue the next forward, whose rows may name this one's samples (ForwardBatch::input_rows). If
+  // logits or hidden states are wanted, the call waits for them; a forward that only runs when it is collected fills
   // them in then (steps/host_pipeline.cpp). Precondition: fewer than max_in_flight() forwards are in flight. Allocates
   // nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Idle forward, for ranks with tokens of their own (ModelGraphs::dp_size): makes a forward together with the other
-  // ranks, for which this one has no tokens (steps/data_parallel.cpp). accompany() only enqueues, but waits where
-  // max_in_flight() idle forwards run already. end_accompanied() waits for all of them, as idle_work() does; a fault of
-  // the last one shows there.
+  // Makes an idle forward, for ranks with tokens of their own (ModelGraphs::dp_size): this rank has no tokens and takes
+  // part in the other ranks' forward (steps/data_parallel.cpp). accompany() only enqueues, but waits if max_in_flight()
+  // idle forwards run already. end_accompanied() waits for all of them, as idle_work() does, and returns a fault of the
+  // last one.
   Status accompany() { return way_->accompany(); }
   Status end_accompanied() { return way_->end_accompanied(); }
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
@@ -112,12 +112,12 @@ class ModelRunner {
   // The one stream that forwards run on.
   Stream& stream() const { return parts_->stream(); }
   Device& device() const { return parts_->model.device; }
-  // Returns the kernels of planned operators (attention) as results name them: "fa3", "cpu", or "fa3, tessera" where
-  // layers differ.
+  // Returns the names of the kernels that planned operators (attention) use: "fa3", "cpu", or "fa3, tessera" if layers
+  // differ.
   std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
-  // The vision tower; null where the model has none. It is used between two forwards.
+  // The vision tower; null if the model has none. It is used between two forwards.
   VisionRunner* vision() { return parts_->vision(); }
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// An operator without a cache may be in a graph that has no cache groups.
+// Collects what a plan is made from. The graph of an operator without a cache may have no cache groups.
 PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
   const auto group = static_cast<std::size_t>(op.group);
   return {.nodes = op.nodes,

@@ -22,13 +22,13 @@ class OpPlans {
     PlanLimits limits;
     std::span<const std::int64_t> num_pages;  // [cache groups], page 0 included
   };
-  // `step` must outlive the plans, and is allocated before the first plan().
+  // Creates the plans in `step`, which must outlive them. Allocate `step` before the first plan().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Kernels that are bound with the context find their plans through this object, which must outlive them (it may be
-  // moved).
+  // Adds the plans to the context. Kernels that are bound with the context find their plans through this object, which
+  // must outlive them (it may be moved).
   void add_to(ForwardContext& context) const;
   // Calls every plan with these arguments (OpPlan::plan). Allocates nothing.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);

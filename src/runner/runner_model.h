@@ -1,4 +1,5 @@
-// What one model's runner is made of, and what follows from it alone. Nothing of it changes once it is made.
+// The fixed part of one model's runner: its graphs, weights and options, and what follows from these alone. Nothing
+// changes once it is made.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct RunnerModel {
 
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
   int ranks() const;  // number of ranks that run each forward together
-  // Returns whether this rank decides for all of them: the only one, or rank 0 of those that follow it.
+  // Returns whether this rank decides for all ranks: it is the only rank, or rank 0 with ranks that follow it.
   bool decides() const { return options.communicator == nullptr || options.ranks != nullptr; }
 
   // `device` must outlive the model.

@@ -32,7 +32,7 @@ struct RunnerOptions : StepLimits {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool measure_costs = true;  // measured in idle moments, for dispatch; never where forwards are deterministic
+  bool measure_costs = true;  // measured in idle moments, for dispatch; never if forwards are deterministic
   // Captures one full graph, beside the pieces, for prefill sizes that were measured to be faster with it.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
@@ -56,8 +56,8 @@ struct RunnerOptions : StepLimits {
   std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start on
   // [cache groups]: pages, or slots of a state group, including the reserved page 0.
   std::vector<std::int64_t> num_pages;
-  VisionOptions vision;                  // options of the tower, where the model has one
-  ExchangePlace place;                   // by which the memory of exchanges is predicted
+  VisionOptions vision;                  // options of the tower, if the model has one
+  ExchangePlace place;                   // tells prediction which ranks the exchanges are with
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
   RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none
   int max_in_flight = 2;                 // forwards that are submitted and not yet collected

@@ -45,7 +45,7 @@ Status RunnerParts::allocate() {
   embeddings_ = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
   TRY(embeddings_->reserve(options.embedding_rows));
 
-  // The share of the inputs follows that of the plans, so that the short lists of both are neighbours.
+  // The step buffer has the plans first and then the inputs, so that the short lists of both are neighbours.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);
@@ -78,8 +78,8 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .backend = model.options.registry->piecewise_backends.of(model.device.properties().type)};
 }
 
-// Only address ranges are reserved here; the plans decide how much of them is used. An arena of fixed size has the
-// predicted size.
+// Reserves address ranges only; the plans decide how much of them is used. An arena of fixed size has the predicted
+// size.
 Status RunnerParts::reserve_arenas() {
   Device& device = model.device;
   std::int64_t arena_bytes = device.properties().memory_bytes;

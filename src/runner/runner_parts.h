@@ -53,16 +53,18 @@ class RunnerParts {
   // The compiled runners.
   GraphRunner& runner(RunnerRole role) { return runners_[static_cast<std::size_t>(role)]; }
   const GraphRunner& runner(RunnerRole role) const { return runners_[static_cast<std::size_t>(role)]; }
-  VisionRunner* vision() const { return vision_.get(); }        // null where the model has no tower
+  VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower
   DebugMode* debug() const { return debug_.get(); }             // null without options.debug
   const MemoryReport& predicted() const { return predicted_; }  // made before anything was captured
 
-  // The environment in which executables of such batches are made, and what it refers to.
+  // Returns what executables for batches of this kind are made with: device, stream, context, arenas and more. It
+  // borrows these parts.
   ExecutionEnvironment environment(BatchKind batches);
   ExternalValues& externals() { return externals_; }
   KernelVariants& warm() { return warm_; }  // variants of kernels that have run on the stream
 
-  // Returns the free bytes of device memory; on rank 0 of several the least of all ranks, or 0 where one cannot tell.
+  // Returns the free bytes of device memory. On rank 0 of several it is the least of all ranks, or 0 if one cannot
+  // tell.
   std::int64_t available_bytes() const;
   // On rank 0 of several, makes the other ranks carry the order out at the same time (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);

@@ -22,7 +22,7 @@ ir::Bucket prefill_bucket(std::int64_t tokens, const NumPages& num_pages) {
   return bucket;
 }
 
-// A decode batch: every request adds `query_length` tokens and wants the logits of all of them.
+// Returns the bucket of a decode batch: every request adds `query_length` tokens and wants the logits of all of them.
 ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const NumPages& num_pages) {
   ir::Bucket bucket = prefill_bucket(requests * query_length, num_pages);
   bucket[Symbol::kRequests] = requests;

@@ -3,7 +3,7 @@
 //
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
-//             (of both what prompts run: ModelGraphs::prefill)
+//             (prompts may run a body and a head of their own: ModelGraphs::prefill)
 //   decode    body, head and sampler, chained                     sizes: requests         captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
@@ -27,7 +27,7 @@
 
 namespace tessera {
 
-// The largest number of wanted rows in one run of the head. It bounds the memory of logits when every token's are
+// The largest number of wanted rows in one run of the head. It bounds the memory of logits when all tokens' logits are
 // wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
@@ -35,7 +35,7 @@ inline constexpr std::int64_t kMaxHeadRows = 256;
 // tower is a runner of its own (vision_runner.h).
 enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kVision };
 inline constexpr int kNumRunnerRoles = 5;
-// Roles that have graphs, where the options say so.
+// Roles that have graphs, if the options ask for graphs.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
 std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "vision"
 
@@ -56,7 +56,7 @@ struct RunnerSpec {
 
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options);
 
-// The most rows of a forward, padding included, and the most rows in one run of the head.
+// Return the most rows of a forward, padding included, and the most rows in one run of the head.
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);
@@ -71,10 +71,10 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns every graph of the model, since a planned operator may be in any of them. The body appears twice where
-// prompts run it too. Borrows the graphs.
+// Returns every graph of the model, since a planned operator may be in any of them. The body appears twice if prompts
+// run it too. Borrows the graphs.
 std::array<const ir::Graph*, 6> all_graphs(const ModelGraphs& graphs);
-// Returns the limits that plans and kernels must serve.
+// Returns the limits that plans and kernels must support.
 PlanLimits plan_limits(const RunnerOptions& options);
 
 }  // namespace tessera

@@ -104,7 +104,7 @@ struct RunnerBench {
     logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
     return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});
   }
-  // Returns the logits of the wanted rows. Sets `decision`, where given, to dispatch's decision.
+  // Returns the logits of the wanted rows. Sets `*decision`, unless null, to dispatch's decision.
   std::vector<float> logits(const std::vector<TestRequest>& requests, Rows rows = Rows::kAll, bool force_eager = false,
                             Decision* decision = nullptr) {
     std::vector<float> made;
@@ -200,7 +200,7 @@ inline KernelTable first_group_kernels() {
   return cpu_kernels().with(attention);
 }
 
-// Returns the largest absolute difference; infinity where a number is not finite or is missing.
+// Returns the largest absolute difference; infinity if a number is not finite or is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

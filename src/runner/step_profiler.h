@@ -80,14 +80,15 @@ class StepProfiler {
     StepProfiler* profiler_;
   };
 
-  // Marks of one forward, in this order. A forward that fails before submitted() is dropped when the next one begins.
+  // The next functions mark the parts of one forward, in this order. A forward that fails before submitted() is dropped
+  // when the next one begins.
   void begin_forward();
   // Starts the forward's device time here. A second call does nothing.
   Status begin_device();
   // Names the work enqueued since the last mark, or since begin_device(), `part`.
   Status mark(std::string part);
   void submitted(const Decision& decision);
-  // Records that the oldest submitted forward has passed on the device.
+  // Records that the device has finished the oldest submitted forward.
   Status collected();
 
   // The forwards that were collected.

@@ -52,7 +52,7 @@ StepResults::Slot& StepResults::begin(int slot, const ForwardInputs& inputs) {
   return used;
 }
 
-// The device writes kMaxTopLogprobs tokens a row; this moves the wanted ones together.
+// Moves the wanted log-probabilities together: the device writes kMaxTopLogprobs tokens for each row.
 StepOutputs StepResults::finish(int slot) {
   const Slot& used = slots_[static_cast<std::size_t>(slot)];
   const auto top = static_cast<std::size_t>(used.top);

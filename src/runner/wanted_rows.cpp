@@ -35,7 +35,7 @@ bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTab
   return decl != nullptr && decl->capturable && !reads_state && (kernel == nullptr || kernel->planner == nullptr);
 }
 
-// Returns the first node after which all nodes work by rows; 0 where all nodes do, which holds for no body.
+// Returns the first node after which all nodes work by rows. It is 0 if all nodes do, but no body is like that.
 std::size_t first_movable(const ir::Graph& body, const ir::OpTable& ops, const KernelTable& kernels) {
   std::size_t first = body.nodes.size();
   while (first > 0 && works_by_rows(body, body.nodes[first - 1], ops, kernels)) --first;
@@ -54,7 +54,7 @@ bool is_slots(const ir::Value& value) {
 }
 
 // Returns the values before node `first` that later nodes read, in the order in which they were made. Returns nothing
-// where such a value does not consist of whole rows, is a view of another value, or is written later.
+// if such a value does not consist of whole rows, is a view of another value, or is written later.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);
   const auto is_made_before = [&](ValueId id) {
@@ -181,13 +181,14 @@ class WantedHead {
     return own;
   }
 
-  // One input replaces the slots of all cache groups, because each only tells which rows are padding.
+  // Returns the input that tells which rows are padding. It replaces the slots of all cache groups, which moved nodes
+  // read only for that.
   ValueId marks() {
     if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
     return *marks_;
   }
 
-  // Results keep their names, except that inner names of the two graphs may collide.
+  // Gives a result the name of `like`. An inner name that the other graph has taken stays as it is.
   static void rename(ir::Graph& graph, ValueId id, const ir::Value& like) {
     ir::Value& value = graph.value(id);
     if (value.kind == ValueKind::kResult && graph.find_value(like.name) == nullptr) value.name = like.name;
@@ -201,7 +202,8 @@ class WantedHead {
   std::map<ValueId, ValueId> of_body_;  // maps the body's values to those of wanted rows
 };
 
-// No node of the body reads the last node's results. An operator that declares the attribute may leave rows out.
+// Lets the body's last node compute wanted rows only, if its operator declares the attribute. No node of the body reads
+// its results.
 void tell_last_node(ir::Graph& body, const ir::OpTable& ops) {
   ir::Node& last = body.nodes.back();
   const ir::OpDecl* decl = ops.find(last.op);

@@ -4,8 +4,8 @@
 //   body     … attention │ o_proj, norm, mlp, norm → hidden [T]        head  gather, lm_head → logits [R]
 //   prefill  … attention → its rows [T], residual [T]                  head  gather both, o_proj … norm, lm_head
 //
-// This saves the matmuls of nearly one layer: 1/n of a prompt's work for n layers. Where attention is the last operator
-// of the body, it also writes wanted rows only; keys and values are still needed for every row.
+// This saves the matmuls of nearly one layer: 1/n of a prompt's work for n layers. If attention is the last operator of
+// the body, it also writes wanted rows only; keys and values are still needed for every row.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ namespace tessera {
 // Takes a body with one output and a head that gathers rows of it, both after the passes. The new body outputs the
 // values that the new head reads, under their names. The new head's inputs are `hidden` [R, N] and those it had. Moved
 // nodes that read inputs of rows [T] read slots, which only tell them which rows are padding; input_names::kRowMarks
-// replaces those. Where an output is computed for wanted rows alone, its other rows may hold anything. Returns
-// std::nullopt where no node can be moved, or where a handed-over value does not consist of whole rows.
+// replaces those. If an output is computed for wanted rows alone, its other rows may hold anything. Returns
+// std::nullopt if no node can be moved, or if a handed-over value does not consist of whole rows.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

@@ -73,7 +73,8 @@ Status FullMeasurement::work() {
   return decide({.ratio = median_bound(at_->ratios), .equal = true});
 }
 
-// Both forms must give the same bits. They do, unless a kernel computes differently within a larger graph.
+// Captures the size's full graph and checks that both forms give the same bits. They do, unless a kernel computes
+// differently within a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(captures_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));

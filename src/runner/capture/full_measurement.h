@@ -1,13 +1,12 @@
 // Measures in idle moments whether prefill sizes run faster as one full graph, which holds attention too, than in
 // pieces.
 //
-// A full graph saves the gaps at the cuts, and runs attention on a grid that is fixed for the size. It is kept where
-// both forms give the same bits and the full graph was faster in nearly all pairs of replays, which alternate.
-// Measurement starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without
-// a gain all larger sizes are skipped. Sizes whose replay takes so long that the cuts cannot reach the margin are
-// skipped too.
+// A full graph saves the gaps at the cuts, and runs attention on a grid that is fixed for the size. It is kept if both
+// forms give the same bits and the full graph was faster in nearly all pairs of replays, which alternate. Measurement
+// starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without a gain all
+// larger sizes are skipped. Sizes whose replay takes so long that the cuts cannot reach the margin are skipped too.
 //
-// At most one full graph exists beside the chosen ones, and none is made where device memory is short.
+// At most one full graph exists beside the chosen ones, and none is made if device memory is short.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ class FullMeasurement {
   FullMeasurement(RunnerParts& parts, Launcher& launcher, SizeCapture& captures, Dispatcher& dispatcher)
       : parts_(parts), launcher_(launcher), captures_(captures), dispatcher_(dispatcher) {}
 
-  // Works on one size for about 30 ms at most. Returns false where no size is left. Precondition: CostMeasurement has
+  // Works on one size for about 30 ms at most. Returns false if no size is left. Precondition: CostMeasurement has
   // measured the costs of replays, and no forward is in flight.
   Result<bool> measure_next();
 

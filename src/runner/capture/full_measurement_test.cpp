@@ -1,6 +1,6 @@
 // Catches: a full graph that is used before it was measured to be equal and faster, or for a batch that it does not
-// serve; one that is kept although it lost; a fault of it that drops the pieces too; and results with other bits than
-// those of the pieces.
+// support; a full graph that is kept although the pieces were faster; a failed full graph that drops the pieces too;
+// and results with other bits than those of the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -29,10 +29,10 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Groups of a page batch: only the slots of the first one are distinct.
+// Cache groups of a page batch. Only the first group gives each row a slot of its own.
 const std::vector<ir::CacheGroup> kGroups = {{.name = "full"}, {.name = "state", .kind = ir::CacheGroup::Kind::kState}};
 
-// Requests of several rows each, and the second of them one token later: a single row beside another prompt.
+// kPrompts: every request has several rows. kMixed: a prompt, and a request with a single row.
 const std::vector<TestRequest> kPrompts = {{ids(7)}, {ids(4, 2)}, {ids(3, 3)}};
 const std::vector<TestRequest> kMixed = {{ids(7)}, {ids(5, 2), 4}};
 
@@ -42,7 +42,7 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Returns costs so small that no size is too slow to gain from fewer cuts.
+// Returns costs so small that any size may gain from fewer cuts.
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);

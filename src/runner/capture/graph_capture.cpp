@@ -63,7 +63,7 @@ Status GraphCapture::prepare(StepResults& results) {
   return ok_status();
 }
 
-// `bytes` is the free device memory that the captures took.
+// Computes graph_bytes_of_estimate_. `bytes` is the free device memory that the captures took.
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
   for (const GraphRunner* runner : captured_runners(parts_))
@@ -98,8 +98,8 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
   return bytes;
 }
 
-// Forwards of every size must be able to run, with graphs or without. The memory of the largest ones is taken here, so
-// that a lack of memory is an error of the start and not of a request.
+// Takes the memory of the largest forwards, so that a lack of memory is an error of the start and not of a request.
+// Forwards of every size must be able to run, with graphs or without.
 Status GraphCapture::reserve_memory() {
   const std::int64_t arena = parts_.predicted()[MemoryUse::kArena];
   const std::int64_t workspace = parts_.predicted()[MemoryUse::kWorkspace];

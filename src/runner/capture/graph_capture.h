@@ -16,7 +16,7 @@ namespace tessera {
 
 class GraphCapture {
  public:
-  // All of them outlive this object.
+  // All arguments must outlive this object.
   GraphCapture(RunnerParts& parts, SizeCapture& captures, Dispatcher& dispatcher, ForwardStep& step)
       : parts_(parts), captures_(captures), dispatcher_(dispatcher), step_(step) {}
 
@@ -27,14 +27,14 @@ class GraphCapture {
   // Does the last part of start(): captures the tower's sizes that a start captures, on this rank alone.
   static Status capture_start_budgets(RunnerParts& parts);
   // Captures one pending size: first the tower's sizes that images came for, then decode's, smallest first, then the
-  // tower's others. Returns false where none is pending.
+  // tower's others. Returns false if none is pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();
   // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Measured bytes of graph objects divided by DeviceProperties' estimate, where the device reports no graph memory.
+  // Measured bytes of graph objects divided by DeviceProperties' estimate. Used if the device reports no graph memory.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
   std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 
@@ -45,7 +45,7 @@ class GraphCapture {
   Status capture_sizes(GraphRunner& runner);
   Result<bool> capture_tower();
   void measure_graphs(std::int64_t bytes);
-  // Logs the memory that is taken. Warns where capturing every pending size would leave too little.
+  // Logs the memory that is taken. Warns if capturing every pending size would leave too little.
   void report_memory();
   std::int64_t predicted_pending_bytes() const;  // device memory that graph objects of the pending sizes will take
 

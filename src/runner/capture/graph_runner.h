@@ -34,18 +34,17 @@ class GraphRunner {
   std::string_view name() const { return spec_.name(); }
   Executable& executable() const { return *executable_; }
   ir::Bucket bucket(std::int64_t size) const { return spec_.bucket(size); }
-  // Returns the ladder's size that `rows` are padded to; more rows than the largest size return the largest.
+  // Returns the ladder's size that `rows` are padded to; for more rows than the largest size, the largest size.
   std::int64_t padded_size(std::int64_t rows) const;
 
   const CaptureReport& report() const { return report_; }
   bool captured(std::int64_t size) const;
   bool dropped(std::int64_t size) const;
-  // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty where the runner is not
-  // captured.
+  // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty if the runner is not captured.
   std::vector<std::int64_t> pending() const;
 
   // Stages and uploads the inputs and plans of a batch of the size, for kernels that must run once before they are
-  // recorded. It is not called where all kernels have run before.
+  // recorded. It is not called if all kernels have run before.
   using StageSize = std::function<Status(std::int64_t size)>;
   // Calls `capture` for every size, largest first: the largest plan fixes the arena, and smaller ones fit into it. A
   // size that fails is left out. kDeviceLost ends the capture.

@@ -10,17 +10,18 @@
 
 namespace tessera {
 
-// `memory` is options.memory_plan, or isolated for the oracle. `log` says whether to log what was made.
+// Returns the executable. `memory` is options.memory_plan, or isolated for the oracle. `log` says whether to log what
+// was made.
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);
 
-// Returns the compiler of that name for the device and a runner's graph. `cache` must outlive it; null: nothing is
+// Returns the compiler `name` for the device and a runner's graph. `cache` must outlive the compiler; null: nothing is
 // kept.
 Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
                                                 Device& device, ProfileCache* cache);
 
-// Returns the kernels that operators run on: those of the options where given, else the device's.
+// Returns the kernels that operators run on: the options' kernels if given, else the device's.
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ struct Registry {
   FamilyRegistry families;
   CompilerRegistry compilers;
   std::vector<Pass> passes{};              // in the order in which they run
-  PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs no backend
+  PiecewiseBackends piecewise_backends{};  // devices' own ways to capture; recording a stream needs none
   ChatFormats chat_formats{};              // beside the server's own formats
 };
 

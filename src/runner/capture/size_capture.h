@@ -15,13 +15,13 @@ namespace tessera {
 
 class SizeCapture {
  public:
-  // Both outlive this object.
+  // Both arguments must outlive this object.
   SizeCapture(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
   // Captures every size (GraphRunner::capture_each).
   Status capture(GraphRunner& runner, std::span<const std::int64_t> sizes);
-  // Captures one size: stages a dummy batch where some of its kernels have not run, runs them, and records. A size that
-  // fails is dropped on all ranks, and its error returned.
+  // Captures one size. If some of its kernels have not run, stages a dummy batch and runs them first. A size that fails
+  // is dropped on all ranks, and its error returned.
   Status capture(GraphRunner& runner, std::int64_t size);
   // Drops a captured size.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);

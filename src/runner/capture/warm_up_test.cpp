@@ -1,5 +1,5 @@
-// Catches: a size with kernels that first run while they are recorded, which a device or library that loads code then
-// refuses: at the start, on first use, in idle moments, and among ranks.
+// Catches kernels that first run while they are recorded: at the start, on first use, in idle moments, and among ranks.
+// A device or library that loads code on the first run refuses that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

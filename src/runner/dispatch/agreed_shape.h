@@ -8,9 +8,9 @@
 namespace tessera {
 
 // Returns the smallest batch shape that covers every rank's batch: the most tokens and the most requests of any rank,
-// and a decode only where every rank's batch is a decode. A rank without tokens of its own passes {}. The call blocks
+// and a decode only if every rank's batch is a decode. A rank without tokens of its own passes {}. The call blocks
 // until every rank of the communicator has made it, and returns the same shape on all of them. Errors are those of
-// all_gather(), and kInternal where no rank has tokens.
+// all_gather(), and kInternal if no rank has tokens.
 Result<BatchShape> agree_on_shape(Communicator& communicator, const BatchShape& own);
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// Chooses tokens from logits where the head's own sampler is not enough: for rows with logit edits or
-// log-probabilities.
+// Chooses tokens from logits when the head's own sampler is not enough: for rows with logit edits or log-probabilities.
 //
 // The decode graph and the head sample every batch without edits, so plain batches pay nothing for them. For a batch
 // with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`, at
@@ -23,14 +22,14 @@ struct HeadRows {
   OutputView logits;   // f32[count or more, vocab]
   OutputView sampled;  // i32[count or more], sampled by the head
 
-  // Returns how many of these rows are sampled where the first `total` wanted rows are sampled.
+  // Returns how many of these rows are sampled if the first `total` wanted rows are sampled.
   std::int64_t num_sampled(std::int64_t total) const;
   HeadRows part(std::int64_t from, std::int64_t rows) const;
 };
 
 class Chooser {
  public:
-  // Both outlive the chooser.
+  // Both arguments must outlive the chooser.
   Chooser(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
   // Writes the sampled ids of the rows to last_ids, and enqueues the download of log-probabilities to `results`.

@@ -1,5 +1,5 @@
 // Catches: edits that reach another row or the logits handed out, log-probabilities of another row or of edited logits,
-// rows lost or doubled where a forward is cut into runs, results of one forward that the next one overwrites, plain
+// rows lost or doubled when a forward is cut into runs, results of one forward that the next one overwrites, plain
 // batches that pay for any of it, and batches with edits or log-probabilities that lose their graphs.
 #include "tessera/runner/dispatch/chooser.h"
 

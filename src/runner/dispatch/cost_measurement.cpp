@@ -90,7 +90,7 @@ Status CostMeasurement::forget(GraphRunner& runner, std::int64_t size) {
   });
 }
 
-// With several ranks, measures rank 0's time; the ranks meet in every layer.
+// Returns the time of `run` in milliseconds. With several ranks it is rank 0's time; the ranks meet in every layer.
 Result<double> CostMeasurement::timed(const RankOrder& order, const std::function<Status()>& run) {
   using Clock = std::chrono::steady_clock;
   double ms = 0;

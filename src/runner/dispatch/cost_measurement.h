@@ -18,12 +18,12 @@ namespace tessera {
 
 class CostMeasurement {
  public:
-  // All of them outlive this object.
+  // All arguments must outlive this object.
   CostMeasurement(RunnerParts& parts, Launcher& launcher, Dispatcher& dispatcher)
       : parts_(parts), launcher_(launcher), dispatcher_(dispatcher) {}
 
-  // Measures one forward. After a forward of more than 30 ms, larger sizes of that runner are skipped. Returns false
-  // where nothing is left to measure.
+  // Measures one forward. After a forward of more than 30 ms, larger sizes of that runner are skipped. Returns false if
+  // nothing is left to measure.
   Result<bool> measure_next();
 
  private:

@@ -1,5 +1,5 @@
 // Measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured sizes
-// are interpolated. Where nothing was measured there is no cost, and dispatch pads.
+// are interpolated. If nothing was measured there is no cost, and dispatch pads.
 //
 // A cost is that of a batch without a cached prefix. Attention over a longer context adds the same time to a padded and
 // to an unpadded forward.
@@ -43,7 +43,7 @@ class CostTable {
 
   // Returns the cost of a size. A measurement above that of a larger size counts as disturbed and is lowered to it.
   // Costs are linear between two measured sizes, proportional to the size beyond the largest, and constant below the
-  // smallest. Returns nothing where the size was not measured and fewer than two sizes of the runner were.
+  // smallest. Returns nothing if the size was not measured and fewer than two sizes of the runner were.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // Records the comparison for a captured prefill size, replacing an earlier one.
@@ -53,9 +53,9 @@ class CostTable {
   // measurement noise.
   bool full_wins(std::int64_t size) const;
 
-  // The form is {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}. from_json()
-  // returns kDataLoss for any other form, for sizes outside 1 … 2^20, and for times or ratios that are not finite and
-  // positive.
+  // Writes and reads {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}.
+  // from_json() returns kDataLoss for any other form, for sizes outside 1 … 2^20, and for times or ratios that are not
+  // finite and positive.
   Json to_json() const;
   static Result<CostTable> from_json(const Json& json);
 

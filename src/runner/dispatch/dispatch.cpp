@@ -76,7 +76,7 @@ struct Replayable {
   Sizes waiting;
 
   bool has(std::int64_t size) const { return !std::ranges::binary_search(waiting, size); }
-  // Returns the smallest size that holds `tokens`; nothing where none does.
+  // Returns the smallest size that holds `tokens`; nothing if no size does.
   std::optional<std::int64_t> padded(std::int64_t tokens) const {
     const auto next = std::find_if(std::ranges::lower_bound(sizes, tokens), sizes.end(),
                                    [this](std::int64_t size) { return has(size); });
@@ -84,8 +84,8 @@ struct Replayable {
   }
 };
 
-// Returns the milliseconds of `tokens` tokens, padded or eager, as dispatch() will decide. Returns nothing where they
-// are not known. Precondition: a size holds the tokens.
+// Returns the milliseconds of `tokens` tokens, padded or eager, as dispatch() will decide. Returns nothing if they are
+// not known. Precondition: a size holds the tokens.
 std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
   const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
@@ -175,7 +175,7 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
-    // More requests than the largest decode graph run through prefill graphs; the cuts cost such a step little.
+    // A step with more requests than the largest decode graph runs through prefill graphs; the cuts cost it little.
     const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
                        table.prefill_enabled && !table.prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
@@ -185,7 +185,7 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  // Measured costs are those of prefills, so they are not used for a decode.
+  // The measured costs are those of prefills, so a decode does not use them.
   Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
                                    is_decode ? nullptr : table.costs});
   const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);

@@ -76,20 +76,20 @@ struct Decision {
   GraphForm form = GraphForm::kPieces;
 };
 
-// Pure decode batches go to the decode runner; all others, mixed batches included, go to the prefill runner. Where
-// decode has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose requests have several
-// rows each uses the full graph of its size where there is one.
+// Decides for one batch. Pure decode batches go to the decode runner; all others, mixed batches included, go to the
+// prefill runner. If decode has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose
+// requests have several rows each uses the full graph of its size if there is one.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. It returns all of them unless
 // two replays are measured to be cheaper than the padded one; then it returns a captured size, and the rest goes into
 // the next forward. Sizes in `waiting` do not count as replayable. More tokens than the largest size are cut to that
-// size so that they are replayed. They are not cut where one eager forward is measured to be cheaper or, without
-// measurements, where the largest size is so small that the parts would take long. Allocates nothing.
+// size so that they are replayed. They are not cut if one eager forward is measured to be cheaper or, without
+// measurements, if the largest size is so small that the parts would take long. Allocates nothing.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
 // Returns the number of tokens from which on a prefill's time is proportional to its tokens: the first captured size
-// whose time per token is within a quarter of the least. Returns 512 where nothing was measured. Allocates nothing.
+// whose time per token is at most a quarter above the least. Returns 512 if nothing was measured. Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a batch sent to the wrong runner or size, padding where it is disabled or was measured to cost more, a
-// decision with a reason that was not decisive, and a chunk that is cut where that costs more, not cut where it costs
+// Catches: a batch sent to the wrong runner or size, padding although it is disabled or was measured to cost more, a
+// decision with a reason that was not decisive, and a chunk that is cut when that costs more, not cut when it costs
 // less, or cut to a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
@@ -113,7 +113,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
       {decode_shape(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       {decode_shape(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
-      // More requests than decode graphs exist for run as a prefill.
+      // A batch with more requests than any decode graph runs as a prefill.
       {decode_shape(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(8), kOn, {kPrefill, 8, 0, kExactSize}},
       {decode_shape(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
@@ -123,7 +123,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
       {decode_shape(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
-      // A decode batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
+      // A decode batch with another choice of wanted rows runs as a prefill, if prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
       {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
       // One or both kinds of graphs are switched off.
@@ -135,7 +135,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // Sizes with faster full graphs, which prefills use where every request has several rows.
+      // Sizes with faster full graphs, which prefills use if every request has several rows.
       {prompts(8), kFull, full(8, 0)},
       {prompts(7, 3), kFull, full(8, 1)},
       {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},

@@ -18,15 +18,15 @@ namespace tessera {
 
 class Dispatcher {
  public:
-  // Both outlive this object. Until enable() is called, every forward is eager.
+  // Both arguments must outlive this object. Until enable() is called, every forward is eager.
   Dispatcher(RunnerParts& parts, SizeCapture& captures);
 
   // Starts to use graphs as the options say.
   void enable();
   // Rebuilds the table after sizes were captured or dropped.
   void refresh();
-  // Captures the full graph of a captured prefill size where measured costs favour it and it does not exist yet. Does
-  // without it where the capture fails or the device has too little memory left.
+  // Captures the full graph of a captured prefill size if measured costs favour it and it does not exist yet. Does
+  // without it if the capture fails or the device has too little memory left.
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
@@ -41,7 +41,7 @@ class Dispatcher {
   // Returns the error of dropping it.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
-  // Measured costs of forwards, which dispatch reads where costs are measured.
+  // Measured costs of forwards. Dispatch reads them if costs are measured.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }

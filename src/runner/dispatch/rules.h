@@ -30,7 +30,7 @@ struct RuleInputs {
   bool enforce_piecewise_cuda_graph = false;
   bool generates = true;          // false for embedding models and classifiers, which generate no tokens
   std::string architecture = {};  // spelled as in config.json
-  bool standard_gqa = true;       // of every layer (LayerCaches, also for the next member)
+  bool standard_gqa = true;       // LayerCaches::standard_gqa; the next member is also from there
   std::vector<std::int64_t> undeclared_layers = {};  // layers whose cache layout no operator declares
 };
 

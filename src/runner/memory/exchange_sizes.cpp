@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// Forwards of all graphs use one link, so that its n-th value of a step is as large as the largest of them.
+// Raises each element of `most` to that of `values`. Forwards of all graphs share one link, so the n-th value of a step
+// must fit for every graph.
 void raise_each(const std::vector<std::int64_t>& values, std::vector<std::int64_t>& most) {
   most.resize(std::max(most.size(), values.size()));
   for (std::size_t i = 0; i < values.size(); ++i) most[i] = std::max(most[i], values[i]);

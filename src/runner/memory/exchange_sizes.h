@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Raises `sizes` to what one run of the graph in the bucket exchanges.
+// Raises `sizes` to what one run of the graph exchanges at the bucket's size.
 Status add_exchanges(const ir::Graph& graph, const ir::Bucket& bucket, ExchangeSizes& sizes);
 
 }  // namespace tessera

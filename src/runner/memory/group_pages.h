@@ -1,4 +1,4 @@
-// Assigns pages to the requests of verify and soak, which no scheduler made. As in the engine, each cache group has a
+// Assigns pages to the requests of verify and soak, which have no scheduler. As in the engine, each cache group has a
 // pool of its own.
 #pragma once
 
@@ -17,8 +17,9 @@ struct PageRange {
   std::int64_t count() const { return end - begin; }
 };
 
-// Returns the pages of a request, counted from its start, that a forward of its rows `computed` … `length` - 1 touches
-// in the group: all pages, the pages that a row's window reaches, or the one slot of a state group.
+// Returns the pages of the group that a forward touches when it computes a request's rows `computed` … `length` - 1.
+// They are counted from the request's start: all pages, the pages that a row's window reaches, or the one slot of a
+// state group.
 PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                         std::int64_t page_size);
 

@@ -129,7 +129,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
   }
 }
 
-// Written slots stay the request's until it gives their page back.
+// A slot that a request wrote stays with that request until the request gives its page back.
 TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
   const RunnerOptions options = options_of({33, 17, 5});
   SoakWorld world(options, kTwoGroups, 100, 4, 3);

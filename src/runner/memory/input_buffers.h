@@ -29,7 +29,7 @@ struct InputLimits {
   std::int64_t max_requests = 0;  // length of last_ids
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
-  bool rope_positions = false;  // the graphs rotate by positions in three dimensions
+  bool rope_positions = false;  // the rotary embedding uses three-dimensional positions
 };
 
 // Returns the limits of a model's graphs.
@@ -39,7 +39,7 @@ class InputBuffers {
  public:
   // Reserves memory for the inputs in `step`, which must outlive this object. Allocate `step` before staging anything.
   static Result<InputBuffers> create(Device& device, InputLimits limits, StepBuffer& step);
-  // Returns the device memory that the inputs take in bytes, including the share of the step buffer.
+  // Returns the device memory that the inputs take in bytes, including their part of the step buffer.
   static std::int64_t bytes_needed(const InputLimits& limits);
 
   // Adds the address of every input under the graphs' names.
@@ -48,7 +48,7 @@ class InputBuffers {
   std::int64_t bytes() const { return bytes_needed(limits_); }
 
   // Stages the batch's token inputs as the first rows. The rows up to padded_tokens get the padding id, position 0 and
-  // slot 0, which no request owns. The step buffer's next upload transfers them. Returns kInternal where padded_tokens
+  // slot 0, which no request owns. The step buffer's next upload transfers them. Returns kInternal if padded_tokens
   // exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
   // Stages the rows of the body's output that the head computes; padding takes row 0. `sampling` describes the first

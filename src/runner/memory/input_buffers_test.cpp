@@ -27,7 +27,7 @@ class InputBuffersTest : public ::testing::Test {
     buffers_.add_to(addresses_);
   }
 
-  // Returns an input of a forward of this many tokens and rows as the device has it.
+  // Reads the first `count` elements of an input from the device, for a forward of as many tokens and rows.
   template <class T>
   std::vector<T> read(std::string_view name, std::int64_t count) {
     EXPECT_TRUE(step_.upload(*stream_).ok());

@@ -25,7 +25,7 @@ void write_sampling(const StagedRows& step, std::size_t padded, std::byte* to) {
   }
 }
 
-// Padding has position 0 on each axis.
+// Writes the three axes one after another. Padding has position 0 on each axis.
 void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
   for (const std::vector<std::int32_t>& own : step.rope_positions) {
     write_list(own.empty() ? step.batch.positions : own, std::int32_t{0}, padded, to);
@@ -33,7 +33,7 @@ void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t pad
   }
 }
 
-// Padding has row -1, which is gathered as zeros.
+// Writes the rows' indices. Padding has row -1, which is gathered as zeros.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
   const auto rows = std::as_bytes(step.rows);
   std::copy(rows.begin(), rows.end(), to);

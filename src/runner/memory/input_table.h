@@ -29,9 +29,9 @@ struct SampleRow {
   std::int32_t position = 0;  // position of the new token in its request
 };
 
-// Time, height and width of each token ([T] each, at least 0), by which models with three-dimensional positions rotate.
-// All three are empty where they equal the batch's positions. Cache slots and the causal mask depend on the batch's
-// positions alone.
+// Time, height and width of each token ([T] each, at least 0): the positions of models with three-dimensional rotary
+// positions. All three are empty if they equal the batch's positions. Cache slots and the causal mask depend on the
+// batch's positions alone.
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
 
@@ -65,7 +65,7 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-// With `rope_positions`, the table includes the three-dimensional positions of a model that rotates by them.
+// With `rope_positions`, the table includes RopeAxes, for models with three-dimensional rotary positions.
 InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions);
 
 }  // namespace tessera

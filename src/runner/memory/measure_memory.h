@@ -16,15 +16,15 @@ class RunnerParts;
 // than half of it free at the end of capture causes a warning.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
-// Returns the bytes that graphs with these stats take or, where the device does not report it, `estimate` times
+// Returns the bytes that graphs with these stats take. If the device does not report it, returns `estimate` times
 // `of_estimate`.
 std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate);
 
 // Returns the memory that graphs of `need` are expected to take.
 GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& device);
 
-// Returns the memory of the sizes captured now. `of_estimate` is measured bytes of graph objects over the estimate,
-// used where the device does not report graph memory.
+// Returns the memory of the sizes captured now. If the device does not report graph memory, estimates are multiplied by
+// `of_estimate`: measured bytes of graph objects over their estimate.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
 
 // Returns the memory that exchanges with other ranks have taken so far. Called on the rank's thread.

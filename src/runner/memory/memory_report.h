@@ -23,11 +23,11 @@ enum class MemoryUse : std::uint8_t {
   kWorkspace,     // kernels' scratch memory, shared in the same way
   kStaticInputs,  // inputs of tokens, rows and logit edits; a measurement includes given embeddings
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
-  // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values that came from other
-  // stages and nodes; a prediction has the most, a measurement what has come so far.
+  // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other
+  // stages and nodes: a prediction has the most possible, a measurement has what was received so far.
   kCommunication,
-  // Measured, where the device does not report graph memory: the device memory that captures took beside arena and
-  // workspace. It includes kernels that were loaded meanwhile.
+  // If the device does not report graph memory, a measurement is the device memory that captures took beside arena and
+  // workspace. It then includes kernels that were loaded meanwhile.
   kGraphObjects,
   kStepResults,
 };
@@ -41,12 +41,12 @@ std::string_view memory_use_name(MemoryUse use);
 struct GraphMemory {
   std::int64_t graphs = 0;
   std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction: operators
-  std::int64_t bytes = 0;  // where the device does not report it, the size's share of what all captures took
+  std::int64_t bytes = 0;  // if the device does not report it, the size's share of what all captures took
 };
 
 struct SizeMemory {
   std::int64_t size = 0;
-  GraphMemory graphs{};  // a prediction has none where the runner makes no graphs
+  GraphMemory graphs{};  // a prediction has none if the runner makes no graphs
   MemoryNeed need{};     // arena and workspace; only in a prediction of every size
 };
 
@@ -71,10 +71,10 @@ class MemoryReport {
   // Returns the sum of arena, workspace, static inputs, plans and communication: the device memory of forwards without
   // their graphs.
   std::int64_t forwards() const;
-  // Returns null where the report has no runner of the role.
+  // Returns the runner of the role; null if the report has none.
   const RunnerMemory* runner(RunnerRole role) const;
 
-  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower where the model has one
+  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower if the model has one
   std::int64_t available = 0;           // measured: free device memory at the end of capture
 
  private:

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Predicts every size of the ladder, with their memory needs where `detail` asks for them.
+// Predicts every size of the ladder, including its memory need if `detail` asks for that.
 Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
                                     PredictionDetail detail) {
   RunnerMemory memory{.role = runner.spec().role};

@@ -13,12 +13,12 @@
 
 namespace tessera {
 
-// kTotals plans only the largest sizes, since one arena serves all: a few milliseconds for a large model. kEverySize
-// takes some tens of milliseconds.
+// kTotals plans only the largest sizes, since all sizes share one arena: a few milliseconds for a large model.
+// kEverySize takes some tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
-// The result leaves out weights and KV cache, whose shares follow from it. options.num_pages may still be 1 for each
-// group, since no activation has the cache's size.
+// Predicts all uses except weights and KV cache, whose shares of the memory follow from the result. options.num_pages
+// may still be 1 for each group, since no activation has the cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
 // Predicts the same for existing runners, without a tower.

@@ -171,8 +171,8 @@ TEST(MemoryReport, ListsCapturedSizesByRunner) {
   EXPECT_GT(report.available, 0);
 }
 
-// Where the device does not report graph memory, sizes share the measured bytes in proportion to their estimates.
-// Reported bytes take precedence.
+// If the device does not report graph memory, sizes share the measured bytes in proportion to their estimates. Reported
+// bytes take precedence.
 TEST(MemoryReport, UnreportedGraphBytesAreShared) {
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);

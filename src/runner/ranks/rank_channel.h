@@ -10,8 +10,8 @@
 //   channel.answer(number, rank)
 //
 //   // rank r
-//   while (const std::optional<RankChannel::Message> message = channel.receive(r)) channel.reply(r, message->number,
-//   …);
+//   while (const std::optional<RankChannel::Message> message = channel.receive(r))
+//     channel.reply(r, message->number, …);
 //
 // The channel is a bounded ring that reuses its buffers, so it allocates nothing for messages that are no larger than
 // earlier ones. A buffer above kMostKeptBytes, such as one with images, is freed once all ranks have answered. The
@@ -38,7 +38,7 @@ struct RankAnswer {
   std::int64_t value = 0;            // the value that the order asks for
   std::uint64_t digest = 0;          // hash of the results (StepDigest)
   bool replay_failed = false;        // the error is a failed launch of a graph
-  std::vector<std::byte> content{};  // a message, where the order asks for one
+  std::vector<std::byte> content{};  // a message, if the order asks for one
 };
 
 class RankChannel {
@@ -62,7 +62,7 @@ class RankChannel {
   int ranks() const { return ranks_; }
   std::chrono::milliseconds limit() const { return limit_; }
 
-  // Called on rank 0's thread.
+  // The functions from here to answer() are called on rank 0's thread.
   std::uint64_t next_number() const { return sent_ + 1; }
   // Returns the buffer of the next message. Waits for the answers to the last message that used it; errors are those of
   // wait().
@@ -72,7 +72,8 @@ class RankChannel {
   // the ranks that have not answered; their state is unknown. After lose() it returns that error at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
-  // Precondition: wait(number) was ok, and fewer than kSlots messages were sent since.
+  // Returns a rank's answer to a message. Precondition: wait(number) was ok, and fewer than kSlots messages were sent
+  // since.
   const RankAnswer& answer(std::uint64_t number, int rank) const;
   // Makes receive() return nothing on all ranks, for good. From any thread.
   void close();
@@ -89,8 +90,8 @@ class RankChannel {
   // Returns the next message, waiting without a limit; nothing once the channel is closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
-  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss where the rank must answer another
-  // message first, or none: rank 0 may be reading the answer that it has given.
+  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss if that is not the answer that the
+  // rank owes next: rank 0 may be reading an answer that was given before.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:

@@ -60,8 +60,8 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.list(inputs.hidden_rows);
 }
 
-// Rows keep their order from forward to forward, except for those that ended, so the search continues behind the last
-// match.
+// Packs each table as its difference from the last forward's. Rows keep their order from forward to forward, except for
+// those that ended, so the search for a table continues behind the last match.
 void ForwardPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
   to.word(std::ssize(tables));
   group.next.clear();

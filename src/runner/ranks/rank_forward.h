@@ -37,7 +37,7 @@ class ForwardPacker {
 // The receiving end. Its contents are valid until the next unpack(), embedding writes as long as the message is.
 class ReceivedForward {
  public:
-  // After an error the two ends may disagree on page tables, so the group cannot continue.
+  // Unpacks the next forward. After an error the two ends may disagree on page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
 
   const Decision& decision() const { return decision_; }

@@ -140,7 +140,7 @@ ForwardEnd RankGroup::cause(std::span<const std::uint64_t> numbers, const Forwar
   return end;
 }
 
-// Restarts the communicator. All ranks have answered, so none is in a collective. Where the group cannot continue, its
+// Restarts the communicator. All ranks have answered, so none is in a collective. If the group cannot continue, its
 // answers are worthless: a GPU with a broken connection stops waiting with incomplete data, and only the end of the
 // group shows it.
 void RankGroup::restart() {
@@ -242,7 +242,8 @@ Result<std::uint64_t> RankGroup::send_forward(const ForwardInputs& inputs, const
   return send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); });
 }
 
-// Stages before the last have no results; their faults reach the last stage's results.
+// Compares the digests of the last stage's ranks. Earlier stages have no results; their faults reach the last stage's
+// results.
 Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
   for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;

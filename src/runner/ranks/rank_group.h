@@ -79,15 +79,15 @@ class RankGroup {
   void when_lost(std::function<void()> call);
   Communicator& communicator() { return *communicator_; }
 
-  // Returns limits that fit all ranks. Where some ranks have room for fewer requests than others, all plan again for
-  // the least; `plan` plans for rank 0. Returns kInvalidArgument where `plan` is needed and missing.
+  // Returns limits that fit all ranks. If some ranks have room for fewer requests than others, all plan again for the
+  // least; `plan` plans for rank 0. Returns kInvalidArgument if `plan` is needed and missing.
   using PlanAgain = std::function<Result<RankLimits>(std::int64_t max_requests)>;
   Result<RankLimits> agree(RankLimits own, const PlanAgain& plan = {});
   // Loads on all ranks at once; `local` is rank 0's part. A failure ends the group, without waiting for the other
   // ranks.
   Status load(const RankLimits& agreed, const std::function<Status()>& local);
-  // Makes every rank carry the order out; rank 0 does so by `local`. Returns ok where it was ok on all ranks. Within
-  // `local` rank 0 sends nothing, since the other ranks carry out the same order by themselves.
+  // Makes every rank carry the order out; rank 0 does so by `local`. Returns ok if all ranks succeeded. Within `local`
+  // rank 0 sends nothing, since the other ranks carry out the same order by themselves.
   Status together(const RankOrder& order, const std::function<Status()>& local);
   // Returns the least of the ranks' answers; `own` is rank 0's.
   Result<std::int64_t> least(const RankOrder& order, std::int64_t own);
@@ -117,9 +117,9 @@ class RankGroup {
   // Returns the first failure among the received answers and rank 0's own end. kCancelled: an earlier forward caused
   // it, not one of these messages.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
-  // Returns first_failure(), with kCancelled turned into kInternal: for use where no earlier forward can explain it.
+  // Returns first_failure(), with kCancelled turned into kInternal: for use when no earlier forward can explain it.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
-  // Restarts the communicator after a failure, so that the group continues. Where it cannot, or the end is kDeviceLost,
+  // Restarts the communicator after a failure, so that the group continues. If it cannot, or if `end` is kDeviceLost,
   // the group has ended. Returns the end of the forward. Precondition: all ranks have answered every message.
   ForwardEnd settle(ForwardEnd end);
   // `digest` is that of rank 0's results. Returns kInternal if another rank of its stage has answered a different

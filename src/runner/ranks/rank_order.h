@@ -64,7 +64,7 @@ struct RankLimits {
   std::vector<std::int64_t> vision_sizes;
   std::int64_t max_requests = 0;
 
-  // Reduces the limits to what fits both. Returns kInvalidArgument where the two differ in the inputs of their plans.
+  // Reduces the limits to what fits both. Returns kInvalidArgument if the two differ in the inputs of their plans.
   Status agree(const RankLimits& other);
   friend bool operator==(const RankLimits&, const RankLimits&) = default;
 };

@@ -18,8 +18,8 @@ class Alone final : public StepWay {
   LocalForwards& forwards_;
 };
 
-// A forward with a graph that was not launched has changed nothing that matters: the eager run writes its cache slots
-// again, and the ids that it reads are still there.
+// Runs a forward again without its graph if the graph cannot be launched. The failed launch has changed nothing that
+// matters: the eager run writes the cache slots again, and the ids that it reads are still there.
 Result<Decision> Alone::submit(const ForwardInputs& inputs) {
   Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
   TRY(forwards_.begin(inputs));

@@ -17,11 +17,11 @@ namespace tessera {
 
 class FollowedForwards {
  public:
-  // Both outlive this object.
+  // Both arguments must outlive this object.
   FollowedForwards(const RunnerParts& parts, LocalForwards& forwards);
 
-  // Runs a forward and, where ranks collect as they run (step_ways.h), collects it. The rank is lost after a message
-  // that cannot be read, because later messages build on it.
+  // Runs a forward, and collects it if ranks collect as they run (step_ways.h). The rank is lost after a message that
+  // cannot be read, because later messages build on it.
   Status run(MessageReader& from, RankAnswer& answer);
   // Collects the oldest forward, and answers the digest of its results.
   Status collect(RankAnswer& answer);
@@ -37,7 +37,7 @@ class FollowedForwards {
   ReceivedForward received_;
   std::vector<float> logits_;
   std::vector<float> hidden_states_;
-  std::vector<ForwardEnd> in_flight_;  // oldest first; not ok where the forward failed on this rank
+  std::vector<ForwardEnd> in_flight_;  // oldest first; not ok if the forward failed on this rank
 };
 
 }  // namespace tessera

@@ -59,7 +59,7 @@ void HostPipeline::run_all() {
   while (!runs_ && deferred_.size() > 0) ran_.push_back(run_oldest());
 }
 
-// Where a forward fails on any rank, all forwards in flight fail.
+// Runs the oldest forward. If it fails on any rank, all forwards in flight fail.
 Result<StepOutputs> HostPipeline::run_oldest() {
   runs_ = true;  // an order that drops a size is sent meanwhile
   Result<StepOutputs> outputs = [&]() -> Result<StepOutputs> {
@@ -78,7 +78,7 @@ Result<StepOutputs> HostPipeline::run_oldest() {
   return outputs;
 }
 
-// Rank 0 has run the oldest forward. After an error no forward is in flight on any rank.
+// Ends the oldest forward on all ranks, after rank 0 has run it. After an error no forward is in flight on any rank.
 ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
   ForwardEnd end;
   if (own.status.ok()) {

@@ -1,5 +1,5 @@
 // Rank 0 of several: it tells the other ranks each forward, and runs its own part beside them. The others collect a
-// forward when they are told to. followed_forwards.h is what they do.
+// forward when they are told to; followed_forwards.h has their part.
 
 #include <array>
 #include <utility>
@@ -45,8 +45,8 @@ Result<Decision> Leader::lead(const ForwardInputs& inputs) {
   return end.status;
 }
 
-// The newest forward failed on rank 0, perhaps because of a failure on another rank. The error is kCancelled where no
-// rank failed in this forward but one had in an earlier one, which is not collected yet.
+// Ends the newest forward after it failed on rank 0, perhaps because of a failure on another rank. The error is
+// kCancelled if no rank failed in this forward, but one failed in an earlier forward that is not collected yet.
 ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   ranks_.communicator().abort(own.status.message());
   if (Status waited = ranks_.wait(number); !waited.ok()) return {std::move(waited)};
@@ -56,7 +56,8 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// A rank whose launch failed after the last collective has not delayed other ranks, so a failed launch may show here.
+// Collects the oldest forward on all ranks. A failed launch may only show here: behind its rank's last collective, it
+// does not delay the other ranks.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());

@@ -1,5 +1,5 @@
-// What the ways of rank 0 have in common. Rank 0 leads the other ranks, except within an order to all of them
-// (RankGroup::together): there it takes a forward as any peer does (peer.cpp).
+// The base of the classes that run rank 0's steps (StepWay). Rank 0 leads the other ranks, except within an order to
+// all of them (RankGroup::together): there it takes a forward as any peer does (peer.cpp).
 #pragma once
 
 #include <memory>
@@ -19,14 +19,14 @@ class LeadingWay : public StepWay {
   Status fail(const Status& why) final { return ranks_.leads() ? why : peer_->fail(why); }
 
  protected:
-  // `peer` is the way within orders.
+  // `peer` runs the steps within orders.
   LeadingWay(const StepContext& context, std::unique_ptr<StepWay> peer)
       : ranks_(*context.parts.model.options.ranks),
         dispatcher_(context.dispatcher),
         forwards_(context.forwards),
         peer_(std::move(peer)) {}
 
-  // submit() and collect() where rank 0 leads.
+  // submit() and collect() outside orders, when rank 0 leads.
   virtual Result<Decision> lead(const ForwardInputs& inputs) = 0;
   virtual Result<StepOutputs> collect_led() = 0;
 

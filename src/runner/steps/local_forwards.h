@@ -21,13 +21,13 @@ namespace tessera {
 
 class LocalForwards {
  public:
-  // All of them outlive this object.
+  // All arguments must outlive this object.
   static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step);
 
   // Checks inputs before a forward is decided; `in_flight` forwards were submitted and not yet collected.
   Status check(const ForwardInputs& inputs, int in_flight) const;
 
-  // Enqueues a forward; after success it is in flight. It does the next three in turn. A stage without a head samples
+  // Enqueues a forward by begin(), run() and finish(); after success it is in flight. A stage without a head samples
   // nothing and computes no logits, whatever the inputs want.
   ForwardEnd submit(const ForwardInputs& inputs, const Decision& decision);
   // Takes a slot for the results, and enqueues what is written before the forward.
@@ -43,7 +43,7 @@ class LocalForwards {
   // Waits for the newest forward in flight and drops its results.
   Status discard();
   int in_flight() const { return in_flight_; }
-  // A hash of all results of the last collected forward, where rank 0 compares it with those of other ranks.
+  // A hash of all results of the last collected forward, if rank 0 compares it with those of other ranks.
   std::uint64_t digest() const { return digest_; }
 
   // Waits for an event behind a forward. A failed forward ends the profile, because its events may never pass.

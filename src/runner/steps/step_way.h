@@ -1,8 +1,8 @@
-// How the ranks of one model take a step together. ModelRunner has one way, chosen once (step_ways.h), and knows
-// nothing else about ranks.
+// A StepWay is how the ranks of one model take a step together. ModelRunner has one, chosen once (step_ways.h), and
+// knows nothing else about ranks.
 //
-// A way decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what they
-// must know (RankGroup, Communicator).
+// It decides each forward (Dispatcher), runs this rank's part of the forward (LocalForwards), and tells other ranks
+// what they must know (RankGroup, Communicator).
 //
 // Threads: the runner's thread.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// What a way works with. All of it outlives the way.
+// What a StepWay works with. All of it must outlive the StepWay.
 struct StepContext {
   RunnerParts& parts;
   Dispatcher& dispatcher;

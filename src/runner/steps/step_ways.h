@@ -1,7 +1,7 @@
-// All ways to run a step, and the choice of one.
+// All ways to run a step (StepWay), and the choice of one.
 //
-// Another way is one file: a class that implements StepWay, and a function that makes it. The function is declared here
-// and has its place in make_step_way() (README.md of the layer).
+// To add one, write a class that implements StepWay and a function that makes it, both in one file. The function is
+// declared here and has its place in make_step_way() (README.md of the layer).
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// Returns the way that fits the options and the graphs.
+// Returns the StepWay that fits the options and the graphs.
 Result<std::unique_ptr<StepWay>> make_step_way(const StepContext& context);
 
-// Each function returns null where its way does not fit.
+// Each function returns null if its StepWay does not fit the options and the graphs.
 using MakeStepWay = Result<std::unique_ptr<StepWay>>(const StepContext& context);
 MakeStepWay make_data_parallel;  // ranks with tokens of their own, which agree on a graph for each forward
 MakeStepWay make_host_pipeline;  // rank 0 of a pipeline on a host device, which runs its part when it collects

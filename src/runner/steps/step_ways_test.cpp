@@ -1,5 +1,5 @@
-// Catches: a way that fits where it must not, a way that cannot be made of the public pieces alone, and a step whose
-// results depend on its way.
+// Catches: a way that is chosen although it must not be, a way that cannot be made of the public pieces alone, and a
+// step whose results depend on its way.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>

@@ -25,7 +25,7 @@ class DebugMode {
   // Runs after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
   // operator that made the first NaN.
   Status after(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
-  // Forwards between pause() and resume() are not checked.
+  // Turns the checks off until resume().
   void pause() { paused_ = true; }
   void resume() { paused_ = false; }
 

@@ -184,7 +184,7 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
                     HasSubstr("weight %lm_head.weight, has one at row 0 column 5")));
 }
 
-// The other embedding rows need not have memory.
+// Only the embedding row in use has memory, so the search must not read the others.
 TEST(DebugMode, TracesNanEmbeddingsToTheirOperator) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());

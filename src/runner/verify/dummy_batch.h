@@ -24,8 +24,8 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
 
 // Makes a batch that wants all rows: `size` tokens in requests that each fit in a page and have at least two rows. All
 // requests have the same tokens at the same positions, so they may share the reserved page: every write to a slot
-// stores the same value. Every row's output is defined, and the same from run to run. Returns nothing where `size`
-// tokens cannot be divided in this way.
+// stores the same value. Every row's output is defined, and the same from run to run. Returns nothing if `size` tokens
+// cannot be divided like this.
 std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& options,
                                        std::span<const ir::CacheGroup> groups);
 

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Real rows are contiguous at the start only where no dimension but the first depends on the batch.
+// Returns whether real rows are contiguous at the start: no dimension but the first may depend on the batch.
 bool rows_lead(const ir::Type& type) {
   return !type.shape.empty() && std::all_of(type.shape.begin() + 1, type.shape.end(),
                                             [](const ir::Dim& dim) { return dim.constant().has_value(); });
@@ -62,7 +62,8 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
   return std::string("a second run of the same forward makes none");
 }
 
-// No kernel has written a NaN before this point, so the first NaN was made by its kernel or came in as an operand.
+// Runs the operators until one has a NaN in a result. No kernel has written a NaN before this one, so it made the NaN
+// or read it from an operand.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
     const CompiledPart& part = forward.executable.parts(forward.bucket)[p];

@@ -35,8 +35,7 @@ class NanSearch {
   Result<std::string> first_step(const Forward& forward);
   Result<std::string> first_graph(const Forward& forward);
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
-  // Returns " row 3 column 17" of the first NaN in the real rows; empty where there is none or the value has no such
-  // rows.
+  // Returns " row 3 column 17" of the first NaN in the real rows; empty if there is none or the value has no such rows.
   Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;

@@ -233,7 +233,7 @@ class Soak {
     if (list.size() < kMostKept) list.push_back(fmt::format("batch {}: {}", report_.batches, what));
   }
 
-  // Counts ties as failures where there are too many for an accident.
+  // Counts ties as failures if there are too many for an accident.
   void judge_ties() {
     const auto most =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostTies * static_cast<double>(report_.batches)));
@@ -269,8 +269,8 @@ Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   if (runner.options().ranks != nullptr && !runner.costs().empty())
     return failed_precondition(
         "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
-  // Otherwise each rank would capture the sizes of its own batches, and a failed capture would be dropped on one rank
-  // only.
+  // Captures the rest first. Otherwise each rank would capture the sizes of its own batches, and a failed capture would
+  // be dropped on one rank only.
   if (runner.options().ranks != nullptr) TRY(runner.capture_rest());
   SoakReport report;
   const RankOrder order{

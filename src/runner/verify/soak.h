@@ -31,11 +31,11 @@ struct SoakOptions {
   bool show_progress = false;
 };
 
-// Where a router chooses experts, rounding turns a tie between two of them about once in a million rows. That row and
-// those that attend to it then differ (docs/measurements/correctness.md, "How far rounding carries"). For such a model,
-// batches that exceed the tolerance are failures where they are more than this share of all batches and more than one.
-// The greatest observed tie moved a row by 0.24 of its greatest logit, so a difference above kGreatestTie is never
-// counted as a tie.
+// If a router chooses experts, rounding decides a tie between two of them differently about once in a million rows. The
+// tied row and the rows that attend to it then differ (docs/measurements/correctness.md, "How far rounding carries").
+// For such a model, batches that exceed the tolerance are failures if they are more than this share of all batches and
+// more than one. The greatest observed tie moved a row by 0.24 of its greatest logit, so a difference above
+// kGreatestTie is never counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 
@@ -61,9 +61,9 @@ struct SoakReport {
   double seconds = 0;
 };
 
-// Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the seed, except for times
-// and memory. An error means that a forward failed; a difference is in the report. With several ranks each compares its
-// own results. The report is rank 0's, and a difference on another rank is an error that names it.
+// Runs the test. Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the seed,
+// except for times and memory. An error means that a forward failed; a difference is in the report. With several ranks
+// each compares its own results. The report is rank 0's, and a difference on another rank is an error that names it.
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
 
 }  // namespace tessera

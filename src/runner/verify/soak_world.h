@@ -58,7 +58,8 @@ class SoakWorld {
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  // A sequence's page table in one group: page 0 stands before index `first`, where its window has moved on.
+  // A sequence's page table in one group. Page 0 stands before index `first`, for pages that the window has left
+  // behind.
   struct Held {
     std::int64_t first = 0;
     std::vector<PageId> table;
@@ -90,14 +91,15 @@ class SoakWorld {
   void leave_windows(Sequence& sequence);
   // Returns how many of the next `count` tokens there are pages for.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
-  // Precondition: count fits. `turned`: the tokens have three-dimensional positions.
+  // Adds the sequence's next `count` tokens to the batch. Precondition: they fit. `turned`: the tokens have
+  // three-dimensional positions.
   void append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned);
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
   // Places images in the prompt, one after another with text between them, as far as they fit.
   void place_images(Sequence& sequence);
-  // Returns the embedding row of the token where it belongs to an image; -1 otherwise.
+  // Returns the embedding row of the token if it belongs to an image; -1 otherwise.
   static std::int32_t image_row(const Sequence& sequence, std::int64_t token);
 
   const RunnerOptions& options_;

@@ -98,8 +98,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Returns the same value on every stage of a pipeline, since the stages meet in each forward, although only the last
-  // one computes wanted rows alone.
+  // Returns whether prefills are also compared with only the last rows wanted. Only a pipeline's last stage computes
+  // wanted rows alone, but every stage returns the same, since the stages meet in each forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;
     return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
@@ -107,7 +107,7 @@ class Verifier {
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
 
-  // Compares both forms where a size has both.
+  // Compares both forms if a size has both.
   Status compare_prefill(Executable& isolated) {
     GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
     TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
@@ -159,7 +159,7 @@ class Verifier {
     GraphForm form = GraphForm::kPieces;
     bool last_rows = false;  // only the last row of each request is wanted and compared
   };
-  // `real` is in the size's unit: tokens or requests.
+  // Compares one batch at `size`. `real` is its number of tokens or requests, in the size's unit.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
     return compare(runner, isolated, size, real, Way{});
   }
@@ -339,8 +339,8 @@ class Verifier {
     return std::string();
   }
 
-  // The last id of the vocabulary is the padding id. Its embedding row is NaN during the comparison, on the rank that
-  // has it.
+  // Makes the vocabulary's last id the padding id, and fills its embedding row with NaN during the comparison, on the
+  // rank that has the row.
   Status poison_padding_id() {
     const std::vector<ir::Node>& nodes = r_.model.graphs.body.nodes;
     const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);

@@ -10,7 +10,7 @@
 // are compared too.
 //
 // The head, which is not captured, is compared for its sizes. verify_vision.h compares a vision tower. A prefill size
-// with a full graph is compared in both forms. Where the last attention computes wanted rows alone, each prefill size
+// with a full graph is compared in both forms. If the last attention computes wanted rows alone, each prefill size
 // above 1 is also compared with a batch that wants the last row of each request, which other kernels compute.
 #pragma once
 
@@ -34,7 +34,7 @@ struct VerifyRow {
 struct VerifyReport {
   std::vector<VerifyRow> rows;
   double seconds = 0;
-  bool equal() const;  // true where all rows are equal and there is at least one
+  bool equal() const;  // true if all rows are equal and there is at least one
 };
 
 // Compares every size, and captures pending sizes first. Precondition: runner.capture() ran, and no forward is in

@@ -78,7 +78,7 @@ Lengths without_prefixes(Lengths lengths) {
   return lengths;
 }
 
-// [cache groups]
+// Returns [cache groups]: the pages that the batch's requests touch in each.
 std::vector<std::int64_t> pages_needed(const VerifyModel& model, const Lengths& lengths) {
   std::vector<std::int64_t> needed;
   for (const ir::CacheGroup& group : model.groups) {

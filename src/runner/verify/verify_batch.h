@@ -1,5 +1,5 @@
 // Makes the batches on which verify() compares forwards: uneven requests with cached prefixes and their pages in each
-// group. For models that rotate by time, height and width, their tokens have positions like those of images.
+// group. For models with three-dimensional rotary positions, tokens have positions like those of images.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tessera {
 
 struct VerifyBatch {
   ForwardBatch batch;
-  // [cache groups]: ids of the requests' pages. No id is in two groups where pools are large enough, so a kernel that
+  // [cache groups]: ids of the requests' pages. No id is in two groups if pools are large enough, so a kernel that
   // reads another group's page table finds pages outside the batch.
   std::vector<PageRange> pages;
   std::vector<float> embeddings{};  // the embeddings that the batch writes
@@ -33,8 +33,7 @@ struct VerifyModel {
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
 };
 
-// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted where a pool is too
-// small.
+// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
 }  // namespace tessera

@@ -114,7 +114,7 @@ class ImageLayout {
       }
   }
 
-  // Token i of the image is the merged row of unit i.
+  // Adds the order of the image's tokens: token i is the merged row of unit i.
   void append_token_order() {
     const auto end = static_cast<std::int64_t>(layout_.units.size());
     layout_.token_order.resize(static_cast<std::size_t>(end));

@@ -11,7 +11,7 @@
 namespace tessera {
 
 // The index lists of a forward, with a row for each patch in the tower's order (model/vision/towers.h has the inputs'
-// names). A list stays empty where the tower has no such input.
+// names). A list stays empty if the tower has no such input.
 struct PatchLayout {
   std::vector<std::int32_t> positions;      // [S, 2]: row and column in the image
   std::vector<std::int32_t> image_ranges;   // [S, 2]
@@ -19,7 +19,8 @@ struct PatchLayout {
   std::vector<std::int32_t> token_order;    // [U]
   std::vector<std::int32_t> position_rows;  // [S, 4]
   std::vector<float> position_weights;      // [S, 4]
-  // [U], for every tower: index within its image of each merged row's merge unit. Patches are given in this order.
+  // [U], for every tower: for each merged row, the index of its merge unit within the image. Patches are given in this
+  // order.
   std::vector<std::int32_t> units;
 
   std::int64_t patches() const { return static_cast<std::int64_t>(image_ranges.size()) / 2; }

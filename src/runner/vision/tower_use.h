@@ -1,4 +1,4 @@
-// Counts how a vision tower's forwards ran, with an entry for each way. Used for counters and for a request's answer.
+// Counts how a vision tower's forwards ran, by size and reason. Used for counters and for a request's answer.
 #pragma once
 
 #include <compare>

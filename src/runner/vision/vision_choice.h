@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The reason why a forward ran in its way.
+// Why a forward replayed a graph or ran eagerly.
 enum class VisionReason : std::uint8_t {
   kReplayed,         // a graph with room for its patches was replayed
   kFirstUse,         // captured now, as VisionOptions::exact_graphs asks, and then replayed
@@ -47,7 +47,7 @@ struct VisionChoice {
 };
 
 // A forward uses its budget's graph, unless its operators, which have less padding, were measured to be faster by more
-// than measurement noise. Where that budget has no graph, the forward uses the next larger budget's graph if that was
+// than measurement noise. If that budget has no graph, the forward uses the next larger budget's graph if that was
 // measured to be no slower than operators, and runs its operators otherwise. Sizes without measurements are not
 // compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);

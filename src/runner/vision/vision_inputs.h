@@ -26,12 +26,12 @@ ir::Bucket vision_bucket(std::int64_t patches);
 
 class VisionInputs {
  public:
-  // Creates the inputs of `tower` for up to `max_patches`. Reserves its share of `step`, which must outlive this object
-  // and is allocated before anything is staged.
+  // Creates the inputs of `tower` for up to `max_patches`. Reserves memory for the lists in `step`, which must outlive
+  // this object. Allocate `step` before staging anything.
   static Result<std::unique_ptr<VisionInputs>> create(const ir::Graph& tower, const VisionConfig& config,
                                                       std::int64_t max_patches, Device& device, StepBuffer& step);
 
-  // Returns the device memory that the inputs take in bytes, including the share of the step buffer.
+  // Returns the device memory that the inputs take in bytes, including their part of the step buffer.
   static Result<std::int64_t> bytes_needed(const ir::Graph& tower, std::int64_t max_patches);
 
   void add_to(ExternalValues& externals) const;

@@ -261,7 +261,7 @@ Status VisionRunner::capture(std::span<const std::int64_t> sizes) {
                                [&](std::int64_t size) { return capture_one(size); });
 }
 
-// Kernels that have not run are warmed up on padding alone.
+// Captures one size. Kernels that have not run are warmed up on padding alone.
 Status VisionRunner::capture_one(std::int64_t size) {
   return runner_->capture_one(size, [&](std::int64_t staged) { return stage({}, staged); });
 }

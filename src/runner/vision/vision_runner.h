@@ -1,5 +1,5 @@
 // A model's vision tower on one device: takes images' patches and writes rows of embeddings. One graph for each budget
-// of patches serves any images that fit, because their layout is data.
+// of patches runs any images that fit, because their layout is data.
 //
 //   VisionRunner* vision = runner.vision();                    null: the model has no tower
 //   const Patches* images[] = {&first, &second};
@@ -78,20 +78,20 @@ class VisionRunner {
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
-  // Returns how many of the first of `images` go into one forward. Precondition: `images` is not empty.
+  // Returns how many of `images`, from the first on, go into one forward. Precondition: `images` is not empty.
   std::size_t num_packed(std::span<const Patches* const> images) const;
 
   // Captures sizes of the options at the start. A size that fails is dropped and reported. Errors: kDeviceLost.
   Status capture(std::span<const std::int64_t> sizes);
-  // Captures one more size: one that an image came for, or else the smallest. Returns false where none is left. It
-  // takes milliseconds, so it is never called on the request path.
+  // Captures one more size: one that an image came for, or else the smallest. Returns false if none is left. It takes
+  // milliseconds, so it is never called on the request path.
   Result<bool> capture_next();
   bool has_pending() const { return !runner_->pending().empty(); }
   // Returns whether images came for a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
   // Measures one captured size as a graph and eagerly, for the choice between the two; smallest first, and no larger
-  // ones after a forward of more than 30 ms. Returns false where none is left, where options.measure_costs is off,
-  // where forwards are deterministic, and on several ranks. Called in idle moments.
+  // ones after a forward of more than 30 ms. Returns false if none is left, if options.measure_costs is off, if
+  // forwards are deterministic, and on several ranks. Called in idle moments.
   Result<bool> measure_next();
   // Measured costs of forwards; tests set them.
   CostTable& costs() { return costs_; }
@@ -128,7 +128,7 @@ class VisionRunner {
   Result<double> measure(std::int64_t size, bool graph);
   Status capture_one(std::int64_t size);
   Status bind_exact(std::int64_t size);
-  // Returns whether the size has a graph now. Its inputs are staged.
+  // Captures a bound size whose inputs are staged. Returns false if the capture failed; the size then runs eagerly.
   Result<bool> capture_exact(std::int64_t size);
   Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
                    DeviceAddress rows);
