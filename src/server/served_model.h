@@ -65,8 +65,8 @@ struct ServedModel {
 
   // Whether the model makes tokens.
   bool generates() const { return !embedding && num_labels == 0; }
-  // Return a 400 if the model does not make tokens, embeddings, or scores of pairs of texts. The error says what the
-  // model serves instead.
+  // These return a 400 if the model does not make tokens, embeddings, or scores of pairs of texts. The error says what
+  // the model serves instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
   ApiStatus check_scores_pairs() const;

@@ -131,7 +131,7 @@ struct Server::Impl {
     });
   }
 
-  // Called after the last events of an engine that has failed.
+  // Stops the server if all engines have failed. Called after the last events of an engine that has failed.
   void end_if_failed() {
     if (replicas->health().ok()) return;  // other engines still serve
     http->stop({.drain_s = options.last_answers_s, .notice_s = options.last_answers_s, .give_up = [this] {
@@ -160,8 +160,8 @@ struct Server::Impl {
                 }};
   }
 
-  // Checks what the head decides: API key, route, and the body's type. A refused request is counted and logged like a
-  // Call.
+  // Checks what the head alone decides: API key, route, and the body's type. A refused request is counted and logged
+  // like a Call.
   std::optional<HttpResponse> check_head(const HttpRequest& head) {
     ApiResult<const Route*> route = router.find(head.method, head.path);
     const std::string_view name = route.ok() ? std::string_view((*route)->path) : kNoRoute;

@@ -30,9 +30,9 @@ class Server {
 
   // "http://127.0.0.1:30000"
   std::string address() const;
-  // Serves on the calling thread until stop() has completed or all engines have failed for good. The latter returns the
-  // error: running requests end with it, and for `last_answers_s` more /health and new requests are answered 503 with
-  // it.
+  // Serves on the calling thread until stop() has completed or all engines have failed for good. If the engines have
+  // failed, it returns their error: running requests end with it, and for `last_answers_s` more seconds /health and new
+  // requests are answered 503 with it.
   Status run();
   // Drains the server; then run() returns. Callable from any thread. From now on /health and new requests are answered
   // 503. Running requests have up to `drain_s` seconds and then end with an error. Connections are accepted while

@@ -39,7 +39,7 @@ class ApiFields {
      // null
   std::string param(std::string_view key) const { return prefix_ + std::string(key); }
 
-  // The value must lie within [low, high].
+  // integer() and number() accept values within [low, high].
   ApiResult<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t low, std::int64_t high) const;
   ApiResult<std::optional<double>> number(std::string_view key, double low, double high) const;
   ApiResult<std::optional<bool>> boolean(std::string_view key) const;

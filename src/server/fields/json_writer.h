@@ -43,7 +43,7 @@ class JsonWriter {
   // follows is then the object's next member.
   JsonWriter& raw(std::string_view json);
 
-  // Text between two values that no comma separates: what frames an event.
+  // Writes text between two values, without a comma: the frame of an event.
   JsonWriter& between(std::string_view text);
 
   const std::string& text() const { return out_; }

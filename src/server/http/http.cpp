@@ -232,7 +232,7 @@ void HttpServer::Impl::close() {
   for (HttpSession* session : sessions_.alive) session->drain();
 }
 
-// Called when the time to drain is over.
+// Gives up the exchanges that still run when the time to drain is over.
 void HttpServer::Impl::give_up() {
   if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
   // Iterates over a copy: giving up the last session closes the server, which also iterates over the sessions.

@@ -45,7 +45,7 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // Returns the header lines that let a page of the request's origin read the answer; "" if `origins` does not name it.
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins);
-// Whether a browser asks what it may send (a CORS preflight), and the header lines that answer it.
+// Return whether a browser asks what it may send (a CORS preflight), and the header lines that answer it.
 bool is_preflight(const HttpRequest& request);
 std::string preflight_lines(const HttpRequest& request);
 

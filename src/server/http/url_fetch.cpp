@@ -102,7 +102,7 @@ struct UrlFetcher::Impl {
   std::string ca_file;
   std::atomic<int> under_way{0};
 
-  // Returns its place among the simultaneous fetches when it ends.
+  // A fetch's place among the simultaneous ones. Its destructor gives the place back.
   struct Place {
     explicit Place(std::atomic<int>& counter) : all(counter), number(counter.fetch_add(1)) {}
     ~Place() { all.fetch_sub(1); }

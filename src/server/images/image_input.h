@@ -37,7 +37,7 @@ struct ImageInput {
   // The budget for images. It is charged with files and pixels while they are prepared, then with the patches until the
   // engine has finished with them.
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
-  // Threads that all requests together may use beside their own to prepare several images at once: one a core.
+  // Threads that all requests together may use beside their own to prepare several images at once: one for each core.
   std::shared_ptr<std::atomic<int>> free_threads =
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };
@@ -64,8 +64,8 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
 // Fetches, decodes and resizes the images, several at once if threads are free. Slow: do not call it on the I/O thread.
-// Errors: a 400 that names the image's field if the data is no image, exceeds a limit, or takes the images so far above
-// `most_tokens`; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
+// Errors: a 400 that names the image's field if the data is no image, exceeds a limit, or brings the images so far to
+// more than `most_tokens` tokens; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // Prepares one image from a file's content.

@@ -14,8 +14,8 @@ namespace tessera {
 std::int64_t count_placeholders(const ImageInput& input, std::span<const TokenId> prompt);
 
 // Gives each image its tokens in `prompt`: one placeholder of an image is expanded to as many tokens as the image has,
-// unless the prompt already has that many. Appends to `placed`. invalid_argument if the number of placeholders fits
-// neither.
+// unless the prompt already has that many. Appends to `placed`. Returns invalid_argument if the prompt has neither one
+// placeholder for each image nor one for each token of the images.
 Status place_images(const ImageInput& input, const PreparedImages& images, std::vector<TokenId>& prompt,
                     std::vector<PromptImage>& placed);
 

@@ -244,8 +244,8 @@ class ChatAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // The prompt counts once. The later choices find it in the cache because of the first choice, so only the first
-  // choice's cached tokens count.
+  // Returns the usage of all choices. The prompt counts once. The later choices find it in the cache because of the
+  // first choice, so only the first choice's cached tokens count.
   Usage total() const {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,

@@ -26,7 +26,7 @@ namespace tessera {
 
 class ReasoningParser {
  public:
-  // `opened`: the prompt ends inside the reasoning. An unknown `name` is invalid_argument.
+  // `opened`: the prompt ends inside the reasoning. Returns invalid_argument for an unknown `name`.
   static Result<ReasoningParser> create(std::string_view name, bool opened);
 
   ReasoningText push(std::string_view text) { return format_->push(text); }

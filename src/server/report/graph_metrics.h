@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Precondition: stats.graphs is set.
+// Adds these metrics. Precondition: stats.graphs is set.
 void add_graph_metrics(MetricFamilies& families, const EngineStats& stats);
 
 }  // namespace tessera

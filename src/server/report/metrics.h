@@ -27,7 +27,7 @@ inline constexpr std::string_view kMetricsContentType = "text/plain; version=0.0
 
 class ServerMetrics {
  public:
-  // `model_name` is a label of every metric that has one of their names.
+  // `model_name` is a label of every metric that has a name of SGLang's or vLLM's.
   ServerMetrics(MetricsStyle style, std::string model_name);
   ~ServerMetrics();
 

@@ -12,7 +12,7 @@ namespace tessera {
 // Returns the engine's options as JSON.
 std::string options_json(const EngineOptions& options);
 
-// Call it on the engine's thread, or before the engine has one.
+// Returns the answer's body. Call it on the engine's thread, or before the engine has one.
 std::string server_info_body(const Engine& engine, const ServedModel& model);
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
 // The calls of DeepSeek V3 and V3.1. <｜tool▁calls▁begin｜> and <｜tool▁calls▁end｜> enclose all calls:
 //
-//   deepseekv3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, the arguments in a Markdown fence,
-//   <｜tool▁call▁end｜> deepseekv31: <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
+//   deepseekv3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME
+//                the arguments in a Markdown fence
+//                <｜tool▁call▁end｜>
+//   deepseekv31: <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

@@ -192,7 +192,7 @@ void ToolCallParser::refuse_body(std::optional<char> next) {
   take(*next);
 }
 
-// Called when the text ends inside a head.
+// Ends an unfinished head at the end of the text.
 void ToolCallParser::end_head() {
   std::unique_ptr<CallBody> body = format_->end_in_head(raw_);
   if (body == nullptr || !tools_.knows(body->name())) return refuse_head({});

@@ -20,6 +20,7 @@
 // A call counts once its name is known and its arguments begin. From then on its arguments are handed on as they
 // arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
 // schema (tagged_call_body.h). Text that looks like a call but is none (another format, a function that is not among
+// schema (tagged_call_body.h). Text that looks like a call but is not one (another format, a function that is not among
 // the tools, an end in the middle) is content, including its tags. Text after JSON that breaks inside the arguments is
 // also content. White space around calls is dropped. The concatenated answers do not depend on where the text was cut.
 // An object reads one text, on one thread at a time.
@@ -60,7 +61,7 @@ class ToolCallParser {
   using NewId = std::function<std::string()>;
 
   // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the parser. With null
-  // every name is a function. An unknown `name` is invalid_argument.
+  // every name is a function. Returns invalid_argument for an unknown `name`.
   static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
 
   ToolText push(std::string_view text);

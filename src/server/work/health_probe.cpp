@@ -15,8 +15,8 @@ Request probe_request(bool generates) {
 
 void HealthProbe::ask(Call call) {
   calls_.push_back(std::move(call));
-  // A probe continues after all its clients have left. The next probe has the same ticket, so the two could not be told
-  // apart.
+  // A probe may still run although all its clients have left. A second one would have the same ticket, so the two could
+  // not be told apart.
   if (!std::exchange(under_way_, true)) submit_(kTicket, probe_request(generates_));
 }
 

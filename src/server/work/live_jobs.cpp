@@ -35,7 +35,7 @@ struct LiveJobs::Job {
   bool dropped = false;       // the tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t most_output_tokens = 0;          // of the request with the most
+  std::int64_t most_output_tokens = 0;          // of the request with the most output tokens
   std::vector<Clock::time_point> last_token{};  // [requests]; before the first token: when the call arrived
 
   std::string summary(std::string_view how) const {

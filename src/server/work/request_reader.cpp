@@ -29,7 +29,7 @@ void RequestReader::place(const std::shared_ptr<Reading>& reading, TextWork work
   pools_.post(work, reading->call, [this, reading, work] { run(reading, work); });
 }
 
-// Runs on a thread of the pool.
+// Inflates and reads the body, on a thread of the pool.
 void RequestReader::run(const std::shared_ptr<Reading>& reading, TextWork work) {
   TextPoolScope scope(work);
   MemoryCharge& memory = reading->call.memory();

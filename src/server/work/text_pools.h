@@ -42,7 +42,7 @@ class TextPools {
   // Posts work that belongs to no call. The work is dropped if the pool is full.
   void post(TextWork work, std::function<void()> run);
 
-  // [kNumTextWorks]
+  // Returns the pools, [kNumTextWorks].
   std::span<const std::unique_ptr<TextPool>> all() const { return pools_; }
 
  private:
