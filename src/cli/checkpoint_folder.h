@@ -17,7 +17,7 @@ class CheckpointFolder {
   // in it, or if it is not empty and `overwrite` is false.
   static Result<CheckpointFolder> check(const std::string& folder, const std::filesystem::path& config, bool overwrite);
 
-  // resource_exhausted if `bytes` exceed the file system's free space plus what begin() frees.
+  // Returns resource_exhausted if `bytes` exceed the file system's free space plus what begin() frees.
   Status check_space(std::int64_t bytes) const;
   std::int64_t free_bytes() const { return free_bytes_; }
 

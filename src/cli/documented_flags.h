@@ -18,7 +18,7 @@ struct Documented {
   std::vector<std::string> refused;  // words for the same flag that are not accepted
 };
 
-// The flags of the requirements in their order; ours come after SGLang's.
+// Returns the flags of the requirements in their order; ours come after SGLang's.
 inline const std::vector<Documented>& documented() {
   using enum Treatment;
   static const std::vector<Documented> flags = {

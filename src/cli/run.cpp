@@ -59,7 +59,7 @@ Status check_server(const Command& command) {
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
 }
 
-// `began`: when the program got control.
+// Runs the parsed command. `began`: when the program got control.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));

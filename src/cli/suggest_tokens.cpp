@@ -27,7 +27,7 @@ constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
 // The most requests to simulate. They show the distribution of a service's forwards, and take seconds.
 constexpr std::int64_t kMostRequests = 5000;
-// The share of forwards to serve exactly. Beyond it each further size serves few.
+// The share of forwards that get a size of exactly their tokens. Beyond it, each further size helps few forwards.
 constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {

@@ -17,7 +17,7 @@ namespace tessera::cli {
 struct SeenForwards {
   // Forwards that contain more than decode tokens.
   TokenWeights weights;
-  std::string how;  // how they are known, for people
+  std::string how;  // says how the forwards are known, for people
 };
 
 struct SuggestedLadder {
@@ -42,7 +42,8 @@ struct TokenSuggestion {
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
 // Suggests as many sizes as the engine would have now, which --cuda-graph-memory-budget may have limited, but no more
-// than serve 90 % of the forwards exactly. Time uses the costs in the profile cache if it has them.
+// than give 90 % of the forwards a size of exactly their tokens. Time uses the costs in the profile cache if it has
+// them.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

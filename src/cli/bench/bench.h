@@ -23,7 +23,8 @@ Status bench_vision(const BenchOptions& options);
 
 // Returns the engine's options, changed so that the longest requested forward fits.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// kUnimplemented if there are several ranks. `bench` ("bench graphs") measures only `what`.
+// Returns kUnimplemented if there are several ranks. `bench` ("bench graphs") names the benchmark, `what` what it
+// times.
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
 // Returns what was measured on which engine: {"bench", "model", "dtype", "threads", …}.
 Json bench_header(const BenchOptions& options, const Engine& engine);

@@ -16,7 +16,7 @@ Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t 
 // A decode has requests with `context` tokens each, of which only the last is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
-// The largest prefill and the largest decode that the runner accepts.
+// Return the largest prefill and the largest decode that the runner accepts.
 std::int64_t max_prefill_tokens(const ModelRunner& runner);
 std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context);
 

@@ -122,7 +122,7 @@ class FormBench {
     TRY(make_captured(prefill(), *size));
     row.size = *size;
     row.cuts = prefill().executable().graph().num_split_ops();
-    if (row.cuts == 0 && row.decode) return ok_status();  // the decode runner serves this batch
+    if (row.cuts == 0 && row.decode) return ok_status();  // the decode runner runs this batch
     forms.push_back(body(
         batch, *size, [this, size] { return prefill().replay(*size); },
         row.cuts > 0 ? row.times.pieces : row.times.full));

@@ -21,8 +21,8 @@ double student(std::size_t degrees) {
   return kNormal + (kNormal * kNormal * kNormal + kNormal) / (4 * static_cast<double>(degrees));
 }
 
-// Returns how many of the smallest of n values are outside the interval: the most for which the probability lost is at
-// most 2.5 %.
+// Returns the rank, from 1, of the interval's lower end among n sorted values: the largest rank for which at most 2.5 %
+// of the probability lies below it. 0: n is too small.
 std::size_t outside(std::size_t n) {
   double lost = 0;
   double logarithm = -static_cast<double>(n) * std::log(2.0);  // logarithm of the probability that k values are below

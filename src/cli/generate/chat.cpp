@@ -76,7 +76,7 @@ class Chat {
     reset();
   }
 
-  // Called on the signal's thread.
+  // Stops the current answer; if there is none, says how to end. Called on the signal's thread.
   void interrupt() {
     const bool answering = answering_;  // read first, because an interrupted answer may end at once
     interrupted_ = true;

@@ -30,7 +30,7 @@ const char* prompt_of(EditLine* editor) {
   return static_cast<const std::string*>(prompt)->c_str();
 }
 
-// libedit decodes typed text by the locale, but text is UTF-8 in any locale.
+// Sets a UTF-8 locale: libedit decodes typed text by the locale, but text here is always UTF-8.
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -49,7 +49,7 @@ struct LineReader::Impl {
   Impl(std::string given_prompt, std::string given_file)
       : prompt(std::move(given_prompt)), file(std::move(given_file)) {}
 
-  // A file that libedit did not write is not used as a history, because keep() would overwrite it.
+  // Loads the history. A file that libedit did not write is not used, because keep() would overwrite it.
   void load() {
     if (file.empty()) return;
     std::error_code error;

@@ -40,7 +40,7 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the additional time per cut of pieces compared with one graph
-  // The form that serves the batch by default: the pieces of a prefill, or the one graph of a decode.
+  // The form that runs the batch by default: the pieces of a prefill, or the one graph of a decode.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };

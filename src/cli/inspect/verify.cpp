@@ -250,9 +250,10 @@ std::string to_text(const SoakReport& report) {
 // Returns the largest accepted difference. For float32 it is the rounding of sums in another order. Narrower types
 // round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
 // norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
-// row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks differed by up to 4.5e-5 and,
-// in other models with such states, 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far
-// rounding carries").
+// norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
+// row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks of qwen3-next differed by up
+// to 4.5e-5, and those of other models with such states by 1.1e-5 (tools/rounding_response.py;
+// docs/measurements/correctness.md, "How far rounding carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().model.graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;

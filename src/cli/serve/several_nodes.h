@@ -11,7 +11,7 @@ namespace tessera::cli {
 // several that each serve alone.
 EngineOptions* engine_on_nodes(Command& command);
 
-// kUnimplemented, naming the flag, if several nodes are asked for and the command runs on one node only.
+// Returns kUnimplemented, naming the flag, if several nodes are asked for and the command runs on one node only.
 Status check_nodes_of(Command& command);
 
 // Turns NVLink's multicast (NVLS) off in NCCL for ranks on GPUs of several nodes, unless NCCL_NVLS_ENABLE is set. Call
