@@ -1,4 +1,4 @@
-// How the ranks of a group meet in a collective, within one process and across several.
+// Implements the collectives: the ranks of a group meet in each call, within one process and across several.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.place() - communicator.rank() + rank;
 }
 
-// For i in [begin, end), sets element i - origin of each tensor in `to` to the sum of all tensors' elements i, added in
-// order.
+// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of all elements i to each tensor
+// in `to`, as its element i - origin.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -72,7 +72,7 @@ void Communicator::leave() {
   group_->meet(/*ends_call=*/true);
 }
 
-// Compares the calls of the ranks that this process sees: all ranks, or only this node's ranks where node 0 does the
+// Compares the calls of the ranks that this process sees: all ranks, or only this node's ranks if node 0 does the
 // addition.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
@@ -101,7 +101,8 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Returns a buffer for ranks that each get a tensor like `own`: the ranks of this process, or on node 0 all ranks.
+// Returns a buffer with room for a tensor like `own` for each rank: on node 0 for all ranks, elsewhere for this
+// process's ranks.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
@@ -181,7 +182,7 @@ Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
     return together("reduce_scatter", x, y, Share::kRows, [&] {
       reduce_range<T>(group_->tensors, std::span(&y, 1), rank_ * rows, (rank_ + 1) * rows, rank_ * rows);
-      // The ranks of node 0 divide the sums for ranks of other nodes among them.
+      // The ranks of node 0 divide the sums for ranks of other nodes among themselves.
       for (int other = rank_ + group_->here; other < group_->size(); other += group_->here)
         reduce_range<T>(group_->tensors, std::span(&group_->result, 1), other * rows, (other + 1) * rows);
     });

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Receives the messages of other nodes. Where a rank fails, a connection may outlive the ranks that own the group;
+// Receives the messages of other nodes. If a rank fails, a connection may outlive the ranks that own the group;
 // messages that arrive then are dropped.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {

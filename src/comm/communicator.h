@@ -81,22 +81,22 @@ class Communicator {
 
   // `reason` appears in the other ranks' errors. Only the first call's reason is kept.
   void abort(std::string_view reason);
-  // Returns the group to its initial state. kFailedPrecondition where a device's kernels take part (raise_when_ended),
-  // because they cannot start again. Precondition: no rank is in a collective, or calls one before this function
-  // returns. With several nodes, node 0 calls it for all.
+  // Returns the group to its initial state. Returns kFailedPrecondition if a device's kernels take part
+  // (raise_when_ended), because they cannot start again. Precondition: no rank is in a collective, or calls one before
+  // this function returns. With several nodes, node 0 calls it for all.
   Status restart();
   // Ok, or why the group was aborted.
   Status status() const;
   // Sets a function that is called once, on any thread, when the group ends. There is one for all ranks of this
   // process. Null removes it, but a call may still be under way.
   void when_ended(std::function<void()> call);
-  // Sets `flag` to 1 when the group ends, or at once where it has already ended. Kernels that wait on a device read it.
+  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Kernels that wait on a device read it.
   // `flag` outlives the communicator, or is taken back before it dies.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the memory in which this rank's host keeps values that came for it: between stages, and from other nodes
-  // for all ranks of the process, where this is the first one.
+  // Returns the bytes of host memory that hold values sent to this rank: by neighbouring stages, or by other nodes. The
+  // process's first rank counts what other nodes sent to any rank of the process.
   std::int64_t host_bytes() const;
 
  private:
@@ -122,7 +122,7 @@ class Communicator {
   DeviceState device_state_;
   std::shared_ptr<Stages> stages_;  // null: there is a single stage
   int rank_;
-  int place_ = 0;  // with stages_
+  int place_ = 0;  // the rank's number among all stages; unused without stages_
   std::chrono::milliseconds limit_;
 };
 

@@ -1,6 +1,6 @@
-// What a rank's device shares for exchanges with other devices: mailboxes, links, a communicator of NCCL. Such an
-// object is made when the first bound operator needs it. The rank's bound operators own it, so that it is destroyed
-// before the device; the communicator only finds it again.
+// The objects through which a rank's device exchanges data with other devices: mailboxes, links, a communicator of
+// NCCL. Each object is made when the first bound operator needs it. The rank's bound operators own it, so that it is
+// destroyed before the device; the communicator only finds it again.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class DeviceExchange {
   virtual std::int64_t bytes() const = 0;
 };
 
-// Belongs to the rank's thread.
+// The exchanges of one rank's device. Only the rank's thread uses them.
 struct DeviceState {
   std::weak_ptr<DeviceExchange> ranks{};  // with the other ranks of the stage
   std::weak_ptr<DeviceExchange> to_next{};

@@ -13,7 +13,7 @@ namespace {
 int next_of(const ExchangePlace& place) { return place.rank - place.layout.tp_size; }
 int previous_of(const ExchangePlace& place) { return place.rank + place.layout.tp_size; }
 
-// Returns the bytes of what the other nodes send, and of the rows that the ranks of this process get of a sum.
+// Returns the bytes that the other nodes send, plus the bytes of the rows of a sum that are kept for ranks.
 std::int64_t node_bytes(const ExchangeSizes& sizes, const ExchangePlace& place) {
   const std::int64_t here = place.ranks_here();
   const std::int64_t ranks = place.layout.ranks();

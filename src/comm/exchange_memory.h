@@ -1,5 +1,5 @@
-// Predicts the memory that a rank's exchanges take, from the sizes of what it exchanges in its largest forward. The
-// report of what was taken is DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts.
+// Predicts the memory that a rank's exchanges take, from the sizes of what it exchanges in its largest forward.
+// DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return what was really taken.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace tessera {
 
 // The device memory that NCCL takes for a communicator, as measured with two ranks on H200s
-// (docs/measurements/several-gpus.md). It does not tell beforehand.
+// (docs/measurements/several-gpus.md). NCCL does not say it beforehand.
 inline constexpr std::int64_t kNcclBytes = std::int64_t{870} << 20;
 
 // Bytes of one rank's values in the largest forward.
@@ -28,9 +28,9 @@ struct ExchangeSizes {
 // Returns the memory on the rank's GPU, which does not depend on the values' sizes.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
-// Returns the most memory in which a host keeps values that came for a rank. Ranks of one process read each other's
-// tensors, which takes none. Between nodes it is counted for the first rank of each process. What ranks tell each other
-// about themselves is left out. `steps` is the number of forwards in flight.
+// Returns the most host memory that holds values sent to a rank. Ranks of one process read each other's tensors, which
+// takes no memory. Values from other nodes are counted for the first rank of each process. Introductions
+// (introduction.h) are left out. `steps` is the number of forwards in flight.
 std::int64_t host_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place, int steps);
 
 }  // namespace tessera

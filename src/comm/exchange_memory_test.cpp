@@ -1,5 +1,5 @@
-// Catches: values kept on a host that the prediction does not count, or counts and nobody keeps; memory of values that
-// was given back and is still reported; and links or mailboxes that are predicted for ranks that have none.
+// Catches: values on a host that the prediction misses; predicted values that nobody keeps; memory that is still
+// reported after it was given back; and links or mailboxes that are predicted for ranks that have none.
 #include "tessera/comm/exchange_memory.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(ExchangeMemory, GpusHaveMailboxesLinksOrNccl) {
   EXPECT_EQ(device_exchange_bytes(sums, {.layout = {.tp_size = 2}, .nodes = 2}), kNcclBytes);
   EXPECT_EQ(device_exchange_bytes({}, {.layout = {.tp_size = 2}}), 0) << "nothing is exchanged";
 
-  // Ranks 2, 1 and 0 have the stages in order.
+  // Three stages of one rank each: rank 2 has the first stage, rank 0 the last.
   constexpr RankLayout kThree{.tp_size = 1, .pp_size = 3};
   EXPECT_EQ(device_exchange_bytes({.sent = {9}}, {.layout = kThree, .rank = 2}), 512);
   EXPECT_EQ(device_exchange_bytes({.sent = {9}, .received = {9}}, {.layout = kThree, .rank = 1}), 64 * kMiB + 2 * 512);

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Every node has the same number of ranks, in their order; in a pipeline it has whole stages.
+// A rank's place. Every node has the same number of consecutive ranks; in a pipeline, every node has whole stages.
 struct ExchangePlace {
   RankLayout layout{};  // tp_size counts the ranks that exchange rows or sums, whether they share requests or not
   int rank = 0;         // this rank's number among all

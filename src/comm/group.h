@@ -19,7 +19,7 @@
 namespace tessera {
 
 struct Communicator::Group {
-  // `nodes_in` is null where all ranks are in this process.
+  // `nodes_in` is null if all ranks are in this process.
   Group(int ranks, const std::shared_ptr<NodeGroup>& nodes_in)
       : nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks)),
         first(nodes == nullptr ? 0 : nodes->first_rank()),
@@ -54,7 +54,7 @@ struct Communicator::Group {
     if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
     if (!arrive()) moved.wait(lock, [&] { return generation != came; });
   }
-  // Ends the group. Returns false where it had already ended.
+  // Ends the group. Returns false if it had already ended.
   bool end_once(Status why) {
     std::function<void()> call;
     {
@@ -90,7 +90,7 @@ struct Communicator::Group {
   // ranks read the entries between enter() and leave(). A rank that is not in a call has an empty name.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
-  // Written by the first rank of this process between two barriers.
+  // The status of the exchange with other nodes. The first rank of this process writes it between two barriers.
   Status exchanged;
   TensorView result;
   // The result of a collective that gives every rank rows of its own. On other nodes it holds the rows of this

@@ -23,8 +23,8 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// Time from a group's end until a rank that has not ended by itself counts as hanging in a kernel; after that, the time
-// until a call that has not returned counts as hanging too.
+// After a group's end, the watching thread waits this long for the rank to end by itself; a rank that has not ended
+// hangs in a kernel. Then it waits this long once more for a running call; a call that has not returned hangs too.
 constexpr std::chrono::seconds kRankEnds(1);
 // Time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads and
 // those for the machine's other processes. Or it may be telling a node that no longer answers, which takes as long as

@@ -29,7 +29,7 @@ enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 
 inline constexpr int kNcclSum = 0;
 
 // The functions, named as in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a
-// cudaStream_t. Counts are elements; those of an all-gather and a reduce-scatter are of one rank.
+// cudaStream_t. Counts are in elements; an all-gather and a reduce-scatter count the elements of one rank.
 struct NcclFunctions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int result) = nullptr;
@@ -54,8 +54,8 @@ class NcclLibrary {
   static constexpr const char* kFile = "libnccl.so.2";
   static constexpr int kOldest = 21600;  // 2.16.0, the first version for CUDA 12
 
-  // Loads `file`, as dlopen() takes it; the library stays loaded. kNotFound if there is none, with the name and where
-  // NCCL can be had; kUnimplemented if it is too old or lacks a function.
+  // Loads `file`, as dlopen() takes it; the library stays loaded. kNotFound if it cannot be loaded: the error names it
+  // and says where to get NCCL. kUnimplemented if it is too old or lacks a function.
   static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
 
   const NcclFunctions& call() const { return call_; }

@@ -16,8 +16,9 @@
 
 namespace tessera {
 
-// Node 0 tells all other nodes. Any other node tells node 0, which tells the rest. A node that cannot be told is lost
-// and ends by itself. `except` is for node 0: the node that knows already.
+// Tells the other nodes that the group has ended. Node 0 tells all other nodes. Any other node tells node 0, which
+// tells the rest. A node that cannot be told is lost and ends by itself. On node 0, `except` is the node that knows
+// already.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The index in this list is the number on the wire.
+// The collectives. A name's index in this list is its number on the wire.
 constexpr std::array<std::string_view, 4> kCalls = {"all_reduce", "all_gather", "all_gather_rows", "reduce_scatter"};
 
 // Head of both kinds of frame.

@@ -54,7 +54,7 @@ class NodeExchange {
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 
-  // Returns the memory of what the other nodes sent: the largest frame of each.
+  // Returns the bytes of memory that hold the other nodes' frames: the largest frame of each node.
   std::int64_t bytes() const;
   // Returns the bytes of a frame with a node's tensors, or with a result.
   static std::int64_t tensors_bytes(std::int64_t tensors);
@@ -72,7 +72,7 @@ class NodeExchange {
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
-  // Waits until the inboxes of the nodes `first` … are full.
+  // Waits until the inboxes of node `first` and all later nodes are full; if `first` is 0, until node 0's inbox is.
   Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
   // Marks all inboxes as used, so that the next tensors may come.
   void empty();

@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// A mailbox: counters, then buffers that take turns. A buffer is enough for an all-reduce at once of 16 MiB among two
-// ranks, or of 5 MiB among four. Larger ones are split.
+// A mailbox has counters, then buffers that take turns. One buffer holds an all-reduce of 16 MiB among two ranks, or of
+// 5 MiB among four. Larger all-reduces are split.
 inline constexpr int kBuffers = 3;
 inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // bytes of memory that a received value keeps
+constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // a slot keeps this much memory for its next value
 // Number of received values after which a sender on another node is told. It is less than kMostWaiting, so that the
 // sender does not stop before it hears of them.
 constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
@@ -31,14 +31,15 @@ int Pipeline::sender(int rank, Way way) const {
   return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
 }
 
-// Returns the place in `links_` of the link between two ranks of neighbouring stages.
+// Returns the index in `links_` of the link between two ranks of neighbouring stages in direction `way`.
 std::size_t Pipeline::link_index(int rank, int other, Way way) const {
   const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
   const int pair = stage * layout_.tp_size + layout_.rank_in_stage(rank);
   return static_cast<std::size_t>(pair) * 2 + (way == Way::kToNext ? 0 : 1);
 }
 
-// If `other` does not come in time, the pipeline ends, so that no rank waits any longer.
+// Waits until `moved` returns true. If `other` does not come in time, the pipeline ends, so that no rank waits any
+// longer.
 template <class Moved>
 Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
   if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {
@@ -157,7 +158,7 @@ std::int64_t Pipeline::bytes(int rank) const {
 std::int64_t Pipeline::link_bytes(std::span<const std::int64_t> values, bool from_here, int steps) {
   // Values take the places in turn, so that a place comes to hold values of several sizes.
   std::array<std::int64_t, kMostWaiting> kept{};
-  std::int64_t passing = 0;  // of values whose memory is given back once they are received
+  std::int64_t passing = 0;  // bytes of values whose memory is given back once they are received
   for (std::size_t n = 0; n < values.size() * kMostWaiting; ++n) {
     const std::int64_t bytes =
         values[n % values.size()] + (from_here ? 0 : static_cast<std::int64_t>(sizeof(StageFrame)));

@@ -39,16 +39,16 @@ class Pipeline {
 
   const RankLayout& layout() const { return layout_; }
   bool is_here(int rank) const { return wire_ == nullptr || wire_->is_here(rank); }
-  // Returns the rank that `rank` sends to, or receives from, on `way`. For a rank of the first or the last stage the
-  // result may lie outside of the layout.
+  // Returns the rank that `rank` sends to, or receives from, in direction `way`. For a rank of the first or the last
+  // stage the result may lie outside of the layout.
   int receiver(int rank, Way way) const;
   int sender(int rank, Way way) const;
 
   // Sends bytes to the neighbouring stage in direction `way`, which must exist. If there is no room within the
   // limit, the pipeline ends. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
-  // Takes what the neighbour sent to this rank on `way`: kToNext comes from the previous stage. Returns internal_error
-  // if the value and `to` differ in size.
+  // Takes what the neighbour sent to this rank in direction `way`: kToNext comes from the previous stage. Returns
+  // internal_error if the value and `to` differ in size.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
   // Makes every call that waits, now or later, return `why`. Only the first call of end() counts.

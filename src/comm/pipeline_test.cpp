@@ -32,7 +32,7 @@ TEST(Pipeline, ValuesArriveInTheOrderOfSending) {
   const int first = pipeline.layout().rank_at(0, 1);
   const int next = pipeline.layout().rank_at(1, 1);
   std::thread sender([&] {
-    for (int n = 0; n < 100; ++n)  // more than may wait
+    for (int n = 0; n < 100; ++n)  // more values than a link holds
       EXPECT_TRUE(pipeline.send(first, Way::kToNext, std::as_bytes(std::span(&n, 1))).ok());
   });
   for (int n = 0; n < 100; ++n) {

@@ -56,7 +56,7 @@ TEST_P(StageNodes, ValuesArriveInTheOrderOfSending) {
   run_ranks(layout.ranks(), [&](int place) {
     Communicator& rank = made->rank(place);
     ASSERT_EQ(rank.place(), place);
-    for (int step = 0; step < 100; ++step) {  // more than may wait
+    for (int step = 0; step < 100; ++step) {  // more values than a link holds
       std::vector<int> value(static_cast<std::size_t>(1 + 700 * (step % 5)));
       std::vector<int> expected(value.size());
       std::iota(expected.begin(), expected.end(), 1000 * step + layout.rank_in_stage(place));

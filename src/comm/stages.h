@@ -1,4 +1,4 @@
-// The stages of a pipeline as one: what ends one stage's group of ranks ends all. communicator.cpp uses it.
+// Joins the stages of a pipeline: whatever ends one stage's group of ranks ends all groups. communicator.cpp uses it.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct Communicator::Stages {
     for (int stage = 0; stage < layout.pp_size; ++stage)
       if (pipeline.is_here(layout.rank_at(stage, 0))) groups[stage] = std::make_shared<Group>(layout.tp_size, nullptr);
   }
-  // Returns false where the stages had already ended.
+  // Returns false if the stages had already ended.
   bool end_once(const Status& why) {
     bool ended = false;
     for (const auto& [stage, group] : groups) ended |= group->end_once(why);

@@ -17,7 +17,7 @@ namespace tessera::testing {
 // All nodes of the group.
 struct Nodes {
   std::vector<std::shared_ptr<NodeGroup>> groups;
-  std::vector<std::unique_ptr<Communicator>> ranks;  // of all nodes, in rank order
+  std::vector<std::unique_ptr<Communicator>> ranks;  // the ranks of all nodes, in rank order
 
   ~Nodes() {
     for (const auto& group : groups) group->end();
@@ -37,7 +37,7 @@ inline std::vector<std::shared_ptr<NodeGroup>> join_nodes_here(int nodes) {
   return joined;
 }
 
-// `make_ranks(group)` makes a node's communicators.
+// Makes the nodes of a group. `make_ranks(group)` makes the communicators of one node.
 template <class MakeRanks>
 std::unique_ptr<Nodes> make_nodes_of(int nodes, const MakeRanks& make_ranks) {
   auto made = std::make_unique<Nodes>();
@@ -64,7 +64,7 @@ inline std::unique_ptr<Nodes> make_stage_nodes(int nodes, const RankLayout& layo
   });
 }
 
-// Runs body(rank number) on one thread a rank.
+// Runs body(rank number) on one thread for each rank.
 template <class Body>
 void run_ranks(int ranks, const Body& body) {
   std::vector<std::thread> threads;
