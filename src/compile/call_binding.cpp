@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The first of the first call's joins that serves the bucket, and the number of instructions that it runs; null if none
-// serves.
+// The first join of the first call that accepts the bucket, already bound, and the number of instructions that it runs;
+// null if no join accepts the bucket.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

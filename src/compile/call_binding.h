@@ -1,4 +1,4 @@
-// Instructions with the tensors of a bucket: the first step of binding a program, whole or in halves.
+// Gives instructions the tensors of a bucket: the first step of binding a program, whole or in halves.
 #pragma once
 
 #include <memory>
@@ -37,8 +37,8 @@ struct KernelCall {
   }
 };
 
-// Binds neighbouring instructions, whose joins must end within them. Returns [calls]; null: a joined kernel, which is
-// bound at a later call, runs this one.
+// Binds neighbouring instructions, whose joins must end within them. Returns one operator for each call; null if a
+// joined kernel, which is bound at a later call, runs this call.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 

@@ -25,14 +25,14 @@ struct CompilerOptions {
   std::int64_t halves_from = 0;  // buckets of this many tokens or more run in halves (halves.h); 0: none
 };
 
-// What compilers are made with; all of it outlives them.
+// The objects with which compilers are made. They must outlive the compilers.
 struct CompilerContext {
   Device& device;
   const ir::OpTable& ops;
-  const KernelTable& kernels;  // of the device
+  const KernelTable& kernels;  // the device's kernels
   CompilerOptions options{};
   const RowKernelBuilder* row_kernels = nullptr;  // the device's generator of kernels; null: it has none
-  ProfileCache* cache = nullptr;                  // of handles and tuning results; null: nothing is kept
+  ProfileCache* cache = nullptr;                  // keeps handles and tuning results; null: nothing is kept
 };
 
 struct CompilerOutput {
@@ -40,7 +40,7 @@ struct CompilerOutput {
   Json handle{};  // what load() needs to make the same program; null: it is not kept
 };
 
-// Name of the compiler of make_fused_compiler() (fused/fused.h)
+// The name of the compiler that make_fused_compiler() makes (fused/fused.h).
 inline constexpr std::string_view kFusedCompiler = "fused";
 
 class Compiler {
@@ -53,7 +53,8 @@ class Compiler {
   // A hash of everything that its programs depend on besides the piece: its version, options, the device, libraries. A
   // handle is loaded only if the hash is equal.
   virtual Hash128 hash() const = 0;
-  // Compiles a part of a verified graph. The program serves every bucket, and every piece of the same structure.
+  // Compiles a part of a verified graph. The program can be bound for every bucket, and for every piece of the same
+  // structure.
   virtual Result<CompilerOutput> compile(const ir::Graph& piece) const = 0;
   // Makes the program from a handle. The handle is from disk and may hold anything. After an error the piece is
   // compiled again.
@@ -65,16 +66,16 @@ class Compiler {
   CompilerContext context_;
 };
 
-// Returns a key of the piece's structure. Pieces with equal keys differ only in names, so that one program serves all
-// of them.
+// Returns a key of the piece's structure. Pieces with equal keys differ only in names, so that one program is enough
+// for all of them.
 std::string structure_key(const ir::Graph& piece);
 
 struct CompiledPiece {
   Program program;
   bool loaded = false;  // the program was made from a handle in the cache
 };
-// Loads the piece from the cache, or compiles it and keeps its handle, from which equal pieces are made later. The
-// program is checked (check_program.h). Errors name the compiler.
+// Loads the piece's program from the cache, or compiles the piece. It keeps the handle of a compiled piece, so that
+// equal pieces can be loaded later. The program is checked (check_program.h). Errors name the compiler.
 Result<CompiledPiece> compile_piece(const Compiler& compiler, const ir::Graph& piece);
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ bool is_exchange(const Instruction& instruction) { return instruction.rows == ir
 bool works_by_rows(const Program& program, const Instruction& instruction) {
   const ir::Node& call = instruction.call;
   if (instruction.rows == ir::RowUse::kMixed) return false;
-  // The scratch belongs to the main stream.
+  // An exchange with scratch cannot run on the side stream, because the scratch belongs to the main stream.
   if (is_exchange(instruction) && instruction.kernel.workspace_bytes) return false;
   const auto is_served = [&](ir::ValueId id) {
     const ProgramValue& value = program.value(id);
@@ -39,7 +39,7 @@ bool works_by_rows(const Program& program, const Instruction& instruction) {
   return std::ranges::all_of(call.operands, is_served) && std::ranges::all_of(call.results, is_served);
 }
 
-// One half of the calls up to an exchange, and that exchange.
+// The calls up to an exchange, for one half of the rows, and the exchange of that half.
 struct Stage {
   std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each with its name for errors
   std::string exchange_text;
@@ -91,8 +91,8 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Depends only on the operators, the sizes and which of them one kernel runs, so that ranks that meet get the same
-// choice.
+// Returns a hash of the operators, their sizes and which of them one kernel runs. It depends on nothing else, so that
+// ranks that meet get the same choice.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());
@@ -140,7 +140,7 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Rounds to whole tiles of a matmul if there are several.
+// Rounds a half of more than one tile down to whole tiles of a matmul.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

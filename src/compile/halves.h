@@ -20,8 +20,8 @@
 namespace tessera {
 
 // Finds the longest runs of neighbouring instructions that may run in halves, for buckets of `least_tokens` tokens or
-// more. In a run each instruction works row by row (ir::RowUse) on values of T rows or a multiple, and at least one,
-// without scratch, is an exchange between ranks. Precondition: least_tokens >= 2.
+// more. In a run each instruction works row by row (ir::RowUse) on values of T rows or a multiple of T. At least one of
+// them is an exchange between ranks, and exchanges need no scratch. Precondition: least_tokens >= 2.
 void add_halves(Program& program, std::int64_t least_tokens);
 
 // Returns the tokens of the first half; the second half has the others.

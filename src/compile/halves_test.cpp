@@ -1,6 +1,6 @@
-// Catches: operators in halves that read more than their own row; exchanges in halves that are none or have scratch; an
-// order in which a half is read before it was exchanged, or in which nothing runs beside; rows that are left out or
-// computed twice; and scratch that is too small for a half.
+// Catches: operators in halves that read more than their own row; runs without an exchange, or with one that has
+// scratch; an order in which a half is read before it was exchanged, or in which nothing runs on the side stream; rows
+// that are left out or computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"
 
 #include <gmock/gmock.h>
@@ -267,7 +267,7 @@ TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
   EXPECT_NE(variant(8), variant(9));
 }
 
-// Work that was begun beside is still waited for.
+// The stream still waits for work that was begun on its side stream.
 TEST_F(HalvesTest, AnErrorBetweenForkAndJoinJoins) {
   class Failing final : public BoundOp {
    public:

@@ -11,7 +11,7 @@ namespace tessera {
 
 // Gives each instruction the joins that begin with it. `outputs` are the program's values that others read.
 // Instructions are identified by their operators: generated code has a name that no operator has, and is not joined.
-// Binding decides whether a join serves a bucket.
+// Binding decides for each bucket whether a join is used.
 void add_joins(Program& program, std::span<const ir::ValueId> outputs, std::span<const JoinedKernelDef> joined);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Catches: a joined kernel that runs although a result of one of its operators is needed elsewhere, or although it does
-// not serve the number of rows; operators that run in addition to it, or not at all; and a wrong choice among several
+// not accept the number of rows; operators that run in addition to it, or not at all; and a wrong choice among several
 // joins.
 #include "tessera/compile/joins.h"
 

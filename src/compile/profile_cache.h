@@ -28,7 +28,7 @@ namespace tessera {
 
 struct ProfileCacheOptions {
   std::string root{};                               // empty: nothing is kept
-  std::int64_t max_bytes = std::int64_t{64} << 20;  // of all entries; beyond it, the oldest entries are deleted
+  std::int64_t max_bytes = std::int64_t{64} << 20;  // limit for all entries; beyond it, the oldest entries are deleted
 };
 
 class ProfileCache {

@@ -22,12 +22,12 @@ namespace tessera {
 
 inline constexpr ir::ValueId kNoValue{-1};
 
-// What instructions read and write.
+// A value that instructions read and write.
 struct ProgramValue {
   std::string name;
   ir::Type type;
   ir::ValueKind kind = ir::ValueKind::kResult;  // kInput: made outside of the piece, possibly by another piece
-  ir::ValueId of_piece = kNoValue;              // its value in the piece's graph; kNoValue: the compiler's own value
+  ir::ValueId of_piece = kNoValue;              // the same value in the piece's graph; kNoValue: the compiler's own
   ir::ValueId view_of = kNoValue;               // an earlier value of the program with which this one shares memory
 };
 
@@ -43,27 +43,27 @@ struct Join {
   std::string name;
   std::size_t instructions = 0;  // including the first
   std::int64_t most_rows = 0;    // upper bound of the rows of the first instruction's first operand
-  // returns null if it does not serve
+  // Binds the joined kernel. Returns null if the kernel does not accept the calls.
   std::function<Result<std::unique_ptr<BoundOp>>(std::span<const BindArgs> calls)> bind;
 };
 
 struct Instruction {
-  // Operator, attributes, operands and results, which are values of the program. The graph need not have such a node: a
-  // compiler may invent the operator's name.
+  // The operator with its attributes, and its operands and results, which are values of the program. The graph need not
+  // have such a node: a compiler may invent the operator's name.
   ir::Node call;
   InstructionKernel kernel;
-  ir::RowUse rows = ir::RowUse::kMixed;  // the operator's; generated code works by rows
+  ir::RowUse rows = ir::RowUse::kMixed;  // the operator's use of rows; generated code works by rows
   std::vector<ir::Dim> grid{};           // blocks in x, y and z if the compiler decides them; empty: binding decides
   std::string listing{};  // readable lines of what generated code computes; empty for a registered kernel
-  // In order of preference; the first one that serves a bucket runs there. In buckets of at most `most_rows` rows,
-  // operands and results of all joined instructions keep their memory until the last of these.
+  // The joins in order of preference: the first one that accepts a bucket runs there. In buckets of at most `most_rows`
+  // rows, operands and results of all joined instructions keep their memory until the last of these instructions.
   std::vector<Join> joins{};
 };
 
 // Makes an instruction that runs `call`, a call of the declared operator, by a registered kernel.
 Instruction make_instruction(ir::Node call, const ir::OpDecl& op, const KernelDef& kernel);
 
-// Where, and for which sizes, a program is bound.
+// The memory, the device and the sizes for which a program is bound.
 struct BindTarget {
   const ir::Bucket& bucket;
   std::span<const DeviceAddress> addresses;  // [values]
@@ -91,7 +91,7 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Null: this instruction runs as part of a later one, by a joined kernel or an operator of two halves.
+  // Returns null if this instruction runs as part of a later one, by a joined kernel or an operator of two halves.
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
@@ -100,7 +100,7 @@ class BoundProgram {
   std::vector<std::unique_ptr<BoundOp>> ops_;  // [instructions]
 };
 
-// Instructions [first, end), which run in two halves of their rows (halves.h) in buckets of at least a number of
+// Instructions [first, end), which run in two halves of their rows (halves.h) in buckets of at least `least_tokens`
 // tokens.
 struct Halves {
   std::size_t first = 0;

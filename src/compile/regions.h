@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-// Returns how many instructions from `first` on are such a region, with as many repetitions as follow and whose inner
-// values nothing else reads; 0 if none begins there. `outputs` are the program's values that others read.
+// Returns how many instructions from `first` on form such a region; 0 if none begins there. The region has as many
+// repetitions as follow one another, and nothing else reads its inner values. `outputs` are the program's values that
+// others read.
 std::size_t region_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const RegionPattern& pattern);
 

@@ -1,4 +1,5 @@
-// Memory for tests that run programs: every value of a program has its own, and views share that of their value.
+// Memory for tests that run programs: every value of a program has its own memory, and a view shares its value's
+// memory.
 //
 //   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});

@@ -15,12 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int kFusedVersion = 1;  // of the results of plan_fusion() and of the program writer
+constexpr int kFusedVersion = 1;  // version of what plan_fusion() and the program writer make
 
-// The machine code of each kernel of a plan, by the kernel's text, as equal layers have equal kernels.
+// The machine code of each kernel of a plan. Its key is the kernel's text, because equal layers have equal kernels.
 using Codes = std::map<std::string, std::string>;
 
-// Writes the program of a plan. Values that vanish between the members of a group are not part of it.
+// Writes the program of a plan. The program leaves out values that only members of one group use.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)
@@ -169,7 +169,7 @@ class FusedCompiler final : public Compiler {
                           .handle = std::move(handle)};
   }
 
-  // Returns the source of each distinct kernel, by its text.
+  // Returns the source of each distinct kernel. The key is the kernel's text.
   Result<std::map<std::string, std::string>> sources(const FusionPlan& plan) const {
     std::map<std::string, std::string> all;
     for (const FusionStep& step : plan.steps) {

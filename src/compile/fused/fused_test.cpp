@@ -1,5 +1,5 @@
 // Catches: fused programs that compute something else, store values that only a group reads, compile again what is on
-// disk, or fail where the eager compiler could serve.
+// disk, or fail although the eager compiler could run the piece.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>

@@ -65,14 +65,14 @@ class Planner {
     return item;
   }
 
-  // Returns whether there is a kernel for the nodes, whatever is read by others.
+  // Returns whether one kernel can compute the nodes, even if others read all of their results.
   bool can_fuse(const std::vector<ir::NodeId>& nodes) const {
     const std::vector<bool> all(plan_.graph.values.size(), true);
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Returns the first item that the node may join or precede. The node must stay behind all items before it: it reads
-  // what the last of them writes, or writes what that one reads.
+  // Returns the index of the first item that the node may join: the last item that writes what the node reads, or that
+  // reads or writes what the node writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -125,8 +125,8 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
-  // [values], indexed by memory: the last item that reads or writes it (0 if there is none), and the number of its
-  // readers.
+  // These vectors are indexed by the value that owns a memory. They hold the last item that reads the memory, the last
+  // item that writes it (0 if there is none), and the number of its readers.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;

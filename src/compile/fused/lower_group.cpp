@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Returns the elements of a row if a value of `shape` has `rows` rows; nothing if the rows do not divide it in every
-// bucket.
+// Divides a value of `shape` into `rows` rows. Returns the number of elements in a row, or nothing if the rows do not
+// divide the value evenly in every bucket.
 std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& rows) {
   ir::Dim symbolic(1);
   std::int64_t constant = 1;
@@ -96,7 +96,7 @@ class Lowering {
     return unimplemented(fmt::format("{} has not {} rows", type(id).to_string(), kernel().rows.to_string()));
   }
 
-  // Returns the value by rows: made in this group, or loaded.
+  // Returns the number of the instruction that makes or loads the value's rows.
   Result<int> row(ir::ValueId id) {
     if (!ir::is_floating_point(type(id).dtype))
       return unimplemented(fmt::format("{} is not floating-point", type(id).to_string()));
@@ -113,7 +113,7 @@ class Lowering {
     const int load = push({.op = RowOp::kLoad, .dtype = type(id).dtype, .width = elements, .operand = operand(root)});
     return loads_[root] = load;
   }
-  // Loads rows that no member makes.
+  // Like any_row(), but refuses a value that the group makes.
   Result<int> outer_row(ir::ValueId id) {
     if (made_.contains(memory_[id.index()])) return unimplemented("it reads at other positions what the group makes");
     return any_row(id);
@@ -219,7 +219,7 @@ class Lowering {
   const ir::Graph& graph_;
   std::span<const ir::ValueId> memory_;
   LoweredGroup group_;
-  std::map<ir::ValueId, int> made_;  // indexed by memory: values of the kernel, as in the next two members
+  std::map<ir::ValueId, int> made_;  // keyed by memory, as the next two members; holds values of the kernel
   std::map<ir::ValueId, int> loads_;
   std::map<ir::ValueId, int> repeats_;
 };

@@ -27,8 +27,8 @@ struct LoweredGroup {
 // Returns for each value the value that owns its memory: itself, except for views.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
-// Lowers `nodes`, which are in execution order and not views. `stored`, by value, marks the results that others read.
-// `memory` is memory_of_values(graph). kUnimplemented, with the reason, if no row kernel can compute them.
+// Lowers `nodes`, which are in execution order and not views. `stored` [values] marks the results that others read.
+// `memory` is memory_of_values(graph). kUnimplemented, with the reason, if no row kernel can compute the nodes.
 Result<LoweredGroup> lower_group(const ir::Graph& graph, std::span<const ir::ValueId> memory,
                                  std::span<const ir::NodeId> nodes, const std::vector<bool>& stored);
 

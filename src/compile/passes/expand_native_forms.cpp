@@ -57,7 +57,7 @@ class Expansion {
     return ok_status();
   }
 
-  // Names the values. The builder's names serve for new values, unless a value of the graph has the name.
+  // Names the values. New values keep the builder's names, unless a value of the graph already has the name.
   void name_values(ir::Graph& expanded) const {
     std::vector<bool> known(expanded.values.size(), false);
     std::unordered_set<std::string> names;

@@ -5,7 +5,7 @@
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// It serves compilers that choose themselves what to fuse, and tests.
+// Compilers that choose themselves what to fuse use this function, and so do tests.
 #pragma once
 
 #include <functional>

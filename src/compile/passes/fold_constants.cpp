@@ -10,8 +10,8 @@ namespace {
 // Returns whether every value of `narrow` is a value of `wide`.
 bool holds(ir::DType wide, ir::DType narrow) { return wide == narrow || wide == ir::DType::kFloat32; }
 
-// Returns the product, if float32 holds it as well as its factors. A product that is zero because of a factor is
-// accepted.
+// Returns the product. Returns nothing if it leaves the normal range of float32; it may be zero because of a zero
+// factor.
 std::optional<double> product(double a, double b) {
   const float folded = static_cast<float>(a) * static_cast<float>(b);
   const bool zero = static_cast<float>(a) == 0.0F || static_cast<float>(b) == 0.0F;

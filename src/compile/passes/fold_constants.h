@@ -5,7 +5,7 @@
 //   %b: f32[T, 8] = scale(%a) {factor = 0.5}             %d: bf16[T, 8] = cast(%y) {dtype = "bf16"}
 //   %c: f32[T, 8] = cast(%y) {dtype = "f32"}             %f: f32[T, 2, 4] = reshape(%x) {shape = "T, 2, 4"}
 //   %d: bf16[T, 8] = cast(%c) {dtype = "bf16"}           (%a, %c and %e are left to remove_dead_code, and %d to
-//   %e: f32[2*T, 4] = reshape(%x) {shape = "2*T, 4"}     remove_copies where %y is bf16)
+//   %e: f32[2*T, 4] = reshape(%x) {shape = "2*T, 4"}     remove_copies if %y is bf16)
 //   %f: f32[T, 2, 4] = reshape(%e) {shape = "T, 2, 4"}
 //
 // A graph does not know the contents of inputs and weights, so only attributes can be folded: chains of two scales, of

@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Replaces matches that do not overlap in the order of nodes, so that each can be handled as if it were the only one.
-// Returns false if there is none.
+// Replaces the matches in the order of nodes, and skips those that overlap an earlier match, so that each can be
+// handled as if it were the only one. Returns false if there is none.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;

@@ -177,18 +177,18 @@ TEST(FuseNativeForms, DoesNotFuseAcrossAWrite) {
 }
 
 TEST(FuseNativeForms, TheOperatorStandsWhereAllOfItCanMove) {
-  // The place is the add, because a node between reads the sum.
+  // The fused operator takes the add's place, because a node between reads the sum.
   EXPECT_EQ(fused(R"(%sum = add(%x, %r) %z = silu(%sum) %n = rms_norm(%sum, %w) {eps = 1e-05} return %n, %z)"),
             graph("%n, %sum = add_rms_norm(%x, %r, %w) {eps = 1e-05} %z = silu(%sum) return %n, %z"));
-  // The place is the add: the state is written before the norm, and the sum is read before that.
+  // The fused operator takes the add's place: the state is written before the norm, and the sum is read before that.
   EXPECT_EQ(fused(R"(%sum = add(%s, %r) %z = silu(%sum) all_reduce(mut %s) %n = rms_norm(%sum, %w) {eps = 1e-05}
                      return %n, %z)"),
             graph(R"(%n, %sum = add_rms_norm(%s, %r, %w) {eps = 1e-05} %z = silu(%sum) all_reduce(mut %s)
                      return %n, %z)"));
-  // The place is the last addition, because the residual is made after the linear.
+  // The fused operator takes the last addition's place, because the residual is made after the linear.
   EXPECT_EQ(fused("%a = linear(%x, %m) %z = silu(%r) %y = add(%a, %z) return %y"),
             graph("%z = silu(%r) %y = linear(%x, %m, %z) {residual = true} return %y"));
-  // There is no place: a value made between needs the sum, and the norm's weight needs that value.
+  // The fused operator has no place: a value made between needs the sum, and the norm's weight needs that value.
   EXPECT_EQ(fused(R"(input %x8: f32[8] input %r8: f32[8]
                      %sum = add(%x8, %r8) %z = silu(%sum) %n = rms_norm(%sum, %z) {eps = 1e-05} return %n)"),
             kUnchanged);

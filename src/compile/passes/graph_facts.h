@@ -23,8 +23,8 @@ class GraphFacts {
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
   // Returns the nodes that have the value itself as an operand, in order, each once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
-  // Return the kernels that have the value's memory as an operand under any name, and those that write it. In order,
-  // without the producer.
+  // Return the kernels that have the value's memory as an operand under any name, and the kernels that write it. Both
+  // are in order and without the producer.
   std::span<const ir::NodeId> accesses(ir::ValueId value) const { return accesses_[memory(value).index()]; }
   std::span<const ir::NodeId> writes(ir::ValueId value) const { return writes_[memory(value).index()]; }
   // Returns whether a node in (after, before) writes the value's memory.
@@ -47,7 +47,7 @@ class GraphFacts {
 
   const ir::Graph& graph_;
   std::vector<ir::Execution> execution_;  // [nodes]
-  std::vector<ir::ValueId> memory_;       // [values], as the members below
+  std::vector<ir::ValueId> memory_;       // [values], like the members below
   std::vector<std::vector<ir::NodeId>> users_;
   std::vector<std::vector<ir::NodeId>> accesses_;  // indexed by memory()
   std::vector<std::vector<ir::NodeId>> writes_;    // indexed by memory()

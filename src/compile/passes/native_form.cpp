@@ -81,11 +81,11 @@ class Search {
     return std::nullopt;
   }
 
-  // The structure matches. Returns the match if it is exactly the native form and may be replaced.
+  // Called when the structure matches. Returns the match if it is exactly the native form and may be replaced.
   std::optional<FormMatch> accept() const {
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId operand : example_.operands) operands.push_back(values_[operand.index()]);
-    // In add(%y, %y) of a linear's %y, the residual does not come from outside.
+    // Every operand must come from outside. In add(%y, %y), where linear makes %y, the residual does not.
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);
@@ -184,7 +184,7 @@ class Search {
     return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
-  // Returns the last of `places` to which all nodes found can move and stand in the native form's order.
+  // Returns the last of `places` to which all found nodes can move, in the native form's order.
   std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)

@@ -33,7 +33,7 @@ struct NativeForm {
   static Result<NativeForm> create(const ir::OpDecl& decl, const Decompose& decompose,
                                    std::span<const ir::Type> operands, ir::Attributes attributes,
                                    const ir::OpTable& ops);
-  // Makes the native form of the form's example. kInternal if an operand is not used, or a node uses nothing of the
+  // Makes the native form of the form's example. kInternal if an operand is not used, or a node uses no result of the
   // nodes before it: the search goes from node to node along their results.
   static Result<NativeForm> create(const FusedForm& form, const ir::OpTable& ops);
 };
@@ -41,7 +41,7 @@ struct NativeForm {
 // Nodes of a graph that make up a native form, and their replacement.
 struct FormMatch {
   std::vector<ir::NodeId> nodes;  // in the native form's order, without views that others use too
-  ir::NodeId place;               // the one of them that `fused` replaces
+  ir::NodeId place;               // the one of `nodes` that `fused` replaces
   ir::Node fused;
 };
 

@@ -13,7 +13,7 @@ bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "copy" || node.op == "cast" || node.op == "reshape" || node.op == "split";
 }
 
-// Returns whether from node `at` on memory `copy` cannot be told from memory `original`.
+// Returns whether all nodes after `at` find the same content in memory `copy` as in memory `original`.
 bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId at, ir::ValueId original,
                        ir::ValueId copy) {
   if (facts.memory(original) == facts.memory(copy)) return true;

@@ -117,7 +117,7 @@ class BodyRun {
       std::size_t bytes = sizeof(float);
       for (const std::int64_t dim : dims) bytes *= static_cast<std::size_t>(dim);
       Bytes content = random_bytes(ir::DType::kFloat32, bytes, ++seed);
-      // Packed weights, or exponents of their scale factors; none of them is large.
+      // These bytes are packed weights, or exponents of their scale factors; none of them becomes large.
       if (graph.value(id).type.dtype == ir::DType::kUInt8)
         for (std::byte& byte : content) byte = (byte & std::byte{7}) | std::byte{0x70};
       values.write_bytes(graph.value(id).name, content);
