@@ -37,7 +37,7 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  std::vector<Forward> last_;  // for each kept_bytes the last forward, unless a later one keeps less; both ascend
+  std::vector<Forward> last_;  // the last forward for each kept_bytes, unless a later one keeps less; both ascend
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Chooses prefill sizes by their cost: the graphs that save the most padded time, for forwards of any token count or of
-// counts that were seen. Pure functions.
+// Chooses prefill sizes by their cost: the sizes that save the most time spent on padding, for forwards of any token
+// count or of counts that were seen. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct LadderGoal {
   // No sizes are added once padding takes less than this share of the time. Without measurements, costs may rise faster
   // than prior_token_cost says: these 2 % are 2.5 % by the times of Qwen3-0.6B on an H200.
   double time_waste = 0.02;
-  double exact = 1;  // or once this share of the forwards has an exact size
+  double exact = 1;  // no sizes are added either once this share of the forwards has an exact size
   std::size_t most_sizes = 96;
   std::int64_t step = 16;  // sizes are multiples of it
 };
@@ -46,8 +46,8 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const To
                const LadderGoal& goal);
 
 // The schedule "auto": the default ladder without sizes that cost as much as the next one, and with additional sizes
-// where padding takes most time. All token counts from 33 to max_tokens count alike. It has 96 sizes, or the number of
-// sizes of the default ladder if that is greater.
+// where padding takes most time. All token counts from 33 to max_tokens have the same weight. The schedule has 96
+// sizes, or as many as the default ladder if that has more.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);
 
 // The ladder for forwards that were seen: `largest`, at least 1, and the sizes that save most.

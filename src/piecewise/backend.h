@@ -1,4 +1,5 @@
-// How a part of a forward becomes one launch. A device may add its own way, besides recording its stream.
+// A piecewise backend makes one launch of a part of a forward. A device may add a backend of its own; the default one
+// records the device's stream.
 #pragma once
 
 #include <functional>

@@ -50,16 +50,16 @@ class BoundForward {
   // Launches the graphs and enqueues what is between them. Enqueues everything if nothing was captured.
   Status replay(Stream& stream);
 
-  // Makes one graph of the whole forward, including split operators, in addition to those of the pieces. It serves
-  // batches whose requests have several rows each. If it fails there is no such graph. Precondition: no kernel is cold.
+  // Makes one graph of the whole forward, including split operators, in addition to those of the pieces. Batches whose
+  // requests have several rows each use it. If it fails there is no such graph. Precondition: no kernel is cold.
   Status capture_full(const PiecewiseBackend& backend, Stream& stream);
   bool has_full_graph() const { return full_graph_ != nullptr; }
   void drop_full_graph() { full_graph_ = nullptr; }
   // Precondition: has_full_graph().
   Status replay_full(Stream& stream) const;
 
-  // Runs replay() (`graphs`) or run(), and calls `passed` after each enqueued part, so that parts can be timed where
-  // they run.
+  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part, so that parts can be
+  // timed where they run.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
   // Number of complete run() calls since bind() while there was no graph.
@@ -100,7 +100,7 @@ class BoundForward {
   std::vector<std::unique_ptr<RecordedGraph>> graphs_;  // [parts], after a capture; null: the part has none
   std::vector<Step> steps_;                             // every kernel
   std::optional<std::vector<Step>> replay_steps_;       // present exactly if the bucket is captured
-  std::unique_ptr<RecordedGraph> full_graph_;           // of all programs; null: none
+  std::unique_ptr<RecordedGraph> full_graph_;           // a graph of all programs; null: none
   std::int64_t num_warm_ups_ = 0;
   std::uint64_t generation_ = 0;
 };

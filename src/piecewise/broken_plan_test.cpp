@@ -67,7 +67,7 @@ TEST(BrokenPlans, TheRealPlanDiffersNowhere) {
 }
 
 TEST(BrokenPlans, AreCaught) {
-  // The largest size shows all of them; in the smallest one, alignment leaves some without effect.
+  // The largest size shows all of these faults; in the smallest size, alignment leaves some without effect.
   const struct {
     const char* what;
     Planner planner;

@@ -52,7 +52,7 @@ class ForwardCompiler {
     return program;
   }
 
-  // Removes halves that would compute something else than the whole, and notes it.
+  // Removes halves that would compute something else than the whole, and adds a note about it.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;

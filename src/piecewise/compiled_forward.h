@@ -1,4 +1,4 @@
-// A stitching graph whose parts are compiled: programs over the slots of the whole forward.
+// A stitching graph whose parts are compiled to programs. The programs work on the slots of the whole forward.
 //
 // Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
 // program may lack values of the part's graph that its compiler fused away, and may have additional values, which get
@@ -42,7 +42,7 @@ struct CompiledForward {
   std::vector<CompiledPart> parts;    // in execution order
   std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   CompileCounts counts;
-  std::vector<std::string> notes{};  // of what was requested but left out
+  std::vector<std::string> notes{};  // what was requested but left out
 };
 
 // Compiles each piece, or takes the program of an earlier part with the same structure. Split operators run by their

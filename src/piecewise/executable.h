@@ -36,7 +36,7 @@ namespace tessera {
 enum class MemoryPlanKind : std::uint8_t { kPlanned, kIsolated };
 std::string_view memory_plan_kind_name(MemoryPlanKind kind);  // "planned" "isolated"
 
-// What an executable runs on. Everything outlives the executable.
+// The objects that an executable runs on. All of them outlive the executable.
 struct ExecutionEnvironment {
   Device& device;
   Stream& stream;  // the one stream of the arena
@@ -63,7 +63,7 @@ struct MemoryNeed {
   std::int64_t workspace_bytes = 0;
 };
 
-// What the captures of one size make.
+// The graphs that the captures of one size make.
 struct GraphNeed {
   std::int64_t graphs = 0;
   std::int64_t operators = 0;  // operators recorded in them; on a GPU some make more than one node
@@ -72,21 +72,21 @@ struct GraphNeed {
 // A compiler for some of the buckets.
 struct CompilerForSome {
   const Compiler& compiler;
-  std::function<bool(const ir::Bucket& bucket)> serves;  // a pure function
+  std::function<bool(const ir::Bucket& bucket)> serves;  // whether it takes the bucket; a pure function
 };
 
 class Executable {
  public:
-  // Compiles the graph, and a second time if `for_some` is given. Outputs of all buckets lie at the same places, and
-  // the results of both are the same up to rounding. The compilers are not needed afterwards, but the kernels of their
-  // contexts are. The error names the part.
+  // Compiles the graph, and compiles it again with the compiler of `for_some` if that is given. Outputs of all buckets
+  // lie at the same places, and the results of both compilers are the same up to rounding. The compilers are not needed
+  // afterwards, but the kernels of their contexts are. The error names the part.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
                                                     const ExecutionEnvironment& environment, ExecutableOptions options,
                                                     std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
-  // Returns what the bucket's forward is compiled to. Without a bucket, returns the variant for buckets that `for_some`
-  // does not serve.
+  // Returns the bucket's compiled forward. Without a bucket, returns the forward for buckets that `for_some` leaves to
+  // the first compiler.
   const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
@@ -120,7 +120,7 @@ class Executable {
   Status capture(const ir::Bucket& bucket);
   // Replays the bucket; does what run() does if it is not captured.
   Status replay(const ir::Bucket& bucket) const;
-  // Runs replay() (`graphs`) or run(), with a call after each enqueued part.
+  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
   // One graph of a forward that is cut, for batches whose requests have several rows each. It exists beside the pieces'
@@ -189,8 +189,8 @@ class Executable {
   StitchingGraph graph_;
   ExecutionEnvironment env_;
   ExecutableOptions options_;
-  std::vector<std::unique_ptr<Variant>> variants_;  // the general variant; then that of CompilerForSome
-  std::function<bool(const ir::Bucket&)> serves_;   // the buckets that the second variant serves
+  std::vector<std::unique_ptr<Variant>> variants_;  // the first compiler's variant; then that of CompilerForSome
+  std::function<bool(const ir::Bucket&)> serves_;   // whether the second variant takes the bucket
   std::map<ir::Bucket, std::unique_ptr<BoundForward>> bound_;
   std::int64_t num_binds_ = 0;
 };

@@ -32,7 +32,7 @@ std::size_t runs(const CompiledForward& forward) {
   return count;
 }
 
-// Marks are gathered once and read in two layers, as slots are.
+// %marks is gathered once and read in two layers, as models do with slots.
 constexpr const char* kTwoLayers = R"(graph @g {
   input %x: f32[T, 4] input %marks: f32[T, 4] weight %w: f32[4, 4]
   state %k: f32[P, 16, 1, 4] state %v: f32[P, 16, 1, 4] group "full" paged layers [0]

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns the operators that forwards are cut at unless the user names others, as the operators declare.
+// Returns the operators that declare that forwards are cut at them. The user may name other operators instead.
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 
 // Returns the operators for `names`, which may also be SGLang's spellings, such as

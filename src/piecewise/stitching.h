@@ -43,7 +43,7 @@ struct StitchingGraph {
 
 std::string_view part_kind_name(Part::Kind kind);  // "piece" "split_op"
 
-// Formats one paragraph a part, with operators and values in and out; then the notes.
+// Formats one paragraph for each part, with its operators, inputs and outputs; then the notes.
 std::string to_text(const StitchingGraph& graph);
 
 }  // namespace tessera
