@@ -37,8 +37,9 @@ TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 
 #undef TESSERA_FIRST_SIZE
 
-// Copies `given` in the host's version of the table. Members that the plugin's version lacks are null. kInvalidArgument
-// for null, for a size below that of the first version, and for members of a later version that are set.
+// Copies `given` into the host's version of the table. Members that the plugin's version lacks are null.
+// kInvalidArgument for null, for a size below that of the first version, and for members of a later version that are
+// set.
 template <class Table>
 Result<Table> copy_table(const Table* given, std::string_view what) {
   constexpr std::size_t least = kFirstSize<Table>;

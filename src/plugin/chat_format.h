@@ -1,4 +1,4 @@
-// Chat formats of plugins.
+// Makes chat formats from the tables of plugins.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Compilers of plugins.
+// Makes compilers from the tables of plugins.
 #pragma once
 
 #include <memory>

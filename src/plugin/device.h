@@ -25,8 +25,8 @@ class DeviceTable {
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Says for the planner why the device that was opened last records no graphs; "" if it records them or no device was
-  // opened.
+  // Returns for the planner why the device that was opened last records no graphs; "" if it records them or no device
+  // was opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;
 
@@ -58,7 +58,7 @@ class PluginDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   const tessera_plugin_device* table() const { return table_->get(); }
-  // Why the device records no graphs; "" if it does.
+  // Returns why the device records no graphs; "" if it does.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   void* handle() const { return handle_; }  // the plugin's handle from open()
   OpenRecording& recording() { return recording_; }

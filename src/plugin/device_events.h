@@ -1,4 +1,4 @@
-// Events and recorded graphs of a plugin's device, and how its pieces become graphs.
+// Events and recorded graphs of a plugin's device, and the backend that makes graphs of pieces on it.
 #pragma once
 
 #include <atomic>

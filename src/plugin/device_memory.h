@@ -1,4 +1,4 @@
-// Memory of a plugin's device.
+// Allocations and arenas of a plugin's device.
 #pragma once
 
 #include <memory>

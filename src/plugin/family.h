@@ -1,4 +1,4 @@
-// Model families of plugins.
+// Makes model families from the tables of plugins.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Graphs that plugins rewrite as text.
+// Lets a plugin rewrite a graph as text.
 #pragma once
 
 #include <functional>

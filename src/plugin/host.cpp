@@ -47,7 +47,7 @@ void run_parallel(std::int64_t count, std::int64_t grain, void (*body)(void*, st
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
 }
 
-// The kernels of a plugin's device are those that plugins add.
+// A plugin's device has only the kernels that plugins add.
 const KernelTable& no_kernels() {
   static const KernelTable none{{}};
   return none;

@@ -16,7 +16,7 @@
 namespace tessera::plugin {
 namespace {
 
-// BindArgs in the form for a plugin. Borrows them.
+// BindArgs in the form that a plugin reads. Borrows them.
 class CCall {
  public:
   CCall(const BindArgs& args, tessera_plugin_address plan)

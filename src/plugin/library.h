@@ -32,7 +32,7 @@ class Library {
   void* handle_ = nullptr;
   tessera_plugin_info info_{};
   int32_t (*register_)(const tessera_plugin_host*, tessera_plugin_error*) = nullptr;
-  std::unique_ptr<Host> host_;  // its table, which the plugin may keep
+  std::unique_ptr<Host> host_;  // has the table that the plugin may keep
   Operators operators_;         // destroyed before the library is unloaded
 };
 

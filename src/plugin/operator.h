@@ -10,13 +10,13 @@
 
 namespace tessera::plugin {
 
-// Immutable.
+// A plugin's operator. Immutable.
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
   // Checks the table, and the native form with the table's example. `ops`: the operators that native forms may use;
   // they outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
-  // Returns the operator whose declaration this is; null for an operator of the engine.
+  // Returns the operator to which the declaration belongs; null for an operator of the engine.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;
@@ -26,7 +26,7 @@ class Operator : public std::enable_shared_from_this<Operator> {
   bool is_row_independent() const { return table_.row_independent != 0; }
   // Whether a pass replaces the native form by the operator.
   bool fuses() const { return table_.fuses != 0; }
-  // Returns that pass, which shares the object.
+  // Returns the pass that replaces the native form. The pass shares the object.
   Result<Pass> fusing_pass() const;
 
   Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) const;

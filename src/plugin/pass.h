@@ -1,4 +1,4 @@
-// Graph passes of plugins.
+// Makes graph passes from the tables of plugins.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -19,7 +19,7 @@ tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
  public:
-  // Plans for `kernel`, which has a planner.
+  // Creates the plan of `kernel`, which has a planner.
   static Result<std::unique_ptr<PluginPlan>> create(std::shared_ptr<const Kernel> kernel, const PlanArgs& args,
                                                     StepBuffer& step);
   static Result<std::int64_t> bytes_needed(const Kernel& kernel, const PlanArgs& args);
@@ -28,7 +28,7 @@ class PluginPlan final : public OpPlan {
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
 
-  // Valid once the step buffer has memory.
+  // Returns the plan's address on the device. Valid once the step buffer has memory.
   DeviceAddress address() const { return step_.device_address(offset_); }
 
  private:

@@ -1,5 +1,5 @@
-// A plugin whose kernel of silu_mul, in float32, fails for batches of five tokens, and whose planner refuses those of
-// six: errors on the request path.
+// A plugin that makes errors on the request path. Its kernel of silu_mul in float32 fails for batches of five tokens,
+// and its planner refuses batches of six.
 #include <tessera_plugin.h>
 
 #include <cmath>

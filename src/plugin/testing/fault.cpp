@@ -1,5 +1,5 @@
-// Plugins with one fault each, which the build chooses, and a whole one to compare with (FAULT_NONE). The rivals claim
-// what the whole one has.
+// Plugins with one fault each, which the build chooses, and a correct plugin to compare with (FAULT_NONE). The rivals
+// add an operator or a kernel that the correct plugin adds too.
 #include <tessera_plugin.h>
 
 #include <chrono>

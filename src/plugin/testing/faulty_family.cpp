@@ -1,4 +1,4 @@
-// A plugin with families that do one thing wrong each, in graph(): their architectures are Faulty and the fault's name.
+// A plugin whose families each do one thing wrong in graph(). A family's architecture is Faulty and the fault's name.
 #include <tessera_plugin.h>
 
 #include <stdexcept>

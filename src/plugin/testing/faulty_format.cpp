@@ -1,5 +1,5 @@
-// A plugin with a chat format "faulty" that is whole as long as it is registered. Then it does what the environment's
-// TESSERA_TEST_FAULT says, once a text has more than 20 bytes.
+// A plugin with a chat format "faulty" that works while it is registered. Later, once a text has more than 20 bytes, it
+// does what the environment's TESSERA_TEST_FAULT says.
 #include <tessera_plugin.h>
 
 #include <cstdlib>

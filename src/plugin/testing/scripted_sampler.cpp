@@ -1,6 +1,6 @@
-// A plugin in whose hands a model says what a test wants: the kernel of `sample` on the CPU gives the ids in the
-// environment's TESSERA_TEST_SCRIPT, "5,17,3", one after the other for each request, and the last one again behind
-// them. A row's place in the script is its position less TESSERA_TEST_SCRIPT_FROM.
+// A plugin that lets a test choose what a model says. Its kernel of `sample` on the CPU gives each request the ids in
+// the environment's TESSERA_TEST_SCRIPT ("5,17,3"), one after another, and then repeats the last id. A row's index in
+// the script is its position less TESSERA_TEST_SCRIPT_FROM.
 #include <tessera_plugin.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ TESSERA_PLUGIN("scripted_sampler", "1.0")
 
 namespace {
 
-constexpr size_t kPosition = 7;  // among the operands of sample
+constexpr size_t kPosition = 7;  // index of the positions among the operands of sample
 
 std::vector<int32_t> script;
 int64_t first = 0;
