@@ -9,8 +9,8 @@
 
 namespace tessera::capi {
 
-// Reads and tokenises the body of a request to `path`. `model` outlives the job. A path that answers no requests is a
-// 404 that names the paths that do.
+// Reads and tokenises the body of a request to `path`. `model` outlives the job. If `path` takes no requests, the error
+// is a 404 that names the paths that do.
 ApiResult<ApiJob> prepare(const ServedModel& model, std::string_view path, std::string_view body);
 
 }  // namespace tessera::capi

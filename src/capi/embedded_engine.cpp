@@ -12,7 +12,7 @@ namespace {
 
 Status closed() { return failed_precondition("the engine is being closed"); }
 
-// Calls `function` with the JSON of each of a stream's server-sent events.
+// Calls `function` with the JSON of each server-sent event in `stream`.
 template <class Function>
 void for_each_chunk(std::string_view stream, const Function& function) {
   constexpr std::string_view kBegin = "data: ";

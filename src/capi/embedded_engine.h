@@ -48,7 +48,7 @@ class EmbeddedEngine {
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;
-  // Returns what `read` makes of the engine. It runs between two steps; the call waits for it.
+  // Calls `read` between two steps of the engine and returns its text. The call waits for it.
   Result<std::string> ask_engine(std::function<std::string(Engine&)> read);
 
   // Ends all jobs with kCancelled, and the thread. After that the other functions fail.
@@ -66,12 +66,12 @@ class EmbeddedEngine {
 
   std::mutex jobs_mutex_;
   Ticket next_ticket_ = 1;
-  std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // by each ticket of a job that has not ended
+  std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // keyed by every ticket of a job that has not ended
 
   // Held shared by every user of the thread, so that the thread is not destroyed meanwhile.
   mutable std::shared_mutex thread_mutex_;
   bool stopped_ = false;
-  std::optional<EngineThread> thread_;  // last member: it ends before what it writes to
+  std::optional<EngineThread> thread_;  // the last member: it ends before the members that it uses
 };
 
 }  // namespace tessera::capi

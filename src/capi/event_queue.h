@@ -28,7 +28,7 @@ class EventQueue {
     std::string message{};  // for an error
   };
 
-  // `on_event`: null keeps the events for take().
+  // If `on_event` is null, the events are kept for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
   // Adds an event. Returns false if the callback asks to cancel the request. Events after the end are dropped.

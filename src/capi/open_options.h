@@ -29,8 +29,8 @@ struct OpenOptions {
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
-// Replaces a model's name by its folder and sets the cache folder, from this process's environment like the program.
-// `content`: the parts of the model that are needed.
+// Replaces a model's name by its folder, and sets the cache folder. Reads this process's environment for both, as the
+// `tessera` program does. `content`: the parts of the model that are needed.
 Status find_folders(OpenOptions& options, ModelContent content);
 
 }  // namespace tessera::capi
