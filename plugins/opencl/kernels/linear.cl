@@ -1,7 +1,6 @@
 // y[m, n] = x[m, :] . w[n, :] + bias[n] + residual[m, n]. Sums are in float and rounded once; y may be residual's
 // memory. Each kernel gives a row the same bits for any other rows. The kernels for few rows share one order of sums,
 // and the one for many rows has another.
-// many in another.
 
 #define HAS_BIAS 1
 #define HAS_RESIDUAL 2
@@ -12,7 +11,8 @@ float finished(float sum, global const x_t *bias, global const x_t *residual, ui
   return sum;
 }
 
-// For a few rows, where reading w dominates: eight work-items share a column and read 64 neighbouring weights at once.
+// Kernels for a few rows, which take most of their time to read w: eight work-items share a column and read 64
+// neighbouring weights at once.
 #define FEW_ROWS 4
 #define FEW_COLS 8
 #define FEW_LANES 8
@@ -26,7 +26,7 @@ void few_rows(const uint num_rows, global const x_t *x, global const x_t *w, glo
   const uint col = get_group_id(0) * FEW_COLS + col_in_group;
   const uint first = get_group_id(1) * num_rows;
   global const x_t *const wr = w + (size_t)min(col, n - 1) * k;
-  size_t at[FEW_ROWS];  // offset of each row; past the last row, the last one's again, which is not stored
+  size_t at[FEW_ROWS];  // offset of each row; rows past the last one repeat its offset and are not stored
   float8 acc[FEW_ROWS];
   float rest[FEW_ROWS];
   for (uint r = 0; r < num_rows; ++r) {
@@ -69,8 +69,8 @@ kernel FEW_GROUP void linear_few(BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y
            k, flags, sums);
 }
 
-// For many rows: a group computes a tile of y from blocks of x and w in local memory, and a work-item computes 4 rows
-// of 8 columns.
+// The kernel for many rows: a group computes a tile of y from blocks of x and w in local memory, and a work-item
+// computes 4 rows of 8 columns.
 #define TILE_M 32
 #define TILE_N 64
 #define TILE_K 16

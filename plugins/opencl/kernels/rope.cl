@@ -1,6 +1,6 @@
 // Rotary position embedding, and the stores of keys and values to the cache.
 
-// Returns cosine and sine of an angle, accurate to float for |angle| < 2^24 where the device computes in double.
+// Returns cosine and sine of an angle, accurate to float for |angle| < 2^24 if the device computes in double.
 float2 cos_sin(float angle) {
 #ifdef cl_khr_fp64
   return (float2)((float)cos((double)angle), (float)sin((double)angle));
@@ -9,9 +9,9 @@ float2 cos_sin(float angle) {
 #endif
 }
 
-// Columns [0, half) are cosines of position * inv_freq, times factor; columns [half, 2 half) are sines. With
-// `sections`, positions are [3, rows], and a pair uses the axis of its section; with all sections zero, positions are
-// [rows]. Items: pairs, rows.
+// Writes the table of cosines and sines. Columns [0, half) are cosines of position * inv_freq, times factor; columns
+// [half, 2 half) are sines. With `sections`, positions are [3, rows], and a pair uses the axis of its section; with all
+// sections zero, positions are [rows]. Items: pairs, rows.
 kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, uint half_dim, float factor,
                          uint4 sections, uint interleaved) {
   const uint i = get_global_id(0);
@@ -64,8 +64,8 @@ kernel void kv_store(BUF(k), BUF(v), BUF(slots), BUF(k_cache), BUF(v_cache), uin
   STORE_Y(LOAD_X(AT(const x_t, v), t * cols + i), AT(y_t, v_cache), (size_t)slot * cols + i);
 }
 
-// Runs between a layer's projection and its attention: normalises queries and keys where `norm` says so, rotates them,
-// and stores queries to q, keys and values to their slots. Groups: heads of a row (queries, keys, values), rows.
+// Runs between a layer's projection and its attention: normalises queries and keys if `norm` is set, rotates them, and
+// stores queries to q, keys and values to their slots. Groups: heads of a row (queries, keys, values), rows.
 kernel GROUP(LANES) void qkv_rope_store(BUF(qkv), BUF(table), BUF(slots), BUF(k_cache), BUF(v_cache), BUF(q_weight),
                                         BUF(k_weight), BUF(q), uint heads, uint kv_heads, uint head_dim, uint half_dim,
                                         ulong num_slots, uint norm, float eps, uint form) {

@@ -98,8 +98,8 @@ kernel void copy_columns(BUF(x), BUF(y), uint row_words, uint from, uint words) 
   if (i < words) AT(ushort, y)[r * words + i] = AT(const ushort, x)[r * row_words + from + i];
 }
 
-// y[t] = given[given_rows[t], : n] where that row is not negative, otherwise table[ids[t]] * scale; zeros for a row
-// outside its table. num_given is negative where there are no given rows. Items: columns, rows.
+// y[t] = given[given_rows[t], : n] if that row is not negative, otherwise table[ids[t]] * scale; zeros for a row
+// outside its table. num_given is negative if there are no given rows. Items: columns, rows.
 kernel void embedding(BUF(ids), BUF(table), BUF(given_rows), BUF(given), BUF(y), uint n, int num_ids, int num_given,
                       uint given_stride, float factor) {
   const size_t i = get_global_id(0);

@@ -23,7 +23,7 @@ float weight_exp(float x) {
   return p * as_float((uint)(half_exponent + 127) << 23) * as_float((uint)(exponent - half_exponent + 127) << 23);
 }
 
-// Returns the lowest index of the greatest value of x[0, n) to all items; NONE where all values are NaN or -inf.
+// Returns the lowest index of the greatest value of x[0, n) to all items; NONE if all values are NaN or -inf.
 uint group_argmax(global const float *x, uint n, local float *values, local uint *indices) {
   const uint lane = get_local_id(0);
   float best = -INFINITY;
@@ -58,7 +58,7 @@ kernel GROUP(LANES) void argmax(BUF(x), BUF(out), uint n) {
   const size_t r = get_group_id(0);
   const uint best = group_argmax(AT(const float, x) + r * n, n, values, indices);
   if (get_local_id(0) != 0) return;
-  // Where no value is above -inf, returns the first -inf, or 0 where all are NaN.
+  // If no value is above -inf, the result is the first -inf, or 0 if all are NaN.
   uint found = best;
   if (best == NONE) {
     found = 0;
@@ -102,12 +102,13 @@ ulong group_total(ulong v, local ulong *shared) {
   return total;
 }
 
-// Returns the weight of the fewest first tokens that number (by_count) or weigh at least `need`, and the last one's id,
-// found digit by digit of the keys. Precondition: all tokens together reach `need`.
+// Takes the fewest first tokens whose number (by_count) or weight is at least `need`. Returns their weight, and in
+// `last` the id of the last one, which it finds digit by digit of the keys. Precondition: all tokens together reach
+// `need`.
 ulong first_tokens(const row_t *row, ulong need, bool by_count, uint *last, local ulong *weights, local uint *counts,
                    local ulong *digit_weights, local uint *digit_counts) {
   const uint lane = get_local_id(0);
-  ulong prefix = 0;  // of the key, as found so far
+  ulong prefix = 0;  // the key's digits found so far
   ulong before = 0;  // weight of the tokens with keys below the prefix
   for (int shift = KEY_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
     for (uint d = 0; d < DIGITS; ++d) {

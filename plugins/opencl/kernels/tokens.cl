@@ -1,7 +1,7 @@
 // Log-probabilities, edits of logits, and ids. All values are float or int; X and Y are not used.
 
-// Returns the log of the sum of e^(x - greatest) over a row without its NaNs. Each item's part is summed with its
-// rounding error.
+// Returns the log of the sum of e^(x - greatest) over a row without its NaNs. Each item's sum is compensated for
+// rounding (Kahan).
 float group_log_sum(global const float *x, uint n, float greatest, local float *shared) {
   float sum = 0.0f;
   float lost = 0.0f;
@@ -62,7 +62,8 @@ kernel GROUP(LANES) void top_logprobs(BUF(logits), BUF(targets), BUF(logprobs), 
   AT(float, logprobs)[r] = known ? (x[target] - greatest) - normaliser : -INFINITY;
 }
 
-// x - max - log sum e^(x - max) over each row; NaN where that is not a number. One group for each row.
+// y = x - max - log sum e^(x - max) over each row; NaN for a row with a NaN or an infinite maximum. One group for each
+// row.
 kernel GROUP(LANES) void log_softmax(BUF(x), BUF(y), uint n) {
   local float shared[LANES];
   const size_t r = get_group_id(0);
@@ -104,8 +105,8 @@ kernel GROUP(LANES) void logit_edits(BUF(logits), BUF(first), BUF(count), BUF(id
     if ((allowed[i / 32] >> (i % 32) & 1u) == 0) row[i] = -INFINITY;
 }
 
-// rows[t] < 0 gives ids[t]; otherwise last_ids[rows[t]], or -2 for a row past its end. An id among `replaced` becomes
-// `by`.
+// out[t] = ids[t] if rows[t] < 0; otherwise last_ids[rows[t]], or -2 for a row past its end. An id among `replaced`
+// becomes `by`.
 kernel void resolve_ids(BUF(ids), BUF(rows), BUF(last_ids), BUF(out), uint n, uint last_rows, int8 replaced, int by) {
   const uint t = get_global_id(0);
   if (t >= n) return;

@@ -9,7 +9,7 @@
 
 namespace opencl {
 
-// A bound operator: its launches in order, or a copy for an operator that is one.
+// A bound operator: its launches in order, or one copy if the operator only copies.
 struct Bound {
   struct Copy {
     tessera_plugin_address to;
@@ -25,7 +25,7 @@ struct Bound {
 std::int64_t attribute_int(const tessera_plugin_node& node, const char* name, std::int64_t otherwise);
 double attribute_double(const tessera_plugin_node& node, const char* name, double otherwise);
 bool attribute_bool(const tessera_plugin_node& node, const char* name, bool otherwise);
-// Returns an empty list where the node has no attribute of that name.
+// Returns an empty list if the node has no attribute of that name.
 std::vector<std::int64_t> attribute_ints(const tessera_plugin_node& node, const char* name);
 
 // Returns how the weight of the node's norms multiplies: NORM_… of storage.cl.

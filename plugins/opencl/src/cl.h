@@ -13,7 +13,7 @@
 
 namespace opencl {
 
-// Returns from the enclosing function where `code` is an error.
+// Returns from the enclosing function if `code` is an error.
 #define OPENCL_TRY(code) \
   if (const std::int32_t try_code = (code); try_code != TESSERA_PLUGIN_OK) return try_code
 
@@ -57,7 +57,7 @@ using Program = Owned<cl_program, clReleaseProgram>;
 using Kernel = Owned<cl_kernel, clReleaseKernel>;
 using ClEvent = Owned<cl_event, clReleaseEvent>;
 
-// Returns a device property as text or number; empty, or `otherwise`, where the driver does not report it.
+// Returns a device property as text or number; empty, or `otherwise`, if the driver does not report it.
 std::string device_text(cl_device_id device, cl_device_info name);
 template <class T>
 T device_value(cl_device_id device, cl_device_info name, T otherwise = {}) {

@@ -14,7 +14,8 @@
 
 namespace opencl {
 
-// The functions of cl_khr_command_buffer, which the loader does not export. All are null where a device lacks it.
+// The functions of cl_khr_command_buffer, which the loader does not export. All are null if a device lacks the
+// extension.
 struct CommandBuffers {
   clCreateCommandBufferKHR_fn create = nullptr;
   clFinalizeCommandBufferKHR_fn finalize = nullptr;
@@ -25,7 +26,7 @@ struct CommandBuffers {
   clCommandFillBufferKHR_fn fill = nullptr;
   bool overlapping = false;  // a command buffer may be launched before its last launch has ended
 
-  // Returns "" where `device` has everything needed; otherwise what is missing.
+  // Returns "" if `device` has everything needed; otherwise what is missing.
   std::string load(cl_platform_id platform, cl_device_id device);
 };
 
@@ -34,15 +35,15 @@ std::string driver_versions();
 
 class Device {
  public:
-  // Opens the ordinal-th device of all platforms that builds programs. Returns NOT_FOUND with the existing devices
-  // where there is none.
+  // Opens the ordinal-th device of all platforms that builds programs. If there is none, returns NOT_FOUND with the
+  // existing devices.
   static std::int32_t open(std::int32_t ordinal, std::unique_ptr<Device>& opened, tessera_plugin_error* error);
 
   cl_context context() const { return context_.get(); }
   cl_device_id id() const { return id_; }
   const std::string& name() const { return name_; }
   const CommandBuffers& command_buffers() const { return command_buffers_; }
-  // Empty: streams can record.
+  // Returns why streams cannot record; "" if they can.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   Programs& programs() { return *programs_; }
 
@@ -70,7 +71,7 @@ class Device {
 // One buffer; the handle of a tessera_plugin_address.
 class Memory {
  public:
-  // Returns RESOURCE_EXHAUSTED where the device has too little memory left, or no buffer may be so large.
+  // Returns RESOURCE_EXHAUSTED if the device has too little memory left, or no buffer may be so large.
   static std::int32_t create(Device& device, std::size_t bytes, const char* name, std::unique_ptr<Memory>& made,
                              tessera_plugin_error* error);
   ~Memory() { device_.allocated_bytes_ -= static_cast<std::int64_t>(bytes_); }

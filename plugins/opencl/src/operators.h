@@ -1,5 +1,4 @@
-// The engine's operators on this device: the name of each, the function that binds it, and its planner where it has
-// one.
+// The engine's operators on this device: the name of each, the function that binds it, and its planner if it has one.
 #pragma once
 
 #include <span>

@@ -14,7 +14,7 @@ StorageTypes types_of(const tessera_plugin_tensor& x) { return {x.dtype, TESSERA
 
 cl_float eps_of(const tessera_plugin_node& node) { return static_cast<cl_float>(attribute_double(node, "eps", 0)); }
 
-// rms_norm and head_norm: a norm over as many values as the weight has.
+// Binds rms_norm or head_norm: a norm over as many values as the weight has.
 std::int32_t bind_norm(Binding& b) {
   const std::int64_t n = elements(b.operand(1));
   return b.launch(Source::kRows, "rms_norm", types_of(b.operand(0)), Binding::groups(elements(b.operand(0)) / n),

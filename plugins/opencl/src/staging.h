@@ -11,7 +11,7 @@ namespace opencl {
 
 class Staging {
  public:
-  // Enqueues a write of `data` to `bytes` bytes of `buffer` from `offset` on. Waits for the queue where pending copies
+  // Enqueues a write of `data` to `bytes` bytes of `buffer` from `offset` on. Waits for the queue if pending copies
   // would exceed kMostBytes.
   std::int32_t write(cl_command_queue queue, cl_mem buffer, std::size_t offset, const void* data, std::size_t bytes,
                      tessera_plugin_error* error);
@@ -23,7 +23,7 @@ class Staging {
     std::size_t bytes = 0;
     ClEvent written;  // null: the block was never used
   };
-  // Returns a block of at least `bytes` bytes that no write reads any more; null where kMostBytes does not allow one.
+  // Returns a block of at least `bytes` bytes that no write reads any more; null if kMostBytes does not allow one.
   Block* take(std::size_t bytes);
 
   std::vector<Block> blocks_;

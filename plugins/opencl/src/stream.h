@@ -34,7 +34,7 @@ class Graph {
   Device& device_;
   cl_command_buffer_khr commands_;  // null: the graph has no nodes
   std::int64_t nodes_;
-  ClEvent last_;  // event of the last launch, where the driver must not overlap launches
+  ClEvent last_;  // event of the last launch, if the driver must not overlap launches
 };
 
 struct Event {

@@ -54,8 +54,8 @@ class Cases:
         ours = self._generate(*self.on_device, OPENCL_TEST_COUNTS=counts)
         assert ours["output_ids"] == self._generate()["output_ids"], ours
         assert {f["runner"] for f in ours["graphs"]["forwards"]} == {"prefill", "decode"}, ours["graphs"]["forwards"]
-        # 11 decoded tokens launch one command buffer, each fed with the token before; the prompt launches one for each
-        # layer's piece.
+        # Each of 11 decoded tokens launches the same command buffer, fed with the token before; the prompt launches one
+        # command buffer for each layer's piece.
         launched = self._counts(counts)
         assert launched["graphs"] >= 7 and launched["most"] >= 11, launched
 

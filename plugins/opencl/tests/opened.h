@@ -24,7 +24,7 @@ inline tessera::Result<std::unique_ptr<tessera::Device>> open_device() {
   return (*registry())->devices.open("opencl");
 }
 
-// Returns why a test that needs the device is skipped; null: the device exists. Where CI is set, it must exist.
+// Returns why a test that needs the device is skipped; null: the device exists. If CI is set, it must exist.
 inline const char* why_no_device() {
   static const std::string why = [] {
     const auto device = open_device();

@@ -32,13 +32,13 @@ class Message {
   tessera_plugin_error error_;
 };
 
-// Fails the test where the call failed.
+// Fails the test if the call failed.
 #define EXPECT_CALL_OK(message, call) EXPECT_EQ((call), TESSERA_PLUGIN_OK) << #call << ": " << (message).text()
 
-// The plugin with its device 0 and one stream; one for the process.
+// The plugin with its device 0 and one stream. The process has one such object.
 class Plugin {
  public:
-  // Returns null where the library or the device cannot be opened; see OPENCL_REQUIRE_PLUGIN.
+  // Returns null if the library or the device cannot be opened; see OPENCL_REQUIRE_PLUGIN.
   static Plugin* get() {
     static const std::unique_ptr<Plugin> plugin = open();
     return plugin.get();
@@ -96,7 +96,7 @@ class Plugin {
   void* stream_ = nullptr;
 };
 
-// At the start of a test: skips it where the machine has no driver. Where CI is set, a driver is required.
+// Goes at the start of a test: skips it if the machine has no driver. If CI is set, a driver is required.
 #define OPENCL_REQUIRE_PLUGIN()                                                       \
   if (opencl_test::Plugin::get() == nullptr && std::getenv("CI") == nullptr)          \
     GTEST_SKIP() << "no device of OpenCL (pocl-opencl-icd); standard error says why"; \
@@ -163,7 +163,7 @@ inline tessera_plugin_tensor c_tensor(const HostTensor& tensor, tessera_plugin_a
 // An operator on the device, bound once and run eagerly and as a command buffer.
 class DeviceOp {
  public:
-  // `plan` is the address of the operator's plan, where it has one.
+  // `plan` is the address of the operator's plan, if it has one.
   DeviceOp(const ir::OpDecl& decl, const std::vector<HostTensor>& operands, const ir::Attributes& attributes,
            const tessera_plugin_limits& limits, tessera_plugin_address plan = {}, bool refused = false)
       : node_(tessera::testing::make_node(decl, operands.size(), attributes)) {
@@ -184,7 +184,7 @@ class DeviceOp {
   DeviceOp(const DeviceOp&) = delete;
   DeviceOp& operator=(const DeviceOp&) = delete;
 
-  // Returns the message of a kernel that refuses the operator; fails the test where it accepts it.
+  // Returns the message of a kernel that refuses the operator; fails the test if it accepts it.
   static std::string refusal(const ir::OpDecl& decl, const std::vector<HostTensor>& operands,
                              const ir::Attributes& attributes) {
     tessera_plugin_limits limits = {};

@@ -1,9 +1,9 @@
 // A layer between the OpenCL loader and its drivers (OPENCL_LAYERS=libopencl_watching_layer.so), for tests of whole
 // programs:
 //   OPENCL_TEST_HIDE=1       drivers seem to lack cl_khr_command_buffer
-//   OPENCL_TEST_COUNTS=FILE  at its end the process adds a line to FILE, where it used a device:
-//                            "kernels N copies N graphs N launches N most N", of work outside of command buffers,
-//                            command buffers, their launches, and the launches of the one launched most
+//   OPENCL_TEST_COUNTS=FILE  at its end a process that used a device adds a line to FILE:
+//                            "kernels N copies N graphs N launches N most N": kernels and copies outside of command
+//                            buffers, command buffers, their launches, and the launches of the one launched most
 #include <CL/cl_ext.h>
 #include <CL/cl_layer.h>
 
