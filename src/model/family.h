@@ -27,7 +27,7 @@ struct FamilyBody {
 };
 
 struct ModelFamily {
-  std::string_view architecture;  // as config.json has it: "LlamaForCausalLM"
+  std::string_view architecture;  // the name in config.json: "LlamaForCausalLM"
   // Properties of the architecture, and Hugging Face's defaults for absent fields.
   ModelConfig defaults = {};
   // Whether the family may rotate a part of each head ("partial_rotary_factor").

@@ -1,5 +1,5 @@
-// What a language model knows of images: the tokens that stand for them in a prompt, and what their rows carry besides
-// embeddings. The tower that makes the rows has its own config.
+// The images in a language model's config: the tokens that stand for them in a prompt, and what an image's rows hold
+// besides embeddings. The tower that makes the rows has its own config.
 #pragma once
 
 #include <cstdint>

@@ -45,10 +45,10 @@ struct ModelOptions {
   // Number of parts into which the experts of a mixture are divided. Each part is on expert_ranks() / ep_size
   // neighbouring ranks, which slice its experts.
   int ep_size = 1;
-  // Rank among those that each have tokens of their own (DP attention, with tp_size 1): each rank has all weights
-  // except the experts' whole. The body is that of a rank's own tokens. All ranks' forwards have the same number of
-  // tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after them each rank
-  // takes back its own (ops/collective/row_exchange.h).
+  // This rank's number among ranks that each have tokens of their own (DP attention, with tp_size 1). Each rank has all
+  // weights whole, except the experts' weights. The body is that of a rank's own tokens. All ranks' forwards have the
+  // same number of tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after
+  // them each rank takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
   // How the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the cache.
@@ -92,7 +92,8 @@ struct DequantisedWeight {
   std::string reason;
 };
 
-// A matrix of a model that is quantised at the start. It is rounded to `format`, or not, because of `reason`.
+// A matrix of a model that is quantised at the start. It is rounded to `format`; if that is empty, `reason` says why
+// not.
 struct WeightAtStart {
   std::string module;       // or the tensor of a stack of experts
   std::string format = {};  // describe(WeightFormat); empty: none

@@ -1,4 +1,4 @@
-// Catches: a listed family that cannot be built, options that no kernel serves but that are accepted, and a rank's
+// Catches: a listed family that cannot be built, options that no kernel supports but that are accepted, and a rank's
 // weights that leave out or repeat rows of a joint tensor.
 #include "tessera/model/model.h"
 

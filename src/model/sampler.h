@@ -11,9 +11,10 @@
 
 namespace tessera {
 
-// Most rows of one run of choose or logprobs. It bounds the memory of logits that are taken out, and of masks.
+// The limit of rows in one run of choose or logprobs. It bounds the memory of logits that are taken out, and of masks.
 inline constexpr std::int64_t kMaxChoiceRows = 64;
-// Most edits of one run of choose. The edits of one row always fit, because each id occurs once in a row.
+// Returns the limit of edits in one run of choose. The edits of one row always fit, because each id occurs once in a
+// row.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
 // logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].

@@ -19,7 +19,7 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-// Which values of a body are read where.
+// Finds where the values of a body are read.
 class BodyReads {
  public:
   BodyReads(const ir::Graph& body, const BodyCuts& cuts) : body_(body), last_use_(body.values.size(), -1) {
@@ -137,7 +137,7 @@ class StageGraph {
   ir::Graph graph_;
 };
 
-// Checks that no state is read on both sides of an end of the range.
+// Checks that no state is read on both sides of a border of the range.
 Status check_states(const ir::Graph& body, std::size_t begin, std::size_t end) {
   std::set<ValueId> inside;
   std::set<ValueId> outside;
@@ -166,7 +166,7 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Repeated nodes before the stage's own nodes that these read, directly or through one another.
+  // Marks the stage's own nodes, and the repeated nodes before them that they read, directly or through one another.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

@@ -1,5 +1,5 @@
 // The part of a body that one stage of a pipeline runs: neighbouring layers. The stage receives the values that it
-// needs of earlier layers, and sends the values that later layers need (ops/collective/stage_exchange.h).
+// needs from earlier layers, and sends the values that later layers need (ops/collective/stage_exchange.h).
 //
 //   stage 0    %h = embedding(…)  layers 0 …                     send_to_next(mut %h)
 //   stage 1    %h = empty  receive_from_previous(mut %h)  layers … → %hidden

@@ -1,4 +1,4 @@
-// Catches: a stage that misses a value that crosses its ends, sends one that later stages do not read, computes nodes
+// Catches: a stage that lacks a value of an earlier stage, sends a value that later stages do not read, computes nodes
 // with weights in two stages, or reads the cache of another stage's layer; and stages whose weights are not the
 // model's.
 #include "tessera/model/stages.h"

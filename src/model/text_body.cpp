@@ -192,7 +192,7 @@ class Check {
 WeightSpec tensor_of_its_name(const ir::Value& weight) {
   WeightPart part{.tensor = weight.name, .shape = {}};
   for (const ir::Dim& dim : weight.type.shape) part.shape.push_back(dim.constant().value_or(0));
-  // For random weights: a vector is usually a norm's.
+  // Random weights need this: a vector is usually a norm's, which gets ones.
   const auto init = part.shape.size() == 1 ? WeightSpec::Init::kOnes : WeightSpec::Init::kUniform;
   return {.name = weight.name, .parts = {std::move(part)}, .dummy_init = init};
 }

@@ -5,9 +5,9 @@
 //
 // The body's rules:
 //   inputs   named as in model.h (input_names), with the types given there. input_ids, input_rows, last_ids,
-//   embedding_rows
-//            and embeddings must be read by some node, because ids come in all of these ways. The others are optional:
-//            positions (rope_positions if the config's rotation has sections), and "slots.<group>" for each group.
+//            embedding_rows and embeddings must be read by some node, because ids come in all of these ways. The
+//            others are optional: positions (rope_positions if the config's rotation has sections), and
+//            "slots.<group>" for each group.
 //   groups   at least one, whose layers are the config's; group i's states begin with P, P1, … and have pages of
 //            ModelOptions::page_size tokens, except in a state group; their other dimensions are numbers.
 //   sizes    of values are numbers, T, and the groups' P.

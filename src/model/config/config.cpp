@@ -79,7 +79,7 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
 }
 
 // GPT-OSS's experts in MXFP4 are a property of its mixture, which has a layout of its own. All other quantised weights
-// are those of linears, and `formats` has them.
+// belong to linears; `formats` describes them.
 Status read_quantisation(const Fields& fields, const Json& whole, const Json* beside, const ModelFamily& family,
                          ModelConfig& config) {
   const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;
@@ -144,7 +144,8 @@ Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelCon
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
   if (family.make_body) return ok_status();  // the body's own graph has the activation
-  // Gemma's name of the field. Some of its files have both, and Hugging Face reads this one.
+  // hidden_activation is Gemma's name of the field. Some of Gemma's files have both names, and Hugging Face reads this
+  // one.
   const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
   const std::optional<std::string> act = TRY(fields.optional_string(key));
   if (!act) return ok_status();

@@ -32,13 +32,13 @@ namespace tessera {
 enum class Activation {
   kSilu,      // x · sigmoid(x)
   kGelu,      // x · Φ(x), with erf
-  kGeluTanh,  // its tanh approximation ("gelu_pytorch_tanh")
+  kGeluTanh,  // GELU's tanh approximation ("gelu_pytorch_tanh")
 };
 
 // How RMS norms apply to queries and keys before the rotation.
 enum class QkNorm {
   kNone,
-  kHead,  // on each head, one weight [head_dim] for all
+  kHead,  // on each head, with one weight [head_dim] for all heads
   kRow,   // on all heads at once, weights [heads · head_dim]
 };
 
@@ -77,7 +77,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;
   bool o_bias = false;
-  bool mlp_bias = false;  // gate, up and down
+  bool mlp_bias = false;  // for gate, up and down
   QkNorm qk_norm = QkNorm::kNone;
   // The output is scaled by the sigmoid of a gate that is projected beside q
   bool attention_gate = false;
@@ -89,7 +89,7 @@ struct ModelConfig {
   // [num_hidden_layers]: 0 for full attention; w: position p sees p - w + 1 … p.
   std::vector<std::int64_t> sliding_windows = {};
   RopeConfig rope = {};
-  std::optional<RopeConfig> sliding_rope = std::nullopt;  // of layers with a window, if theirs differs
+  std::optional<RopeConfig> sliding_rope = std::nullopt;  // the rotation of layers with a window, if it differs
   std::optional<MoeConfig> moe = std::nullopt;
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;

@@ -1,6 +1,6 @@
-// How an embedding model makes one vector from a text's hidden states. sentence-transformers describes it beside the
-// checkpoint: modules.json lists the modules after the transformer, and the folder of the module Pooling has a
-// config.json.
+// Describes how an embedding model makes one vector from a text's hidden states. sentence-transformers stores the
+// description beside the checkpoint: modules.json lists the modules after the transformer, and the folder of the module
+// Pooling has a config.json.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace tessera {
 // The rows of the last layer's normed hidden states from which the vector is made.
 enum class Pooling : std::uint8_t {
   kNone,
-  kLast,   // the last token's ("lasttoken")
-  kMean,   // the mean of all tokens' ("mean_tokens")
-  kFirst,  // the first token's ("cls_token")
+  kLast,   // the last token's row ("lasttoken")
+  kMean,   // the mean of all tokens' rows ("mean_tokens")
+  kFirst,  // the first token's row ("cls_token")
 };
 std::string_view pooling_name(Pooling pooling);  // "none", "last", "mean", "first"
 

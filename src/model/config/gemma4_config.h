@@ -1,4 +1,4 @@
-// Fields of config.json for what Gemma 4's layers have beyond Gemma 3's.
+// Fields of config.json for the parts of Gemma 4's layers that Gemma 3's layers lack.
 #pragma once
 
 #include <cstdint>

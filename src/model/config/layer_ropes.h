@@ -1,5 +1,5 @@
-// Reads a model's rotary embeddings from config.json over its architecture's defaults, also for models whose layers
-// with a window have frequencies of their own.
+// Reads a model's rotary embeddings from config.json; absent fields keep the architecture's defaults. The layers with a
+// window may have frequencies of their own.
 //
 // Two rotations have two spellings. In the new one, `rope_parameters` has the members "full_attention" and
 // "sliding_attention". In the old one, `rope_theta` and `rope_scaling` belong to the layers with full attention, and
@@ -18,7 +18,7 @@ namespace tessera {
 // if it has no θ, only the θ stays. Errors are those of read_rope_config.
 Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope);
 
-// One kind of layers.
+// The rotation of one kind of layers.
 struct LayerRope {
   RopeContext context;
   RopeConfig& rope;

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// A family's names of the sizes of its mixture.
+// The names that a family's config.json gives to the sizes of its mixture.
 struct MoeKeys {
   std::string_view experts;             // "num_experts"
   std::string_view experts_alias = {};  // another name that transformers writes for it
@@ -20,19 +20,19 @@ struct MoeKeys {
 };
 
 // Sets num_experts, experts_per_token and intermediate_size; absent ones stay as they are. Refuses more experts than
-// routing takes, more experts a token than there are, and two names for their number that disagree.
+// routing takes, more experts for a token than there are, and two fields that give different numbers of experts.
 Status read_experts(const Fields& fields, const MoeKeys& keys, MoeConfig& moe);
 
-// Qwen's rule for the layers that have experts: every decoder_sparse_step-th one, except those of `mlp_only_layers`.
+// Reads which layers have experts by Qwen's rule: every decoder_sparse_step-th one, except those of `mlp_only_layers`.
 Status read_sparse_step(const Fields& fields, ModelConfig& config);
 
-// GLM's and DeepSeek's rule: `mlp_layer_types`, a list of "dense" and "sparse"; without it all layers from
-// first_k_dense_replace on; without that all layers from `first_dense` on.
+// Reads which layers have experts by GLM's and DeepSeek's rule. `mlp_layer_types` is a list of "dense" and "sparse".
+// Without it, all layers from first_k_dense_replace on have experts; without that, all layers from `first_dense` on.
 Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
 // Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`; a shared expert is
-// as large as any other. Call it after read_experts(). Refuses groups into which the experts do not divide, and groups
-// of a token that have fewer experts than it takes.
+// as large as any other. Call it after read_experts(). Refuses groups into which the experts do not divide, and a
+// token's groups if they have fewer experts than the token takes.
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
 // Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, as GPT-OSS is published;

@@ -6,7 +6,7 @@
 //   linear   Chen et al., Position Interpolation, arXiv 2306.15595
 //   yarn     Peng et al., YaRN, arXiv 2309.00071
 //   llama3   Llama 3.1 reference code, apply_scaling() in models/llama3/reference_impl/model.py
-//   longrope Ding et al., LongRoPE, arXiv 2402.13753, as Phi 3 has it
+//   longrope Ding et al., LongRoPE, arXiv 2402.13753, in Phi 3's form
 //   mrope    the default frequencies, positions in three dimensions: Qwen2-VL, arXiv 2409.12191
 //   proportional  the default frequencies of the first pairs of a head, 0 of the others: Gemma 4
 #pragma once
@@ -38,7 +38,7 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;  // the rotated part of each head, from its start
-  // for all types but default; for longrope only in attention_scaling()
+  // used by all types but default; longrope uses it only in attention_scaling()
   double factor = 1.0;
   std::int64_t original_max_position_embeddings = 0;  // llama3, yarn, longrope: context length before scaling
   double low_freq_factor = 1.0;                       // llama3
@@ -47,7 +47,7 @@ struct RopeConfig {
   double beta_slow = 1.0;                             // yarn: … below which f_i is divided by factor
   bool truncate = true;                               // yarn: ramp bounds rounded outwards to whole dimensions
   std::optional<double> attention_factor = std::nullopt;  // yarn, longrope: replaces attention_scaling()'s formula
-  std::optional<double> mscale = std::nullopt;            // yarn: they have an effect only together
+  std::optional<double> mscale = std::nullopt;            // yarn: mscale and mscale_all_dim count only together
   std::optional<double> mscale_all_dim = std::nullopt;
   std::vector<double> short_factor = {};  // longrope: for contexts up to the original one, [rotary_dim / 2]
   std::vector<double> long_factor = {};   // longrope: for longer contexts

@@ -79,7 +79,7 @@ TEST(RopeFrequencies, FollowThePublishedFormulas) {
   std::printf("greatest relative difference from double: %.3g\n", greatest);
 }
 
-// Values of a Python script with the same formulas in double, so that reference() is checked too.
+// Compares with the values of a Python script that has the same formulas in double, so that reference() is checked too.
 TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
   const auto expect = [](const std::vector<float>& got, std::vector<std::pair<std::size_t, double>> want) {
     for (auto [i, value] : want) EXPECT_NEAR(static_cast<double>(got[i]) / value, 1.0, 2e-6) << "pair " << i;

@@ -1,4 +1,5 @@
-// DeepSeek-V2 and DeepSeek-V3 (DeepSeek-R1 and Kimi K2 are the latter too), and the parts that similar families share.
+// DeepSeek-V2 and DeepSeek-V3, and the parts that similar families share. DeepSeek-R1 and Kimi K2 have DeepSeek-V3's
+// architecture.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -96,7 +96,7 @@ class Attention {
   LayerBuilder& b_;
   const ModelConfig& config_;
   const TokenInputs& tokens_;
-  std::optional<ValueId> ropes_[2];   // of layers with a window, then of the others
+  std::optional<ValueId> ropes_[2];   // the rotations of layers with a window, then of the others
   std::optional<KvCache> newest_[2];  // in the same order: the cache of the last layer that has its own
 };
 

@@ -49,7 +49,7 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   TRY(read_experts(
       fields, {.experts = "num_local_experts", .experts_alias = "num_experts", .intermediate = "intermediate_size"},
       moe));
-  // The name in OpenAI's own files, which published files have beside Hugging Face's name.
+  // OpenAI's own files call the field experts_per_token. Published files have both this name and Hugging Face's.
   const std::optional<std::int64_t> alias = TRY(fields.optional_int("experts_per_token", 1, moe.num_experts));
   if (alias && *alias != moe.experts_per_token)
     return fields.wrong("experts_per_token",

@@ -7,8 +7,8 @@ namespace tessera {
 
 ModelFamily qwen3_moe_family();
 
-// Builds Llama's layers, with experts instead of the MLP where config.moe says so. Precondition: config.moe is set.
-// input_ids, positions … → hidden [T, hidden].
+// Builds Llama's layers, with experts instead of the MLP in the layers that config.moe lists. Precondition: config.moe
+// is set. input_ids, positions … → hidden [T, hidden].
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config);
 
 }  // namespace tessera

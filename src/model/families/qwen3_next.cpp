@@ -16,7 +16,7 @@ namespace {
 
 using ir::ValueId;
 
-// How the checkpoints of the two generations store the tensors of the same computation.
+// The differences in how the checkpoints of the two generations store the tensors of the same computation.
 struct Tensors {
   DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
   ExpertLayout experts;

@@ -22,7 +22,7 @@ struct Scheme {
   std::string_view strategy;  // empty: read_strategy() has those of the values
   Values values;
   Spelling spelling;
-  std::string_view formats[2];  // names of "format"; an empty one is none
+  std::string_view formats[2];  // accepted values of "format"; an empty one does not count
 };
 constexpr Scheme kSchemes[] = {
     {"float", 8, "", Values::kE4M3, Spelling::kScaled, {"float-quantized", "naive-quantized"}},
@@ -148,7 +148,7 @@ Result<Inputs> read_inputs(const Fields& inputs) {
   const bool dynamic = TRY(inputs.optional_bool("dynamic")).value_or(false);
   const std::string strategy = TRY(inputs.optional_string("strategy")).value_or("tensor");
   if (!dynamic && strategy == "tensor") return Inputs::kTensor;
-  // One scale for all tokens of a step would make a row depend on its neighbours. One for each row is finer.
+  // One scale for all tokens of a step would make a row depend on its neighbours. One scale for each row is finer.
   if (dynamic && (strategy == "token" || strategy == "tensor")) return Inputs::kToken;
   if (dynamic && strategy == "group") {
     const std::optional<std::int64_t> size = TRY(inputs.optional_int("group_size", 1, kMaxGroup));
@@ -196,7 +196,7 @@ Result<FormatGroup> read_group(const Fields& all, const Fields& fields) {
   return group;
 }
 
-// Refuses what changes the meaning of weights beside their quantisation.
+// Refuses settings that change the meaning of weights in other ways than by quantisation.
 Status refuse_other_changes(const Fields& fields) {
   const Json* sparsity = TRY(object_member(fields, "sparsity_config"));
   if (sparsity != nullptr) {

@@ -1,4 +1,4 @@
-// What quantisation settings say of all linears, and the readers of each spelling of them.
+// The rules that quantisation settings give for all linears, and a reader for each spelling of the settings.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMxfp4Columns = 32;
 // Linears that are stored alike.
 struct FormatGroup {
   WeightFormat format = {};
-  bool every_linear = false;  // else those that `modules` names
+  bool every_linear = false;  // false: the group has the linears that `modules` names
   NamePatterns modules = {};
 };
 
@@ -29,7 +29,7 @@ struct FormatRules {
   std::optional<KvCacheFormat> kv_cache = std::nullopt;
 };
 
-// Each reads the members of one "quantization_config".
+// Each function reads the members of one "quantization_config".
 Result<FormatRules> read_fp8(const Fields& fields);
 Result<FormatRules> read_fbgemm_fp8(const Fields& fields);
 Result<FormatRules> read_compressed_tensors(const Fields& fields);
@@ -48,8 +48,9 @@ Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::st
 // Reads int4's "group_size": 32, 64 or 128, or -1 for 0, which means all columns.
 Result<std::int64_t> read_int4_group(const Fields& fields, std::string_view key);
 
-// Decides by the tensors of `module`. `described` is the format that the settings have for it before lists of plain
-// modules, null if they have none; `settled` is what they say after them. `file` names the settings in messages.
+// Returns how `module` is stored, as its tensors show. `described` is the format that the settings give the module,
+// whatever lists of plain modules say; null if they give none. `settled` is the format with regard to these lists.
+// `file` names the settings in messages.
 Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
                                    std::string_view module, const StoredTypeOf& stored, const std::string& file);
 

@@ -1,4 +1,4 @@
-// Settings and invented tensors for the tests of this room.
+// Settings and invented tensors for the tests of this folder.
 #pragma once
 
 #include <map>
@@ -34,7 +34,7 @@ inline WeightFormat format_of(const char* settings, std::string_view module = kL
   return format_of(formats_of(settings), module);
 }
 
-// A checkpoint of these types. Names begin with kLinear.
+// The types of a checkpoint's tensors, by what follows "<kLinear>." in their names.
 using Suffixes = std::map<std::string, StoredDtype>;
 inline StoredTypeOf stored_as(Suffixes suffixes) {
   return [suffixes = std::move(suffixes)](std::string_view tensor) -> std::optional<StoredDtype> {

@@ -21,7 +21,7 @@ struct GoldenFormat {
   const char* name;
   const char* settings;
   const char* plain;      // a module that is not quantised
-  WeightFormat expected;  // of the others
+  WeightFormat expected;  // the format of the other modules
 };
 
 WeightFormat fp8_blocks() {
@@ -191,8 +191,8 @@ TEST(GoldenFormats, SettingsMeanTheirFormat) {
   }
 }
 
-// Compares a checkpoint's linears with the expected format, and what its settings say alone with what its tensors are.
-// Returns the number of its quantised linears.
+// Compares a checkpoint's linears with the expected format, and what the settings alone say with the stored tensors.
+// Returns the number of the checkpoint's quantised linears.
 int compare_linears(const GoldenFormat& c, const WeightFormats& formats, const Checkpoint& checkpoint) {
   const StoredTypeOf stored = [&](std::string_view name) -> std::optional<StoredDtype> {
     const StoredTensor* tensor = checkpoint.find(name);

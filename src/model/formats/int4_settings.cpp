@@ -17,7 +17,7 @@ Status read_four_bits(const Fields& fields, std::string_view key) {
   return ok_status();
 }
 
-// Returns the first key that the file has, else the first.
+// Returns the first of the two keys that the file has; `key` if it has neither.
 std::string_view present(const Fields& fields, std::string_view key, std::string_view other) {
   return fields.find(key) == nullptr && fields.find(other) != nullptr ? other : key;
 }

@@ -102,7 +102,7 @@ Status read_modelopt_groups(const Fields& fields, const Json& groups, FormatRule
   return ok_status();
 }
 
-// Checks that two files that have the field have it alike.
+// Checks that the field has the same value in both files, if both have it.
 Status check_same(const Fields& fields, const Fields& beside, const char* key) {
   const std::optional<std::string> here = TRY(fields.optional_string(key));
   const std::optional<std::string> there = TRY(beside.optional_string(key));

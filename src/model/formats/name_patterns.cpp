@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"model.language_model.", "language_model.model.", "language_model.",
                                           "model."};
 constexpr std::string_view kRegexMark = "re:";
-// Enough for any name and sane expression. Exceeding it takes about a millisecond.
+// The limit of steps of one match. It is enough for any name and any reasonable expression; exceeding it takes about a
+// millisecond.
 constexpr std::uint32_t kMaxSteps = 100'000;
 
 std::string_view without_prefix(std::string_view name) {
@@ -75,7 +76,7 @@ struct NamePatterns::Regex {
   std::string source;
   Code code{nullptr, &pcre2_code_free};
   Limits limits{nullptr, &pcre2_match_context_free};
-  // An expression that says what a name must not have would match the name with another prefix.
+  // False for an expression with a negative lookahead or lookbehind, which would match the name with another prefix.
   bool any_prefix = false;
 
   Result<bool> matches(std::string_view name) const {
@@ -104,7 +105,7 @@ Status NamePatterns::add(std::string_view pattern) {
       return invalid_argument("\"" + std::string(pattern) + "\" is no regular expression: " + pcre2_message(error) +
                               " at byte " + std::to_string(offset + kRegexMark.size()));
     }
-    pcre2_jit_compile(regex->code.get(), PCRE2_JIT_COMPLETE);  // where it fails, matching is slower
+    pcre2_jit_compile(regex->code.get(), PCRE2_JIT_COMPLETE);  // if this fails, matching is slower
     regex->limits.reset(pcre2_match_context_create(nullptr));
     if (regex->limits == nullptr) return resource_exhausted("no memory for a regular expression");
     pcre2_set_match_limit(regex->limits.get(), kMaxSteps);

@@ -1,4 +1,4 @@
-// Lists of modules as quantisation settings have them: names, globs and regular expressions.
+// The lists of modules in quantisation settings: names, globs and regular expressions.
 //
 //   "lm_head", "mlp.gate"         this module wherever it stands, and what it contains: "model.layers.3.mlp.gate", but
 //                                 not "mlp.gate_proj"
@@ -6,8 +6,8 @@
 //   "model.layers.*.self_attn*"   * stands for any characters; it matches a module or one that contains it
 //   "re:.*mlp[.]gate$"            a regular expression that matches a beginning of the name
 //
-// The prefixes "model.", "model.language_model." and "language_model.model." are alike: settings have one, tensors
-// another.
+// The prefixes "model.", "model.language_model." and "language_model.model." are equivalent: settings may have one, and
+// tensors another.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class NamePatterns {
  public:
   // The error says why a regular expression does not compile.
   Status add(std::string_view pattern);
-  // resource_exhausted where a regular expression exceeds its limit of steps on this name.
+  // Returns resource_exhausted if a regular expression exceeds its limit of steps on this name.
   Result<bool> matches(std::string_view module) const;
   bool empty() const { return rooted_.empty() && anywhere_.empty() && globs_.empty() && regexes_.empty(); }
 

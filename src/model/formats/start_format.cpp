@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kFp8StartBlock = 128;
 constexpr std::int64_t kNvfp4StartGroup = 16;
-constexpr std::array<std::int64_t, 3> kInt4StartGroups{128, 64, 32};  // the best for kernels first
+constexpr std::array<std::int64_t, 3> kInt4StartGroups{128, 64, 32};  // in the order in which kernels prefer them
 
 constexpr std::array kStartFormats{
     std::pair{std::string_view("fp8"), StartFormat::kFp8}, std::pair{std::string_view("int8"), StartFormat::kInt8},

@@ -1,4 +1,4 @@
-// The formats in which the linears of a checkpoint of numbers can be quantised while they are loaded.
+// The formats to which linears that are stored as numbers can be quantised while they are loaded.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace tessera {
 
 enum class StartFormat : std::uint8_t {
-  kFp8,    // E4M3, a scale for 128 × 128, as FP8 checkpoints in blocks
+  kFp8,    // E4M3, one scale for each block of 128 × 128, as in FP8 checkpoints with blocks
   kInt8,   // a scale for each row
-  kInt4,   // without zero points; a scale for 128 columns of a row, or for 64 or 32 where 128 does not divide them
+  kInt4,   // without zero points; one scale for 128 columns of a row, or for 64 or 32 if 128 does not divide them
   kNvfp4,  // E2M1, an E4M3 scale for 16 columns of a row under a factor of the matrix
 };
 

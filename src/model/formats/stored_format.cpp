@@ -127,7 +127,7 @@ Status check_rest(const Tensors& tensors, WeightFormat& format) {
   return ok_status();
 }
 
-// Returns the format, completed, if the tensors are as it says.
+// Returns the completed format if the tensors agree with it.
 Result<WeightFormat> fit(const Tensors& tensors, std::string_view matrix, WeightFormat format) {
   if (matrix != matrix_name(format.spelling) || tensors.type(matrix) != matrix_type(format)) {
     return tensors.wrong(
@@ -168,7 +168,7 @@ Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat*
     return WeightFormat();
   }
   if (described != nullptr) return fit(tensors, matrix, *described);
-  // The settings do not have the module at all. Another group's format may be meant.
+  // The settings do not mention the module at all. Another group's format may be meant.
   Status first = tensors.wrong(matrix, fmt::format("{}, as the settings have no quantised weights", kPlainTypes));
   for (const FormatGroup& group : rules.groups) {
     Result<WeightFormat> format = fit(tensors, matrix, group.format);

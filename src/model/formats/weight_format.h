@@ -1,4 +1,4 @@
-// How a checkpoint stores the matrix of one linear.
+// The format in which a checkpoint stores the matrix of one linear.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct WeightFormat {
     // "weight" [rows, cols] of F32, F16 or BF16, which is quantised while it is read; nothing else is stored.
     kNumbers,
   };
-  // The rounding of the linear's inputs for which it was published. A computation without it is closer to the original.
+  // The rounding of inputs with which the linear was published. A computation without it is closer to the original.
   enum class Inputs : std::uint8_t {
     kPlain,   // none, or to 4 bits, which this engine does not do
     kTensor,  // by the stored "input_scale"

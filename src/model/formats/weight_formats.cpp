@@ -36,7 +36,7 @@ std::optional<Section> find_section(const Fields& config) {
   return std::nullopt;
 }
 
-// Returns "quant_method", or the one that the other members show.
+// Returns "quant_method", or the method that the other members show.
 Result<std::string> read_method(const Fields& fields, std::string_view key) {
   if (const std::optional<std::string> method = TRY(fields.optional_string("quant_method"))) return *method;
   if (fields.find("quant_algo") != nullptr || fields.find("quantization") != nullptr) return std::string("modelopt");
@@ -177,7 +177,7 @@ Result<WeightFormat> WeightFormats::of(std::string_view module, const StoredType
   static const FormatRules kNone;
   const FormatRules& rules = rules_ == nullptr ? kNone : *rules_;
   const WeightFormat* described = nullptr;
-  // A group that names the module comes before one of all linears.
+  // A group that names the module takes precedence over a group of all linears.
   for (const FormatGroup& group : rules.groups) {
     if (described == nullptr && TRY(group.modules.matches(module).with_context(file_))) described = &group.format;
   }

@@ -1,10 +1,10 @@
-// How each linear of a checkpoint is stored, by its quantisation settings and by the types of its tensors.
+// Finds how each linear of a checkpoint is stored, from its quantisation settings and from the types of its tensors.
 //
 //   WeightFormats formats = TRY(WeightFormats::read(config_json, nullptr, "m/config.json"));
 //   WeightFormat q = TRY(formats.of("model.layers.0.self_attn.q_proj", stored_type_of));
 //
 // The settings alone cannot be trusted: published lists of unquantised modules name modules that are quantised, or miss
-// some that are not. Therefore a tensor's own type decides where it is known.
+// some that are not. Therefore a tensor's own type, if it is known, decides.
 #pragma once
 
 #include <functional>
@@ -57,8 +57,7 @@ class WeightFormats {
   // Returns what --quantization of other engines calls the format: "fp8", "fbgemm_fp8", "compressed-tensors",
   // "modelopt", "gptq", "awq", "quark"; empty if every weight is plain.
   std::string method() const;
-  // Returns which of the formats that can be made at the start those of the settings are; nothing if they are none of
-  // them, or of several kinds.
+  // Returns the StartFormat to which the settings' formats belong; nothing if they belong to none, or to several.
   std::optional<StartFormat> kind() const;
   std::optional<KvCacheFormat> kv_cache() const;
 

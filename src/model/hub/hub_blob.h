@@ -24,8 +24,8 @@ struct BlobRequest {
 // Returns whether the complete blob exists.
 bool has_blob(const HubFolder& folder, const HubFile& file);
 
-// Returns at once if the blob exists. Bytes that were downloaded stay on disk after an error or a signal, unless they
-// are wrong. If the server refuses, the error is what `refused` makes of its reply.
+// Downloads the blob; returns at once if it exists. Bytes that were downloaded stay on disk after an error or a signal,
+// unless they are wrong. If the server refuses, `refused` makes the error from its reply.
 Status fetch_blob(HttpClient& client, const BlobRequest& request,
                   const std::function<Status(const HttpReply&)>& refused);
 

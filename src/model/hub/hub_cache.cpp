@@ -41,7 +41,8 @@ bool is_revision(std::string_view text) {
   return true;
 }
 
-// Returns the regular files below `folder`, by their relative paths.
+// Returns the relative paths of all regular files below `folder`, or of the other entries directly in it if `files` is
+// false.
 std::vector<std::string> names_below(const fs::path& folder, bool files) {
   std::vector<std::string> names;
   std::error_code error;

@@ -32,7 +32,7 @@ enum class ModelContent : std::uint8_t {
   kWeights,  // those of kConfig, and the weights
 };
 
-// Paths of one model. It does not access the file system.
+// Paths of one model. The class does not access the file system.
 class HubFolder {
  public:
   // invalid_argument for a malformed id or revision, and if settings.cache is empty.

@@ -14,7 +14,7 @@
 namespace tessera {
 
 struct HubHttpOptions {
-  std::string endpoint;   // "http[s]://host[:port][/path]": whose origin gets the token
+  std::string endpoint;   // "http[s]://host[:port][/path]"; only its origin gets the token
   std::string token{};    // empty: none
   std::string ca_file{};  // empty: the system's
 };
@@ -22,7 +22,7 @@ struct HubHttpOptions {
 struct HttpReply {
   int status = 0;                                // of the last response; 0: no response
   std::map<std::string, std::string> headers{};  // names in lower case
-  std::string broken{};  // why the connection ended before the response was complete; empty: it did not
+  std::string broken{};  // why the connection ended before the response was complete; empty: it is complete
 
   // Returns null if there is no such header.
   const std::string* header(const std::string& name) const;

@@ -1,4 +1,4 @@
-// Where models of the Hugging Face hub are kept on this machine, and where they are fetched from. The environment
+// Says where models of the Hugging Face hub are kept on this machine, and where they are fetched from. The environment
 // variables are those of the hub's own tools, so that both share one cache.
 #pragma once
 
@@ -18,7 +18,7 @@ struct HubSettings {
 
 // `get(name)` returns the value of an environment variable, or null if it is not set; an empty one counts as not set.
 //   cache       HF_HUB_CACHE, or hub in HF_HOME; without HF_HOME, huggingface in XDG_CACHE_HOME or in .cache of HOME
-//   takes its place
+//               takes its place
 //   endpoint    HF_ENDPOINT
 //   token       HF_TOKEN; the token file is `token` in HF_HOME
 //   ca_file     SSL_CERT_FILE

@@ -29,7 +29,7 @@ inline std::string pattern(std::size_t size) {
   return bytes;
 }
 
-// answer_first() overrides its replies.
+// A test with a hub and a cache. answer_first() overrides the hub's replies.
 class HubTest : public ::testing::Test {
  protected:
   HubTest() {

@@ -1,4 +1,4 @@
-// Where layers keep what later tokens need: the heads of a rank, cache groups, and the keys and values of a layer.
+// The memory in which layers keep what later tokens need: a rank's heads, cache groups, and a layer's keys and values.
 #pragma once
 
 #include <cstddef>
@@ -31,21 +31,22 @@ std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);
 struct KvCache {
   ir::ValueId keys;    // state Y[P, page_size, kv_heads, head_dim]
   ir::ValueId values;  // as `keys`
-  ir::ValueId slots;   // i32[T], those of the group
+  ir::ValueId slots;   // i32[T]: slots in the group
   std::int64_t group = 0;
   std::int64_t window = 0;  // tokens that a row sees, including itself; 0: all
-  // k_scale and v_scale, the last operands of operators on the cache; empty for types without (ops/cache/cache_type.h).
+  // k_scale and v_scale, the last operands of operators on the cache; empty for types without scales
+  // (ops/cache/cache_type.h).
   std::vector<ir::ValueId> scales = {};
 };
 // Declares the states of a layer, and its scales if the cache's type has some: the weights "k_scale.<layer>" and
-// "v_scale.<layer>". They are the checkpoint's if ModelOptions::stored_type knows a tensor of theirs, else 1. The names
-// of the layer's attention in the checkpoint begin with `prefix`.
+// "v_scale.<layer>". The scales are the checkpoint's if ModelOptions::stored_type knows one of their tensors, else 1.
+// The names of the layer's attention in the checkpoint begin with `prefix`.
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                          const std::string& prefix);
 // Stores keys and values [T, kv_heads · head_dim] in the cache.
 void store_kv(LayerBuilder& b, const KvCache& cache, ir::ValueId keys, ir::ValueId values);
 
-// How many scales the weights have: those that are read from the checkpoint, and those that are 1.
+// The numbers of scales among the weights: those that are read from the checkpoint, and those that are 1.
 struct CacheScaleCounts {
   std::size_t read = 0;
   std::size_t ones = 0;

@@ -36,7 +36,7 @@ std::int64_t all_channels(const DeltaNetConfig& net) {
   return 2 * net.key_heads * net.key_head_dim + net.value_heads * net.value_head_dim;
 }
 
-// Returns this rank's rows (or channels) out of those of queries, keys and values, one below the other.
+// Returns this rank's rows (or channels) of queries, keys and values, which lie one below the other.
 std::vector<TensorSlice> local_channels(const DeltaNetConfig& net, const LocalDeltaNet& local) {
   const std::int64_t keys = net.key_heads * net.key_head_dim;
   const TensorSlice queries{

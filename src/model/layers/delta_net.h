@@ -17,15 +17,15 @@ struct DeltaNetBlocks {
   std::vector<LinearBlock> qkvz;
   std::vector<LinearBlock> ba;
 };
-// Takes them from the tensors "<prefix>in_proj_qkv", "in_proj_z", "in_proj_b" and "in_proj_a" …
+// Makes the blocks from the tensors "<prefix>in_proj_qkv", "in_proj_z", "in_proj_b" and "in_proj_a".
 DeltaNetBlocks delta_net_blocks(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
-// … or from "<prefix>in_proj_qkvz" and "in_proj_ba". These hold the rows of one key head after the other, each with
-// those of its value heads.
+// Like delta_net_blocks(), from the tensors "<prefix>in_proj_qkvz" and "in_proj_ba". These hold the rows of one key
+// head after the other, each with the rows of its value heads.
 DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
 
-// out(norm(delta(conv(qkv(x)), ba(x))) · silu(z(x))), x [T, hidden] → [T, hidden]. The layer has two states, the
-// convolution's last rows and a matrix for each value head; both lie in the layer's cache group. Fails if the heads do
-// not divide among the ranks.
+// Returns out(norm(delta(conv(qkv(x)), ba(x))) · silu(z(x))), x [T, hidden] → [T, hidden]. The layer has two states,
+// the convolution's last rows and a matrix for each value head; both lie in the layer's cache group. Fails if the heads
+// do not divide among the ranks.
 ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ir::ValueId x,
                       const DeltaNetBlocks& blocks, const std::string& prefix);
 

@@ -46,15 +46,16 @@ class ExpertParts {
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Return the bytes of MXFP4 values or their scale factors in the published layout, where rows of gate and up
-  // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32] …
+  // Returns the bytes of MXFP4 values or their scale factors in the published layout, in which rows of gate and up
+  // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32].
   std::vector<WeightPart> packed_gate_up(Packed content) const;
-  // … and "<prefix>down_proj_blocks" [E, H, I/32, 16], "…_scales" [E, H, I/32].
+  // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns how many of an expert's values one byte belongs to.
+  // Returns the number of an expert's values to which one byte belongs.
   static std::int64_t values_of(Packed content);
 
-  // Return the matrices of this rank's experts, or of all others that have tensors of their own; without formats.
+  // Return the matrices of this rank's experts, or of all other experts that have tensors of their own. Formats are not
+  // set.
   enum class Of : std::uint8_t { kThisRank, kOthers };
   std::vector<LinearPart> gate_up_matrices(Of of) const;
   std::vector<LinearPart> down_matrices(Of of) const;

@@ -13,8 +13,8 @@ namespace tessera {
 
 // Returns [T, hidden]: the embeddings of the tokens' ids times the config's scale, or the given rows.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
-// The first of two steps, for models that look up the ids twice or replace some of them. Returns i32[T]: the ids,
-// including those that the last step sampled. `attributes` are those of the operator, ops/rows/embedding.h.
+// Does the first of embed()'s two steps, for models that look up the ids twice or replace some of them. Returns i32[T]:
+// the ids, including those that the last step sampled. `attributes` are those of the operator, ops/rows/embedding.h.
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 
@@ -29,8 +29,8 @@ struct EmbeddingTable {
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
                     const std::vector<ir::ValueId>& operands, ir::Attributes attributes);
 
-// For configs with deepstack levels: adds to a layer's branch [T, hidden], for tokens of images, what their rows carry
-// for that layer. Other layers' branches stay as they are.
+// Adds to a layer's branch [T, hidden] the part of image rows that is for that layer, if the config has deepstack
+// levels. Other layers' branches stay as they are.
 ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                            ir::ValueId branch);
 

@@ -24,7 +24,7 @@ struct TokenInputs {
   // 0 also occurs in measurement batches.
   ir::ValueId padding_slots;
 };
-// Also declares the model's cache groups: those of its attention windows, or the given ones.
+// Declares a body's inputs and the model's cache groups: those of its attention windows, or the given ones.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups);
 

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// Returns the attribute "inputs" of quantised_linear. Its kernels take no scale of inputs from a checkpoint: where
-// there is one for all rows, rounding each row by its own scale is closer to the original.
+// Returns the attribute "inputs" of quantised_linear. Its kernels take no scale of inputs from a checkpoint: if there
+// is one for all rows, rounding each row by its own scale is closer to the original.
 std::string_view rounding_of_inputs(const WeightFormat& format) {
   switch (format.inputs) {
     case WeightFormat::Inputs::kTensor:

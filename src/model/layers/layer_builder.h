@@ -51,7 +51,7 @@ struct LinearBlock {
   // Rows of the block including zero rows behind it, which are columns of the result. Only for blocks that ranks do not
   // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
-  std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: those of x
+  std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: the columns of x
   Quantisable quantisable = Quantisable::kYes;
 };
 
@@ -119,14 +119,15 @@ class LayerBuilder {
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
   // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that takes no quantised matrix.
-  // Notes why, if it is quantised. unimplemented for formats that cannot be read so.
+  // If the matrix is quantised, keeps `reason` as a note. unimplemented for formats that cannot be read so.
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 
   // Returns the format to which the matrix of numbers of `module`, with rows of `cols` values, is quantised at the
-  // start. A plain one if the model's formats say nothing of a start, or if the columns do not fit, which is noted.
+  // start. Returns a plain format if linears are not quantised at the start, or if the columns do not fit, which is
+  // noted.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
-  // Notes that the matrix of numbers of `module` is not quantised at the start, and why. No effect if none is.
+  // Notes that the matrix of numbers of `module` is not quantised at the start, and why. No effect if no linears are.
   void leave_at_start(const std::string& module, const std::string& reason);
   // Returns whether linears are quantised at the start.
   bool quantises_at_start() const { return formats_.at_start().has_value(); }

@@ -27,7 +27,7 @@ void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64
   for (std::size_t i = 0; i < pieces.size() && b.graph.ok(); ++i) split_evenly(b, pieces[i], counts[i], size, to);
 }
 
-// Returns a block that published checkpoints leave as numbers where others are quantised.
+// Returns a block that published checkpoints leave as numbers although they quantise others.
 LinearBlock unrounded(const std::string& tensor, std::int64_t rows) {
   return {.tensor = tensor, .rows = rows, .quantisable = Quantisable::kIfStored};
 }

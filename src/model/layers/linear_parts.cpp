@@ -203,7 +203,7 @@ class Joiner {
   }
 
   WeightSpec scales() const {
-    // With an order, a column's scale is any of the whole table's.
+    // If columns have an order, a column's scale may be any of the whole table's.
     const std::int64_t across = format_.groups ? groups_ : ceil_div(parts_[0].cols, format_.group_cols);
     const std::int64_t down = ceil_div(sum_of_rows(parts_), format_.group_rows);
     WeightSpec weight = spec("scales", has_small_scales() ? ir::DType::kUInt8 : ir::DType::kFloat32, {down, across});

@@ -17,7 +17,7 @@ namespace tessera {
 // A rank's part of one block of a linear. Either all columns of some rows, or some columns of all rows.
 struct LinearPart {
   std::string tensor;       // without ".weight" or ".bias"
-  std::string matrix = {};  // the tensor that holds the plain matrix; empty: that one with ".weight"
+  std::string matrix = {};  // the tensor that holds the plain matrix; empty: `tensor` with ".weight"
   std::int64_t tensor_rows = 0;
   std::int64_t tensor_cols = 0;
   TensorSlice slice = {};  // of dimension 0 or 1

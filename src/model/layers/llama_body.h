@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// qkv_blocks() or fused_qkv_blocks() (attention.h).
+// Returns the blocks of q, k and v: qkv_blocks() or fused_qkv_blocks() (attention.h).
 using QkvBlocks = std::vector<LinearBlock> (*)(const ModelConfig& config, const std::string& prefix);
 
 // The inputs of a layer's MLP or experts.
@@ -25,10 +25,9 @@ struct FeedForwardInput {
 // Returns [T, hidden].
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
-// Each layer:
+// Builds the body: input_ids, positions … → norm(h) [T, hidden] after the last layer. Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += the layer's part of image rows
 //   (deepstack)
-// input_ids, positions … → norm(h) [T, hidden] after the last one.
 ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
                              const FeedForward& feed_forward);
 

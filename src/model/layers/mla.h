@@ -26,9 +26,10 @@ std::vector<ir::CacheGroup> latent_groups(const ModelConfig& config);
 // DeepSeek-V3 on).
 double latent_attention_scale(const ModelConfig& config);
 
-// x [T, hidden] → the heads' outputs [T, local heads · v_head_dim]. Latents and rotated keys go to the layer's cache.
-// Tensors: "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj", or "q_proj"; "kv_a_proj_with_mqa", "kv_a_layernorm",
-// "kv_b_proj". config.qkv_bias says whether the projections from x have biases. Precondition: config.mla is set.
+// Takes x [T, hidden] and returns the heads' outputs [T, local heads · v_head_dim]. Latents and rotated keys go to the
+// layer's cache. Tensors: "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj", or "q_proj"; "kv_a_proj_with_mqa",
+// "kv_a_layernorm", "kv_b_proj". config.qkv_bias says whether the projections from x have biases. Precondition:
+// config.mla is set.
 ir::ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                              const std::string& prefix);
 

@@ -43,7 +43,7 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// A rank's gate_up and down, and what else belongs to them if they are packed or quantised.
+// A rank's gate_up and down, and the weights that belong to them if they are packed or quantised.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};

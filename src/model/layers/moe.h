@@ -18,7 +18,7 @@ namespace tessera {
 // alternate in the tensors' rows instead of columns: "<prefix>gate_up_proj_blocks" and "…_scales",
 // "<prefix>down_proj_blocks" …
 enum class ExpertLayout {
-  kSeparate,     // three matrices an expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
+  kSeparate,     // three matrices for each expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
   kStacked,      // "<prefix>gate_up_proj" [E, 2I, H], gate above up, and "<prefix>down_proj" [E, H, I]
   kTransposed,   // both transposed: [E, H, 2I], the columns of gate before those of up, and [E, I, H]
   kInterleaved,  // both transposed, columns of gate and up alternating: [E, H, 2I] and [E, I, H]
@@ -45,7 +45,7 @@ struct MoeTensors {
   std::string shared_gate = {};  // tensor of its gate, without ".weight", if the config has one
 };
 
-// The most frequent names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
+// Returns the usual names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
 MoeTensors separate_experts(const std::string& prefix);
 
 // The experts of each token and their weights, as moe_route returns them, reduced to experts that this rank has a part

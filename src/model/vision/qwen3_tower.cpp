@@ -20,7 +20,7 @@ ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const
       {{"eps", config.norm_eps}});
 }
 
-// The learned positions of a square, interpolated at the patches' positions.
+// Returns the learned positions of a square, interpolated at the patches' positions.
 ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   const ValueId rows =
       b.graph.input(std::string(vision_inputs::kPositionRows), {DType::kInt32, {Symbol::kVisionRows, 4}});
@@ -31,7 +31,7 @@ ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   return b.graph.op("weighted_rows", {table, rows, weights});
 }
 
-// The level that the language model adds after one of its first layers.
+// Returns the level that the language model adds after one of its first layers.
 ValueId deepstack_level(LayerBuilder& b, const VisionConfig& config, ValueId h, std::int64_t level) {
   const std::string p = b.tensor(fmt::format("deepstack_merger_list.{}.", level));
   const ValueId normed = layer_norm(b, config, merge_patches(b, config, h), p + "norm.");

@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-// In Storage's order.
+// The names of the layouts, in Storage's order.
 constexpr std::array kLayouts = {"plain",   "transposed", "scaled",  "strided", "packed",
                                  "nibbles", "grid",       "rounded", "indices"};
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
-// Returns the fields in which two of a kind may differ.
+// Returns the fields in which two storages of one kind may differ.
 auto fields_of(const PlainStorage&) { return std::tuple<>(); }
 auto fields_of(const TransposedStorage&) { return std::tuple<>(); }
 auto fields_of(const ScaledStorage& s) { return std::tie(s.scale, s.block_rows, s.block_cols); }

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// `stored` is [cols, rows].
+// Reads a transposed matrix: `stored` is [cols, rows].
 Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst);
 
 // A matrix of `rows` by `cols` whose element (r, c) is stored[offset + r · row_stride + c · col_stride].
@@ -94,7 +94,7 @@ struct BlockScales {
   std::int64_t block_cols = 1;
 };
 
-// `stored` is [rows, cols]; each element is multiplied by its block's scale, in float32.
+// Reads a matrix with scales: `stored` is [rows, cols]; each element is multiplied by its block's scale, in float32.
 Status read_scaled(const StoredTensor& stored, const BlockScales& scales, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst);
 

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Returns whether there is such a folder. A path that cannot be examined (too long, no permission) counts as none;
-// reading it gives the error.
+// Returns whether `path` is a folder. A path that cannot be examined (too long, no permission) counts as none; reading
+// it gives the error.
 bool is_folder(const std::filesystem::path& path);
 // Returns the folder of config.json and of the files beside it.
 std::string model_folder(const std::string& model_path);

@@ -160,7 +160,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 
-// Whole experts, slices of them, and parts that have one expert each.
+// Compares whole experts, slices of them, and parts that have one expert each.
 TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   for (const StartFormat format : {StartFormat::kFp8, StartFormat::kInt8}) {
     const WeightFormats formats = WeightFormats().quantised_at_start(format);
@@ -305,7 +305,7 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
     }
 }
 
-// With two experts each rank has one, or two ranks have half of one each.
+// With two experts, each of two ranks has one expert, or each of four ranks has half of one.
 TEST_F(ExpertsInFourBits, APartHasTheBytesOfItsExperts) {
   for (const int slices : {1, 2})
     for (int rank = 0; rank < 2 * slices; ++rank) {

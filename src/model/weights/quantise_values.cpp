@@ -24,7 +24,7 @@ TESSERA_INLINE std::int32_t nearest_integer(float x) {
   return std::bit_cast<std::int32_t>(x + kBase) - std::bit_cast<std::int32_t>(kBase);
 }
 
-// Each function returns the value of a quotient.
+// In each of these types, round() returns the bits of the value for a quotient.
 struct ToE4M3 {
   TESSERA_INLINE static std::uint32_t round(float q) { return from_float<Float8E4M3>(q).bits; }
 };
@@ -74,7 +74,7 @@ TESSERA_CPU_CLONES void raise_all(const float* x, std::uint32_t* greatest, std::
   }
 }
 
-// Both take whole blocks of kBlock columns, or of `block` if kBlock is 0.
+// Both functions take whole blocks of kBlock columns, or of `block` if kBlock is 0.
 template <std::int64_t kBlock>
 TESSERA_CPU_CLONES void raise_blocks(const std::uint32_t* bits, std::int64_t block, std::uint32_t* of_blocks,
                                      std::int64_t count) {

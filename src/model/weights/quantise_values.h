@@ -1,4 +1,4 @@
-// How numbers become small values with scales, for matrices that are quantised while they are read. All arithmetic is
+// Rounds numbers to small values with scales, for matrices that are quantised while they are read. All arithmetic is
 // float32: one division for each value, whose result is rounded to the nearest value, ties to even. Numbers must be
 // finite.
 //
@@ -43,15 +43,15 @@ void raise_to_columns(std::span<const std::uint32_t> bits, std::int64_t first, s
                       std::span<std::uint32_t> of_blocks);
 
 float matrix_factor(Rounding::Values values, float greatest);
-// Writes each block's scale as a number, also where it is stored as E4M3; greatest[i] are bits. Precondition: both are
-// equally long.
+// Writes each block's scale as a number, even if it is stored as E4M3; greatest[i] holds the bits of a magnitude.
+// Precondition: both are equally long.
 void block_scales(Rounding::Values values, std::span<const std::uint32_t> greatest, float factor,
                   std::span<float> scales);
 
 // Sets divisors[i] to scales[(first + i) / block] · factor. Precondition: as above.
 void spread_scales(std::span<const float> scales, float factor, std::int64_t first, std::int64_t block,
                    std::span<float> divisors);
-// Writes the value of each x[i] / divisors[i], one a byte, as it is stored. Precondition: all are equally long.
+// Writes the stored value of each x[i] / divisors[i], one in each byte. Precondition: all are equally long.
 void round_values(Rounding::Values values, std::span<const float> x, std::span<const float> divisors,
                   std::span<std::uint8_t> to);
 // Joins pairs of values of four bits. Precondition: `values` is twice as long as `to`.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kParallelNibbles = 1 << 16;
 
-// The place in a word of the value whose index is 0 … 7.
+// The place of each of the eight values in a word.
 constexpr std::array<std::int64_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
 constexpr std::uint8_t kNoExponent = 255;
 constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};  // the reverse of 0, 2, 4, 6, 1, 3, 5, 7

@@ -1,5 +1,5 @@
-// Reads what a quantised matrix has beside its bytes: 4-bit values in words, scales for another grid of blocks,
-// indices.
+// Reads the parts of a quantised matrix that are not stored as its bytes: 4-bit values in words, scales for another
+// grid of blocks, indices.
 //
 // `runs` counts the elements of the part, row-major, as slice_runs() of its shape returns them; they are written
 // densely to `dst`. An error names the tensor, the value that is wrong and what is accepted.
@@ -15,17 +15,17 @@
 
 namespace tessera {
 
-// Bytes. Precondition: `words` is I32 of stored_shape().
+// Writes bytes. Precondition: `words` is I32 of stored_shape().
 Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
 // float32. Precondition: `scales` has a type that GridStorage names.
 Status read_grid(const StoredTensor& scales, const GridStorage& storage, const SliceRuns& runs,
                  std::span<std::byte> dst);
-// int32. Precondition: `stored` is I32.
+// Writes int32. Precondition: `stored` is I32.
 Status read_indices(const StoredTensor& stored, const IndexStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
 
-// invalid_argument unless all of these scale factors, F8_E4M3, are numbers above 0.
+// Returns invalid_argument unless all of these scale factors, F8_E4M3, are numbers above 0.
 Status check_small_scales(const StoredTensor& stored, std::span<const std::byte> scales);
 // invalid_argument if one of these exponents of scale factors is 255.
 Status check_exponents(const StoredTensor& stored, std::span<const std::byte> exponents);

@@ -22,7 +22,7 @@ StoredTensor tensor_of(const std::vector<T>& values, StoredDtype dtype, std::vec
 
 SliceRuns all_of(std::int64_t elements) { return {.num_runs = 1, .run = elements, .stride = elements, .start = 0}; }
 
-// Returns the bytes that `runs` of the part are.
+// Returns the bytes of the part's elements `runs`.
 std::vector<int> nibbles_of(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(runs.num_elements()));
   EXPECT_TRUE(read_nibbles(words, storage, runs, bytes).ok());

@@ -42,12 +42,12 @@ class RandomCheckpoint {
   // Returns the tensors in the order in which the model requests them. A tied LM head has no tensor of its own.
   std::span<const TensorLayout> tensors() const { return tensors_; }
   std::span<const File> files() const { return files_; }
-  std::int64_t total_bytes() const;  // bytes of data; headers and the index add a few hundred bytes a tensor
+  std::int64_t total_bytes() const;  // bytes of data; headers and the index add a few hundred bytes for each tensor
   std::int64_t total_elements() const;
 
-  // Writes the files and, if there are several, model.safetensors.index.json to `folder`, which must exist. Needs
-  // kWriteBytes of memory a thread, twice that for transposed tensors. Each file gets its name once it is complete and
-  // on disk. `on_written` as in TensorContent. After an error none of these files is left, whatever was there before.
+  // Writes the files and, if there are several, model.safetensors.index.json to `folder`, which must exist. Each thread
+  // needs kWriteBytes of memory, twice that for transposed tensors. Each file gets its name once it is complete and on
+  // disk. `on_written` as in TensorContent. After an error none of these files is left, whatever was there before.
   Status write(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
  private:

@@ -123,7 +123,7 @@ TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
       if (const StoredTensor* stored = published.find(tensor.name)) theirs[tensor.name] = stored->shape;
     }
     EXPECT_EQ(ours, theirs);
-    // Layers that predict further tokens, and a tower that our model of texts has not.
+    // These are layers that predict further tokens, and a tower, which our text model does not have.
     const std::vector<std::string_view> names = published.names();
     const std::ptrdiff_t unread = std::ranges::count_if(names, [](std::string_view name) {
       return name.starts_with("mtp.") || name.starts_with("model.vision_tower.") ||
@@ -144,7 +144,7 @@ WeightSpec weight(const char* name, std::vector<WeightPart> parts, ir::DType dty
 TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("conv1d", {{.tensor = "t", .shape = {3, 5}, .storage = TransposedStorage{}}})},
                     1000);
-  // Longer than one write at a time, so that writes end in the middle of stored rows.
+  // The tensor is longer than one write, so that writes end in the middle of stored rows.
   expect_round_trip(
       std::vector{weight("long", {{.tensor = "t", .shape = {1537, 2048}, .storage = TransposedStorage{}}})}, 1000);
   // One stored tensor whose halves are two weights.

@@ -31,7 +31,7 @@ struct Area {
   std::int64_t size() const { return (end_row - first_row) * cols(); }
 };
 
-// Returns the smallest area that has the runs of a part with rows of `cols` elements.
+// Returns the smallest area that contains the runs of a part with rows of `cols` elements.
 Area area_of(const SliceRuns& runs, std::int64_t cols) {
   const std::int64_t end = runs.start + (runs.num_runs - 1) * runs.stride + runs.run;
   const std::int64_t col = runs.start % cols;
@@ -58,7 +58,7 @@ struct ScaleTable {
     return static_cast<std::size_t>((row - blocks.first_row) * blocks.cols() + col - blocks.first_col);
   }
   float at(std::int64_t row, std::int64_t col) const { return scales[index(row, col)]; }
-  // Returns the scales of a row of blocks from one on.
+  // Returns the scales of the blocks in row `row` from column `col` on.
   std::span<const float> from(std::int64_t row, std::int64_t col) const {
     return std::span(scales).subspan(index(row, col), static_cast<std::size_t>(blocks.end_col - col));
   }

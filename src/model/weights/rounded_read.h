@@ -1,8 +1,8 @@
 // Reads a matrix of numbers as a quantised one: its values, its scales or its factor (quantise_values.h).
 //
 // A slice gets what the whole matrix would have there: a block's scale is that of all its elements, whichever of them
-// the slice has. Beside the result this needs only the scales of the elements that are read, and a few KiB a thread.
-// Uses OpenMP's threads if the build has it.
+// the slice has. Beside the result this needs only the scales of the elements that are read, and a few KiB for each
+// thread. Uses OpenMP's threads if the build has it.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace tessera {
 
-// Returns the factor of the matrix, for which all of its elements are read if the rounding has one. invalid_argument if
-// one is infinite or NaN; the message names tensor and element. Precondition, here and below: `stored` is F32, F16 or
-// BF16 of the storage's shape.
+// Returns the factor of the matrix. If the rounding has one, all elements of the matrix are read for it.
+// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition, here and
+// below: `stored` is F32, F16 or BF16 of the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
-// Writes the elements `runs` of the part, which is what storage.content says, densely to `dst`. `factor` is
+// Writes the elements `runs` of the part densely to `dst`; storage.content says what the part holds. `factor` is
 // read_factor(). Errors as above.
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
                     std::span<std::byte> dst);

@@ -45,14 +45,15 @@ template <>
 struct Codec<StoredDtype::kF8E4M3> {
   using Bits = std::uint8_t;
   static float decode(std::uint8_t v) {
-    // The value as a half without the sign: the exponents of the two types differ by 8, also for subnormal numbers.
+    // The value as a half-precision float without the sign: the exponents of the two types differ by 8, also for
+    // subnormal numbers.
     const float magnitude = to_float(Float16{static_cast<std::uint16_t>((v & 0x7fu) << 7)}) * 256.0F;
     const float value = (v & 0x7fu) == 0x7fu ? std::numeric_limits<float>::quiet_NaN() : magnitude;
     return (v & 0x80u) != 0 ? -value : value;
   }
 };
 
-// The bits are the upper half of a half.
+// The bits are the upper byte of a half-precision float.
 template <>
 struct Codec<StoredDtype::kF8E5M2> {
   using Bits = std::uint8_t;

@@ -1,5 +1,5 @@
-// How the weights of a graph are made from a checkpoint. Three things are separate: the dtype of the value in the
-// graph, the dtypes that the checkpoint stores, and the layout in which it stores them.
+// Describes how the weights of a graph are made from a checkpoint. Three things are separate: the dtype of the value in
+// the graph, the dtypes that the checkpoint stores, and the layout in which it stores them.
 //
 //   value     WeightSpec::type, the type a kernel reads
 //   dtype     any dtype of the file that the layout accepts; converted while it is read
@@ -96,10 +96,10 @@ struct GridStorage {
   float dummy = 1;  // every scale of a random model
 };
 
-// What a matrix [rows, cols] of numbers becomes when it is quantised while it is read: its values, its scales or its
-// factor. The numbers lie in a tensor as StridedStorage says, F32, F16 or BF16, and must be finite. A part of values is
-// [rows, bytes of a row]. A part of scales has one for each block of step_rows by step_cols elements, which lies within
-// a block of the rounding: float32, or E4M3 under a factor. A part of factors is [rows].
+// A part of a matrix [rows, cols] of numbers that is quantised while it is read: its values, its scales or its factor.
+// The numbers lie in a tensor as StridedStorage says, F32, F16 or BF16, and must be finite. A part of values is [rows,
+// bytes of a row]. A part of scales has one for each block of step_rows by step_cols elements, which lies within a
+// block of the rounding: float32, or E4M3 under a factor. A part of factors is [rows].
 struct RoundedStorage {
   enum class Content : std::uint8_t { kValues, kScales, kFactor };
   StridedStorage numbers = {};
@@ -140,7 +140,7 @@ struct WeightSpec {
   enum class Init : std::uint8_t { kUniform, kOnes };
 
   std::string name;    // name in the graph
-  ir::Type type = {};  // constant shape, that of this rank
+  ir::Type type = {};  // with the constant shape that it has on this rank
   std::vector<WeightPart> parts = {};
   // Parts of the same weight on other ranks: tensors that the model has and this rank does not read.
   std::vector<WeightPart> elsewhere = {};

@@ -15,7 +15,7 @@ namespace tessera {
 
 class WeightUpload {
  public:
-  // Most bytes of one write().
+  // The limit of bytes for one write().
   static constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 
   // `device` must outlive the object.

@@ -35,7 +35,7 @@ WeightSpec weight(std::string name, ir::DType dtype, std::vector<std::int64_t> s
   return spec;
 }
 
-// Rows of a part that is one slice of many, more than a buffer holds, and constants.
+// Returns weights of several kinds: one slice of many, joined parts that no buffer can hold, constants, and ones.
 std::vector<WeightSpec> specs() {
   constexpr std::int64_t kRows = 3000;
   constexpr std::int64_t kCols = 2000;
