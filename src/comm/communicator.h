@@ -61,7 +61,7 @@ class Communicator {
   int ranks() const;
   // Whether this rank's collectives include ranks of other processes.
   bool spans_processes() const;
-  // How long this rank's collectives wait for other ranks, and how long their part between nodes waits for other nodes.
+  // The limit for waits in this rank's collectives: for other ranks, and in their part between nodes for other nodes.
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   // This rank's number among the ranks of all stages, and the total number.
@@ -79,7 +79,7 @@ class Communicator {
   // x [ranks·n, …] → y [n, …]: the sum over ranks of the n rows from row rank·n on, added as in all_reduce.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
-  // `reason` appears in the other ranks' errors. Only the first call's reason is kept.
+  // Aborts the group. `reason` appears in the other ranks' errors. Only the first call's reason is kept.
   void abort(std::string_view reason);
   // Returns the group to its initial state. Returns kFailedPrecondition if a device's kernels take part
   // (raise_when_ended), because they cannot start again. Precondition: no rank is in a collective, or calls one before

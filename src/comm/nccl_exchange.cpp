@@ -31,7 +31,7 @@ constexpr std::chrono::seconds kRankEnds(1);
 // NodeGroupOptions::silence, 15 s. The limit is longer than that, because the thread uses the communicator until then.
 constexpr std::chrono::seconds kAbortLimit(20);
 
-// What ranks tell each other about themselves.
+// The data that ranks tell each other about themselves.
 struct Introduction {
   NcclId id;  // made by rank 0
   std::int32_t version = 0;
@@ -42,7 +42,7 @@ std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
 }
 
-// `places` holds each rank's place among the ranks of all stages.
+// Checks that the ranks fit together. `places` holds each rank's place among the ranks of all stages.
 Status check_ranks(std::span<const Introduction> all, std::span<const int> places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].version != all[0].version)
@@ -119,7 +119,7 @@ Result<NcclType> type_of(ir::DType dtype) {
 
 }  // namespace
 
-// What the rank shares with the thread that watches it. The thread may outlive the rank if NCCL hangs.
+// The data that the rank shares with the thread that watches it. The thread may outlive the rank if NCCL hangs.
 struct NcclExchange::Shared {
   std::shared_ptr<const NcclLibrary> nccl;
   void* comm = nullptr;

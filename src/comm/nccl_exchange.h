@@ -47,9 +47,9 @@ class NcclExchange final : public DeviceExchange {
   // has called, at most for the communicator's limit. kInvalidArgument if two ranks are on one GPU or load different
   // versions of NCCL; kCancelled if a rank does not come or the group ends; other errors as NcclLibrary's.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
-  // Returns the exchange of a pipeline link, to the next stage or from the previous one, where the neighbour's rank is
-  // in another process. The link has two ranks; the sender is the first. Makes the exchange together with the other
-  // rank. Errors as of().
+  // Returns the exchange of a pipeline link to the next stage, or from the previous one, if the neighbour's rank is in
+  // another process. The link has two ranks; the sender is the first. Makes the exchange together with the other rank.
+  // Errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
@@ -61,8 +61,9 @@ class NcclExchange final : public DeviceExchange {
   // call connects GPUs, is not included.
   std::int64_t bytes() const override { return bytes_; }
 
-  // Asynchronous on `stream`, a cudaStream_t. The memory belongs to the rank's GPU. The first call of a size may
-  // connect GPUs, which takes a while and must not be recorded. kCancelled once the group has ended.
+  // The four functions below are asynchronous on `stream`, a cudaStream_t. The memory belongs to the rank's GPU. The
+  // first call of a size may connect GPUs, which takes a while and must not be recorded. kCancelled once the group has
+  // ended.
   //
   // x = Σ over ranks, in place.
   Status all_reduce(const TensorView& x, void* stream) const;
@@ -70,7 +71,7 @@ class NcclExchange final : public DeviceExchange {
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
   // x [ranks, y's elements] → y = Σ over ranks of this rank's row of x.
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
-  // For a link: sends x to the other side on the sender, receives x on the receiver.
+  // Works on a link: sends x to the other side on the sender, receives x on the receiver.
   Status hand_on(const TensorView& x, void* stream) const;
 
  private:

@@ -1,4 +1,4 @@
-// How the nodes of a group of ranks tell each other that the group has ended, or starts again.
+// The messages by which the nodes of a group of ranks tell each other that the group has ended, or starts again.
 //
 // `Group` has end_once(why), which returns whether this call ended it, and begin(epoch). A failing rank may destroy the
 // group before its connections close; messages that come after that are dropped.

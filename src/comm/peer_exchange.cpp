@@ -14,7 +14,7 @@
 namespace tessera::cuda {
 namespace {
 
-// What ranks tell each other about themselves.
+// The data that ranks tell each other about themselves.
 struct Introduction {
   int ordinal = 0;
   std::byte* mailbox = nullptr;

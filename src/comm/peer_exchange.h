@@ -36,7 +36,7 @@ struct Turns {
   std::uint32_t used[kBuffers] = {};  // words that the others wrote in the buffer's last turn, from its start
 };
 
-// What kernels see of the exchange; passed by value.
+// The part of the exchange that kernels see; passed by value.
 struct Peers {
   int rank = 0;
   int ranks = 1;

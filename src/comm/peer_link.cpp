@@ -14,7 +14,7 @@
 namespace tessera::cuda {
 namespace {
 
-// What the two sides tell each other.
+// The data that the two sides tell each other.
 struct Introduction {
   int ordinal = 0;
   std::byte* memory = nullptr;  // LinkTurns, with the counters or slots behind it
