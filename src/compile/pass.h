@@ -39,7 +39,7 @@ struct Pass {
 // The built-in passes, in the order in which they run. A registry may add more (runner/capture/registry.h).
 std::span<const Pass> pass_list();
 
-// What one pass did to one graph.
+// A report of what one pass did to one graph.
 struct PassReport {
   std::string graph;  // the graph's name
   std::string pass;

@@ -121,9 +121,9 @@ TEST_F(ProfileCacheTest, EveryChangedByteIsSeen) {
 TEST_F(ProfileCacheTest, ForeignEntriesAreIgnoredWithOneWarningAndReplaced) {
   ProfileCache writer = cache();
   for (int n = 0; n < 4; ++n) writer.save("costs", key_of(n), value_of(n));
-  // Belongs to another key
+  // This file belongs to another key.
   fs::copy_file(path_of("costs", 0), path_of("costs", 1), fs::copy_options::overwrite_existing);
-  // Belongs to another kind
+  // This file belongs to another kind.
   fs::copy_file(path_of("costs", 0), path_of("other", 0));
   std::string old = read(path_of("costs", 2));
   const std::string version = "\"tessera_profile\": 1";

@@ -16,7 +16,8 @@
 
 namespace tessera {
 
-// kUnimplemented if the device generates no code, kNotFound if the compiler that it needs is not there.
+// Makes the compiler. kUnimplemented if the device generates no code, kNotFound if the compiler that it needs is not
+// there.
 Result<std::unique_ptr<Compiler>> make_fused_compiler(const CompilerContext& context);
 
 }  // namespace tessera

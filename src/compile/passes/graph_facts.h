@@ -1,4 +1,4 @@
-// What a pass must know about a graph before it changes it: which nodes use a value, which value owns the value's
+// The facts that a pass needs about a graph before it changes it: which nodes use a value, which value owns the value's
 // memory, and which nodes write that memory.
 //
 // A view is another name for its operand's memory, so that a write through one is seen through all. Views and

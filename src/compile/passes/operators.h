@@ -1,4 +1,4 @@
-// What passes know about operators beyond their declarations.
+// Properties of operators that passes need beyond the operators' declarations.
 #pragma once
 
 #include "tessera/ir/graph.h"
