@@ -28,7 +28,7 @@ struct ForwardAddresses {
 
 class BoundForward {
  public:
-  // `forward`, device and context must outlive the result. The error names part and bucket.
+  // Binds the forward. `forward`, device and context must outlive the result. The error names part and bucket.
   static Result<std::unique_ptr<BoundForward>> bind(const CompiledForward& forward, const ir::Bucket& bucket,
                                                     ForwardAddresses addresses, Device& device,
                                                     const ForwardContext& context);
@@ -55,7 +55,7 @@ class BoundForward {
   Status capture_full(const PiecewiseBackend& backend, Stream& stream);
   bool has_full_graph() const { return full_graph_ != nullptr; }
   void drop_full_graph() { full_graph_ = nullptr; }
-  // Precondition: has_full_graph().
+  // Launches the graph of the whole forward. Precondition: has_full_graph().
   Status replay_full(Stream& stream) const;
 
   // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part, so that parts can be

@@ -123,9 +123,9 @@ class Executable {
   // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
-  // One graph of a forward that is cut, for batches whose requests have several rows each. It exists beside the pieces'
-  // graphs, with the same kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full().
-  // Precondition: captured(bucket).
+  // These functions are for one graph of a forward that is cut, for batches whose requests have several rows each. The
+  // graph exists beside the pieces' graphs, with the same kernels on the same memory. capture_full() returns
+  // kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;

@@ -88,7 +88,7 @@ inline const KernelTable& bench_kernels() {
   return table;
 }
 
-// What a forward left behind: its outputs, then the states.
+// The results that a forward left behind: its outputs, then the states.
 using Outcome = std::vector<Bytes>;
 
 class ExecutableBench {

@@ -30,12 +30,12 @@ struct SlotPlan {
 
 class ForwardMemory {
  public:
-  // `forward` must outlive this and must not move. Outputs lie one after another behind the reserved bytes, each as
-  // large as in the largest bucket.
+  // Places the outputs: one after another behind the reserved bytes, each as large as in the largest bucket. `forward`
+  // must outlive this and must not move.
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
   const Liveness& liveness() const { return liveness_; }
-  // kInternal if the bucket exceeds the largest, or the planner places a value outside of its plan.
+  // Plans the bucket. kInternal if it exceeds the largest, or the planner places a value outside of its plan.
   Result<SlotPlan> plan(const ir::Bucket& bucket) const;
   // Returns the bytes of all values if none shared memory.
   Result<std::int64_t> unshared_bytes(const ir::Bucket& bucket) const;

@@ -36,7 +36,7 @@ struct Liveness {
   std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: from outside, or used by no instruction
 };
 
-// kInvalidArgument if no instruction makes an output.
+// Finds the ranges of all slots. kInvalidArgument if no instruction makes an output.
 Result<Liveness> analyze_liveness(const CompiledForward& forward);
 
 // Returns the ranges with the bucket's sizes. `output_offsets` fixes the places of the outputs, [outputs]; it may be

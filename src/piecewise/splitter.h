@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// `split_ops` are names that resolve_split_ops() accepts; empty: one piece. The graph is also cut at an operator that
-// cannot be captured, and a note of the result says so.
+// Cuts the graph at `split_ops`, names that resolve_split_ops() accepts; empty: one piece. The graph is also cut at an
+// operator that cannot be captured, and a note of the result says so.
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops);
 
