@@ -11,7 +11,7 @@
 
 namespace tessera::plugin {
 
-// Borrows `piece` and `device`, which outlive the object.
+// A piece as the structs that a plugin reads. Borrows `piece` and `device`, which outlive the object.
 class CPiece {
  public:
   static Result<CPiece> create(const ir::Graph& piece, const std::string& device, bool deterministic);

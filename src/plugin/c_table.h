@@ -61,7 +61,7 @@ Result<Table> copy_table(const Table* given, std::string_view what) {
   return table;
 }
 
-// kInvalidArgument with the member's name if the member is null.
+// Returns kInvalidArgument with the member's name if the member is null.
 inline Status check_set(const void* member, std::string_view what, std::string_view name) {
   if (member != nullptr) return ok_status();
   return invalid_argument(fmt::format("the {} has no {}", what, name));

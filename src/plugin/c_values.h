@@ -14,9 +14,9 @@
 
 namespace tessera::plugin {
 
-// kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64 bits.
+// Converts a type to C. kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64 bits.
 Result<tessera_plugin_type> to_c(const ir::Type& type);
-// kInvalidArgument for an invalid type: an unknown dtype, a rank out of range, a divisor below 1.
+// Converts a type from C. kInvalidArgument for an unknown dtype, a rank out of range, or a divisor below 1.
 Result<ir::Type> from_c(const tessera_plugin_type& c);
 // Returns the view's type with numbers in place of symbols.
 tessera_plugin_type type_of(const TensorView& view);

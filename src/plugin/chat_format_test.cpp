@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
-// What the parsers below do with a text. Each test sets it; only one parser exists at a time.
+// The behaviour of the parsers below. Each test sets it; only one parser exists at a time.
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;

@@ -13,7 +13,7 @@ namespace tessera::plugin {
 // A plugin's table of a compiler, checked. Immutable.
 class CompilerTable {
  public:
-  // kInvalidArgument if the table lacks something.
+  // Checks and copies the table. kInvalidArgument if it lacks something.
   static Result<std::shared_ptr<const CompilerTable>> create(const tessera_plugin_compiler* given);
   const tessera_plugin_compiler& get() const { return table_; }
   std::string_view name() const { return table_.name; }

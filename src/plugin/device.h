@@ -20,7 +20,7 @@ namespace tessera::plugin {
 // A plugin's table of a device, checked. Immutable.
 class DeviceTable {
  public:
-  // kInvalidArgument if the table lacks something.
+  // Checks and copies the table. kInvalidArgument if it lacks something.
   static Result<std::shared_ptr<const DeviceTable>> create(const tessera_plugin_device* given);
 
   const tessera_plugin_device* get() const { return &table_; }
@@ -39,7 +39,7 @@ class DeviceTable {
 
 class PluginDevice final : public Device {
  public:
-  // kInternal if the properties are inconsistent.
+  // Opens the device. kInternal if its properties are inconsistent.
   static Result<std::unique_ptr<PluginDevice>> open(std::shared_ptr<const DeviceTable> table, int ordinal);
   ~PluginDevice() override;
   PluginDevice(const PluginDevice&) = delete;
@@ -124,7 +124,7 @@ class PluginStream final : public Stream {
   std::string recording_what_;
 };
 
-// Precondition: the stream was made by a PluginDevice.
+// Casts the stream. Precondition: a PluginDevice made it.
 inline PluginStream& as_plugin(Stream& stream) { return static_cast<PluginStream&>(stream); }
 
 }  // namespace tessera::plugin

@@ -14,7 +14,7 @@
 
 namespace tessera::plugin {
 
-// `num_pages` is set to 0, because a kernel's call belongs to no cache group.
+// Converts the limits to C. `num_pages` becomes 0, because a kernel's call belongs to no cache group.
 tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
