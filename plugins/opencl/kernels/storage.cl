@@ -53,7 +53,7 @@ typedef CAT(Y, _t) y_t;
 #define LOAD4_Y CAT(load4_, Y)
 #define STORE_Y CAT(store_, Y)
 
-// How the weight of a norm multiplies (NORM_ROUND_FIRST: the normalised value is rounded to X first).
+// The ways in which a norm's weight multiplies (NORM_ROUND_FIRST: the normalised value is rounded to X first).
 #define NORM_ROUND_FIRST 0
 #define NORM_ROUND_ONCE 1
 #define NORM_UNIT_OFFSET 2

@@ -15,7 +15,7 @@ struct Operator {
   std::uint64_t (*variant)(const tessera_plugin_call& call) = nullptr;
 };
 
-// One list for each file of kernels.
+// Each function returns the operators of one file of kernels.
 std::span<const Operator> row_operators();
 std::span<const Operator> rope_operators();
 std::span<const Operator> linear_operators();

@@ -163,7 +163,7 @@ inline tessera_plugin_tensor c_tensor(const HostTensor& tensor, tessera_plugin_a
 // An operator on the device, bound once and run eagerly and as a command buffer.
 class DeviceOp {
  public:
-  // `plan` is the address of the operator's plan, if it has one.
+  // Binds the operator. `plan` is the address of its plan, if it has one.
   DeviceOp(const ir::OpDecl& decl, const std::vector<HostTensor>& operands, const ir::Attributes& attributes,
            const tessera_plugin_limits& limits, tessera_plugin_address plan = {}, bool refused = false)
       : node_(tessera::testing::make_node(decl, operands.size(), attributes)) {
