@@ -51,8 +51,8 @@ struct ModelOptions {
   // them each rank takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
-  // How the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the cache.
-  // Empty: the config decides, and scales are 1.
+  // Tells how the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the
+  // cache. Empty: the config decides, and scales are 1.
   StoredTypeOf stored_type = {};
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;

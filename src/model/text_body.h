@@ -24,8 +24,8 @@
 
 namespace tessera {
 
-// `specs` have parts or constants; their types come from the graph. kInvalidArgument with the line and the name of the
-// faulty item.
+// Parses and checks the body. `specs` have parts or constants; their types come from the graph. kInvalidArgument with
+// the line and the name of the faulty item.
 Result<FamilyBody> read_text_body(std::string_view text, std::vector<WeightSpec> specs, const ModelConfig& config,
                                   const ModelOptions& options, const ir::OpTable& ops);
 

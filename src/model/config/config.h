@@ -35,7 +35,7 @@ enum class Activation {
   kGeluTanh,  // GELU's tanh approximation ("gelu_pytorch_tanh")
 };
 
-// How RMS norms apply to queries and keys before the rotation.
+// The ways in which RMS norms apply to queries and keys before the rotation.
 enum class QkNorm {
   kNone,
   kHead,  // on each head, with one weight [head_dim] for all heads

@@ -24,7 +24,8 @@ struct GenerationConfig {
   std::optional<double> repetition_penalty;
   std::optional<std::int64_t> max_new_tokens;
 
-  // `path`: a model folder or the file itself. A folder without the file gives an empty GenerationConfig.
+  // Reads the file. `path`: a model folder or the file itself. A folder without the file gives an empty
+  // GenerationConfig.
   static Result<GenerationConfig> read(const std::string& path);
   static Result<GenerationConfig> from_json(const Json& json, const std::string& file);
 };

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// How a router's logits become the scores by which the best experts are chosen.
+// The function that turns a router's logits into the scores by which the best experts are chosen.
 enum class RouterScoring : std::uint8_t {
   kSoftmax,  // over all experts
   kSigmoid,  // of each expert by itself

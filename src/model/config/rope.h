@@ -51,8 +51,8 @@ struct RopeConfig {
   std::optional<double> mscale_all_dim = std::nullopt;
   std::vector<double> short_factor = {};  // longrope: for contexts up to the original one, [rotary_dim / 2]
   std::vector<double> long_factor = {};   // longrope: for longer contexts
-  // For tokens with positions in three dimensions (M-RoPE): how many of the rotated pairs turn by time, by height and
-  // by width. ops/rows/rotary.h says which pairs. Empty: all pairs turn by one position.
+  // The numbers of rotated pairs that turn by time, by height and by width, for tokens with positions in three
+  // dimensions (M-RoPE). ops/rows/rotary.h says which pairs. Empty: all pairs turn by one position.
   std::vector<std::int64_t> sections = {};
   bool interleaved_sections = false;
 

@@ -124,7 +124,7 @@ Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig
   return ok_status();
 }
 
-// `scaling` holds the variant's members, `top` the rest of config.json.
+// Reads the variant. `scaling` holds its members, `top` the rest of config.json.
 Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const RopeContext& context) {
   RopeConfig rope;
   const std::optional<double> outer_theta = TRY(top.optional_number("rope_theta", kMinTheta, kMaxTheta));

@@ -44,7 +44,7 @@ Result<std::string> read_method(const Fields& fields, std::string_view key) {
   return fields.unsupported("quant_method", kMethods);
 }
 
-// `modelopt` has the settings of hf_quant_config.json, null if it is not there.
+// Reads one section. `modelopt` has the settings of hf_quant_config.json, null if it is not there.
 Result<FormatRules> read_section(const Section& section, const Fields* modelopt) {
   if (!section.json->is_object()) return section.outer.wrong(section.key, "an object");
   const Fields fields = section.outer.inside(section.key, *section.json);
@@ -66,7 +66,7 @@ Result<FormatRules> read_section(const Section& section, const Fields* modelopt)
   return fields.unsupported("quant_method", kMethods);
 }
 
-// `beside` is the content of a file in the folder of config.json.
+// Reads settings that lie beside config.json: `beside` is the content of a file in its folder.
 Result<FormatRules> read_beside(const Section* section, const Json& beside, const std::filesystem::path& folder) {
   if (beside.find("bits") != nullptr) {
     // A quantize_config.json repeats what config.json has; only the first quantised checkpoints need it.

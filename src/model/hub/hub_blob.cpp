@@ -73,7 +73,7 @@ class Partial {
     return ok_status();
   }
 
-  // Precondition: complete(). Flushes the file to disk if the digests are equal.
+  // Flushes the file to disk, and returns the digest of its bytes. Precondition: complete().
   Result<std::string> finish() {
     TRY(content_.sync());
     return digest_.finish();

@@ -35,7 +35,7 @@ enum class ModelContent : std::uint8_t {
 // Paths of one model. The class does not access the file system.
 class HubFolder {
  public:
-  // invalid_argument for a malformed id or revision, and if settings.cache is empty.
+  // Returns the model's paths. invalid_argument for a malformed id or revision, and if settings.cache is empty.
   static Result<HubFolder> of(const HubSettings& settings, const HubModel& model);
 
   const std::filesystem::path& root() const { return root_; }

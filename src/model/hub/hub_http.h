@@ -40,7 +40,7 @@ struct HttpSink {
 // A client. One thread at a time may use it.
 class HttpClient {
  public:
-  // invalid_argument for an endpoint or a token that cannot be used.
+  // Makes a client. invalid_argument for an endpoint or a token that cannot be used.
   static Result<HttpClient> create(HubHttpOptions options);
   HttpClient(HttpClient&&) noexcept;
   ~HttpClient();

@@ -21,7 +21,7 @@ struct ExpertShare {
   int slice = 0;  // index of the rank's slice of the intermediate size
   int slices = 1;
 };
-// Preconditions: ep_size divides expert_ranks() and the number of experts.
+// Returns this rank's share. Preconditions: ep_size divides expert_ranks() and the number of experts.
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
 // A rank's share as parts of one weight for all of its experts. Borrows `tensors`. Precondition: the intermediate size

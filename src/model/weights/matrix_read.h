@@ -34,7 +34,7 @@ Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, con
 // The rows of a StridedMatrix as float32. Borrows the tensor's data. Thread-safe.
 class StridedRows {
  public:
-  // invalid_argument if the matrix leaves the tensor; unimplemented for types that are not numbers.
+  // Checks the matrix. invalid_argument if it leaves the tensor; unimplemented for types that are not numbers.
   static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
 
   // Writes elements (row, col) … to `floats`. Precondition: they lie in the matrix's row.

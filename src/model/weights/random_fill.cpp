@@ -50,7 +50,7 @@ void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int6
   }
 }
 
-// Precondition: dst holds runs.num_elements() elements.
+// Fills the elements of the runs. Precondition: dst holds runs.num_elements() elements.
 void fill_runs(std::byte* dst, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed, float scale) {
   const std::int64_t bytes = stored_dtype_bytes(dtype);
   const std::int64_t cuts = (runs.run + kBlockElements - 1) / kBlockElements;

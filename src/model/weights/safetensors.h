@@ -91,7 +91,7 @@ struct TensorContent {
   // Writes bytes of tensor `index` from `offset` on to `to`; offset and size are multiples of its element's size.
   // Called from several threads at once; must not throw.
   std::function<Status(std::size_t index, std::int64_t offset, std::span<std::byte> to)> fill;
-  // Called with the number of further bytes of data that were written; may be empty. Called by one thread at a time;
+  // Receives the number of further bytes of data that were written; may be empty. One thread at a time calls it, and
   // its error ends the write.
   std::function<Status(std::int64_t bytes)> on_written = {};
 };
