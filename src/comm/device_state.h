@@ -17,7 +17,7 @@ class DeviceExchange {
 
 // The exchanges of one rank's device. Only the rank's thread uses them.
 struct DeviceState {
-  std::weak_ptr<DeviceExchange> ranks{};  // with the other ranks of the stage
+  std::weak_ptr<DeviceExchange> ranks{};  // the exchange with the other ranks of the stage
   std::weak_ptr<DeviceExchange> to_next{};
   std::weak_ptr<DeviceExchange> from_previous{};
 

@@ -20,7 +20,7 @@ struct ExchangeSizes {
   std::int64_t gathered = 0;   // all_gather and all_gather_rows: the largest x
   std::int64_t scattered = 0;  // reduce_scatter: the largest x
   std::vector<std::int64_t> sent{};
-  std::vector<std::int64_t> received{};  // from the previous stage, in order
+  std::vector<std::int64_t> received{};  // values from the previous stage, in order
 
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
