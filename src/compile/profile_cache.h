@@ -54,7 +54,7 @@ class ProfileCache {
 
   ProfileCacheOptions options_;
   std::int64_t hits_ = 0;
-  std::map<std::string, Json> made_here_;  // by kind and key
+  std::map<std::string, Json> made_here_;  // keyed by kind and key
   bool warned_of_entry_ = false;
   bool warned_of_folder_ = false;
 };

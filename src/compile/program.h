@@ -70,8 +70,8 @@ struct BindTarget {
   DeviceAddress workspace = {};              // at least Program::workspace_bytes(bucket) bytes
   Device& device;
   const ForwardContext& context;  // outlives the bound program
-  // [values]: names in errors, for a program that serves several pieces; they must outlive the bound program. Empty:
-  // the program's own names.
+  // [values]: names in errors, for a program that several pieces share; they must outlive the bound program. Empty: the
+  // program's own names.
   std::span<const std::string> names{};
 };
 
