@@ -96,7 +96,7 @@ class PluginOp final : public BoundOp {
 
   std::shared_ptr<const Kernel> kernel_;
   bool on_plugin_device_;
-  const Backend* backend_;  // for a device whose streams have native handles; null for others
+  const Backend* backend_;  // the backend of a device whose streams have native handles; null for others
   void* bound_;
 };
 
