@@ -25,7 +25,7 @@ class EventQueue {
     tessera_event_kind kind = TESSERA_EVENT_CHUNK;
     tessera_code code = TESSERA_OK;
     std::string json{};
-    std::string message{};  // for an error
+    std::string message{};  // the message of an error
   };
 
   // If `on_event` is null, the events are kept for take().
