@@ -197,7 +197,7 @@ kernel GROUP(LANES) void sample(BUF(logits), BUF(temperature), BUF(top_k), BUF(t
     mine += units(nats);
     my_count += 1;
   }
-  ulong weight = group_total(mine, totals);  // of the tokens kept so far
+  ulong weight = group_total(mine, totals);  // weight of the tokens kept so far
   const ulong count = group_total(my_count, totals);
   uint last = 0;
   const int k = AT(const int, top_k)[r];
