@@ -109,7 +109,7 @@ struct ModelGraphs {
   std::vector<WeightSpec> weights;        // of body, head and tower
   std::vector<StoredMatrix> stored = {};  // of body and head, each once; empty: the checkpoint has no quantised ones
   std::vector<DequantisedWeight> dequantised = {};
-  std::vector<WeightAtStart> at_start = {};  // of body and head, each once
+  std::vector<WeightAtStart> at_start = {};  // matrices of body and head, each once
   std::vector<LayerInfo> layers = {};        // [layers], or empty: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare

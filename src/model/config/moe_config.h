@@ -16,8 +16,8 @@ struct MoeConfig {
   std::vector<bool> layers = {};  // [num_hidden_layers]: whether the layer has experts; others have an MLP
   std::int64_t num_experts = 0;
   std::int64_t experts_per_token = 0;
-  std::int64_t intermediate_size = 0;         // of one expert
-  std::int64_t shared_intermediate_size = 0;  // of the MLP that processes every token as well; 0: none
+  std::int64_t intermediate_size = 0;         // size of one expert
+  std::int64_t shared_intermediate_size = 0;  // size of the MLP that processes every token as well; 0: none
   bool shared_gate = false;                   // whether the output of that MLP is scaled by sigmoid(w · x)
   RouterScoring scoring = RouterScoring::kSoftmax;
   bool normalise = false;             // divide the weights of the chosen experts by their sum

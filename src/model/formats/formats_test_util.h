@@ -48,7 +48,7 @@ inline StoredTypeOf stored_as(Suffixes suffixes) {
 struct BadSettings {
   const char* settings;
   StatusCode code;
-  std::vector<std::string> parts;  // of the message
+  std::vector<std::string> parts;  // parts of the message
 };
 inline void expect_refused(const std::vector<BadSettings>& cases) {
   for (const BadSettings& c : cases) {

@@ -20,7 +20,7 @@ struct HubHttpOptions {
 };
 
 struct HttpReply {
-  int status = 0;                                // of the last response; 0: no response
+  int status = 0;                                // status of the last response; 0: no response
   std::map<std::string, std::string> headers{};  // names in lower case
   std::string broken{};  // why the connection ended before the response was complete; empty: it is complete
 

@@ -30,7 +30,7 @@ std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);
 // One layer's keys and values, and how its group addresses them.
 struct KvCache {
   ir::ValueId keys;    // state Y[P, page_size, kv_heads, head_dim]
-  ir::ValueId values;  // as `keys`
+  ir::ValueId values;  // a state like `keys`
   ir::ValueId slots;   // i32[T]: slots in the group
   std::int64_t group = 0;
   std::int64_t window = 0;  // tokens that a row sees, including itself; 0: all

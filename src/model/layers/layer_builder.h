@@ -47,7 +47,7 @@ struct LinearBlock {
   // tensor.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
-  Storage storage = {};          // of the matrix; biases are plain
+  Storage storage = {};          // how the matrix is stored; biases are plain
   // Rows of the block including zero rows behind it, which are columns of the result. Only for blocks that ranks do not
   // divide. 0: no zero rows.
   std::int64_t padded_rows = 0;

@@ -20,12 +20,12 @@ struct LinearPart {
   std::string matrix = {};  // the tensor that holds the plain matrix; empty: `tensor` with ".weight"
   std::int64_t tensor_rows = 0;
   std::int64_t tensor_cols = 0;
-  TensorSlice slice = {};  // of dimension 0 or 1
+  TensorSlice slice = {};  // a slice of dimension 0 or 1
   TensorSlice bias_slice = {};
-  std::int64_t rows = 0;  // in the rank's matrix, with the zero rows behind them
+  std::int64_t rows = 0;  // rows in the rank's matrix, with the zero rows behind them
   std::int64_t cols = 0;
   bool padded = false;
-  Storage storage = {};  // of a matrix of numbers: plain, transposed or strided
+  Storage storage = {};  // layout of a matrix of numbers: plain, transposed or strided
   WeightFormat format = {};
 };
 

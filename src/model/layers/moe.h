@@ -34,8 +34,8 @@ struct ExpertTensors {
 
 struct RouterTensors {
   std::string weight = {};        // without ".weight" or ".bias": "model.layers.0.mlp.gate"
-  std::string correction = {};    // of all experts, if the config has a correction_bias
-  std::string expert_scale = {};  // of all experts; empty: none
+  std::string correction = {};    // tensor of all experts' corrections, if the config has a correction_bias
+  std::string expert_scale = {};  // tensor of all experts' scales; empty: none
 };
 
 struct MoeTensors {

@@ -1,5 +1,5 @@
 // The graphs of vision towers. A tower turns the packed patches of one or more images into rows of the language model's
-// embeddings. The rows that each row attends to are an input, so one graph serves images of any size.
+// embeddings. The rows that each row attends to are an input, so one graph works for images of any size.
 //
 //   tower  patches X[S, patch_values] and their positions → X[S / merged patches, row_values()]
 #pragma once

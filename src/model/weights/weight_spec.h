@@ -66,7 +66,7 @@ struct PackedStorage {
 // false, [rows, cols] with one. Value (r, c) of the whole tensor is stored[r, c'] + add, or stored[c', r] + add if it
 // is transposed, with c' = c · step / block.
 struct NibbleStorage {
-  std::int64_t rows = 0;  // of the whole tensor's values, untransposed
+  std::int64_t rows = 0;  // rows of the whole tensor's values, untransposed
   std::int64_t cols = 0;
   bool transposed = false;
   std::int64_t packed_dim = 1;  // dimension of the tensor along which words hold eight values
@@ -124,7 +124,7 @@ using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, Str
 // the layout of the tensors from which they are read.
 struct WeightPart {
   std::string tensor;               // "model.layers.0.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;  // of the whole part
+  std::vector<std::int64_t> shape;  // shape of the whole part
   TensorSlice slice = {};
   Storage storage = {};
   // [rows, cols] or [elements] that the part takes in the weight, if that is more than the slice: zeros follow the
