@@ -69,13 +69,13 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return scheduler_.idle() && flights_.count() == 0; }
-  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one. Where the device
+  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one. If the device
   // runs beside the host, the next step is enqueued before the last one's tokens are read. Returns the events of every
   // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
   // Allocates nothing in a steady decode.
   Result<std::span<RequestEvent>> step();
   // Returns the best time for the next step() while a longer forward runs: requests submitted until then join its
-  // forward (step_pace.h). The time is in the past where step() should be called at once.
+  // forward (step_pace.h). The time is in the past if step() should be called at once.
   std::chrono::steady_clock::time_point step_due() const;
   // Returns a finished request's completion, once.
   std::optional<Completion> take(RequestId id) { return outcomes_.take(id); }
@@ -86,11 +86,11 @@ class Engine {
     return run_requests(*this, requests, on_event);
   }
 
-  // Does one piece of work for idle moments (idle_work.h). Returns false where nothing is left. Precondition: idle().
+  // Does one piece of work for idle moments (idle_work.h). Returns false if nothing is left. Precondition: idle().
   Result<bool> idle_work();
   // Returns whether the next piece of idle work is the capture of a size, which takes at most a few milliseconds.
   bool captures_when_idle() const { return runner().captures_when_idle(); }
-  // Number of matmuls whose algorithms idle_work() has measured, and of generated kernels whose schedules it has.
+  // Return how many matmuls' algorithms and how many generated kernels' schedules idle_work() has measured.
   std::int64_t measured_algorithms() const { return model_->profiles->measured_algorithms(); }
   std::int64_t measured_schedules() const { return model_->profiles->measured_schedules(); }
 
@@ -100,13 +100,13 @@ class Engine {
   Status health() const { return model_->peers->health(); }
 
   EngineStats stats() const;
-  // Writes the same statistics into a snapshot that is kept. Allocates nothing while no new kind of forward has run.
+  // Writes the same statistics into the caller's snapshot. Allocates only after a new kind of forward has run.
   void read_stats(EngineStats& stats) const;
   // Records where the time of every step goes, until end_profile(). Precondition of both: idle(), and not called from
   // within measured work.
   Status start_profile() { return report_.recorder().start(); }
   EngineProfile end_profile() { return report_.recorder().end(); }
-  // For work between steps; null while no profile is recorded.
+  // Returns the profiler for work between steps; null while no profile is recorded.
   StepProfiler* profiler() const { return report_.recorder().profiler(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }

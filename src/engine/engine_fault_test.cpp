@@ -1,5 +1,5 @@
-// Catches: a start that fails by a fault which it would survive with fewer graphs, an error without advice, a fault in
-// service that fails other requests, wrong tokens after a fault, and pages that it leaks.
+// Catches: a start that fails although it would survive the fault with fewer graphs, an error without advice, a fault
+// in service that fails other requests or leaks pages, and wrong tokens after a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(EngineFaults, OutOfMemoryAtAnyAllocationOfTheStart) {
   int errors = 0;
   for (int n = 1;; ++n) {
     ASSERT_LT(n, 300);
-    // A failed creation destroys the device, so its counts are checked only where there is an engine.
+    // A failed creation destroys the device, so its counts are checked only if there is an engine.
     Result<Faulty> faulty = start({.out_of_memory_at = n});
     if (faulty.ok()) {
       const bool past_the_last = faulty->device->counts().faults == 0;

@@ -1,4 +1,4 @@
-// The options of an engine. EnginePlan (start/engine_plan.h) is what they come to for a model on a device.
+// The options of an engine. EnginePlan (start/engine_plan.h) holds what they become for a given model and device.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,9 @@ struct EngineOptions {
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
   int tp_size = 1;  // ranks that share every layer, each on its own device: "cuda:N" and the ones after it
-  int ep_size = 1;  // parts of a mixture's experts; divides the ranks. Equal to tp_size: every expert is on one rank
+  int ep_size = 1;  // parts of a mixture's experts; must divide the ranks. Equal to tp_size: an expert is on one rank
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
-  // Index among the engines that share the requests; its devices follow those of the earlier ones on this node.
+  // Index of this engine among those that share the requests. Its devices follow the earlier engines' on this node.
   int replica = 0;
   int replicas = 1;  // number of these engines, over all nodes
   // The replicas are ranks that share the experts and have requests of their own; running them needs `lockstep`.
@@ -70,14 +70,14 @@ struct EngineOptions {
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
   double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
-  // The format of quantised weights: the checkpoint's, as SGLang and vLLM call it, or for a checkpoint that is not
-  // quantised the one to which it is at the start: fp8, int8, int4 or nvfp4. Empty: as the checkpoint is.
+  // The format of quantised weights. For a quantised checkpoint: its own format, named as SGLang and vLLM do. For any
+  // other: the format to which it is quantised at the start: fp8, int8, int4 or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
-  // Type of the KV cache: the same names, or "fp8_e4m3"; auto: that of the activations.
+  // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
-  // Tokens of a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: as many as the context.
+  // The most tokens of a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: the context.
   std::int64_t chunked_prefill_size = 0;
   // 0: 512 on a GPU of 80 GB or more, else 256, reduced to the number of state slots that fit.
   std::int64_t max_running_requests = 0;
@@ -95,11 +95,11 @@ struct EngineOptions {
   std::int64_t two_batch_least_tokens = 1024;  // smaller halves would not fill a device; at least 2
   double mem_fraction_static = 0;              // share of memory for weights and KV cache; 0: chosen by the plan
   std::uint64_t random_seed = 0;               // 0: a random seed is drawn
-  // Schedules and enqueues a step while the one before it runs; none: where the device runs beside the host.
+  // Schedules and enqueues a step while the one before it runs; none: only if the device runs beside the host.
   std::optional<bool> overlap_schedule{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  // Folder that keeps measured costs and chosen algorithms from run to run; empty: none is kept.
+  // Folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
   std::string cache_dir{};
   // Bytes of image rows that stay on the device for later prompts, beside those in use; 0: chosen by the plan.
   std::int64_t image_cache_bytes = 0;

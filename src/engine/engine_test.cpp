@@ -100,7 +100,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
 }
 
 TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsHidden) {
-  // The checkpoint's end token is 2. A text ends only where 2 is drawn, so the test searches for a seed that draws it.
+  // The checkpoint's end token is 2. A text ends only when 2 is drawn, so the test searches for a seed that draws it.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
   for (std::int64_t seed = 0; seed < 200 && !stopped; ++seed) {

@@ -83,10 +83,10 @@ struct EngineThread::Impl {
     engine_.peers().leave(engine_.runner());
   }
 
-  // Work is this engine's own, or that of other engines that need it for theirs.
+  // Returns whether this engine has work of its own, or other engines need it for theirs.
   bool has_work() const { return !engine_.idle() || engine_.peers().awaiting(); }
 
-  // A node may be lost while there are no requests.
+  // Notices a node that was lost, even while there are no requests.
   void notice_loss() {
     if (!health_.ok()) return;
     if (Status health = engine_.health(); !health.ok()) fail_all(std::move(health));
@@ -119,8 +119,7 @@ struct EngineThread::Impl {
     failed_ = nullptr;
   }
 
-  // Waits for work: for a long time where nothing is left to do, briefly where idle work is left. Returns false at the
-  // end.
+  // Waits for work: for a long time if nothing is left to do, briefly if idle work is left. Returns false at the end.
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);

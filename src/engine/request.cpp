@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Returns an error for NaN too.
+// Checks that a value is in range; NaN never is.
 Status in_range(std::string_view field, double value, double least, double most) {
   const bool accepted = value >= least && value <= most;
   if (accepted) return ok_status();

@@ -36,7 +36,7 @@ struct SamplingParams {
   double frequency_penalty = 0;   // times the token's count in the output, subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
-  // Sequences of ids, none empty. The last id is not chosen where the output ends with the ids before it.
+  // Sequences of ids, none empty. The last id is not chosen when the output ends with the ids before it.
   std::vector<std::vector<TokenId>> bad_words{};
   // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
   std::vector<TokenId> allowed_tokens{};
@@ -73,7 +73,7 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.
 struct LogprobOptions {
   std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
-  std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even where they are cached
+  std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even if they are cached
   std::int64_t prompt_start = 0;  // first prompt token that wants them; the very first token has none
 };
 
@@ -120,14 +120,14 @@ struct Request {
   std::int64_t score_from = 0;  // below the number of prompt tokens
   // Returns one vector pooled from the prompt's normed hidden states with the request's end, and generates nothing.
   Pooling pooling = Pooling::kNone;
-  std::int64_t priority = 0;  // higher first; preempts lower ones where room is short; see kProbePriority
+  std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
   double timeout_s = 0;       // from submit() to the last token; 0: none
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
-// Checks all other fields that can be checked without the model; errors as above.
+// Checks all other fields that can be checked without the model; errors are like those of check_sampling().
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
@@ -160,17 +160,16 @@ struct Completion {
   std::int64_t cached_tokens = 0;  // prompt tokens that were found in the prefix cache
   std::int64_t seed = 0;
   std::vector<TokenLogprobs> output_logprobs{};  // [output tokens]
-  // [prompt tokens - prompt_start]. The prompt's very first token, where included, has logprob NaN and no top.
+  // [prompt tokens - prompt_start]. The prompt's very first token, if included, has logprob NaN and no top.
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
   std::vector<float> logits{};         // of a scored request: [prompt tokens - score_from × vocab, or labels]
-  // Set where return_images is set. image_rows: [tokens × row values] for each image, where the first `hidden size`
-  // values of a row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional
-  // positions.
+  // Set if return_images is set. image_rows: [tokens × row values] for each image; a row begins with its embedding of
+  // `hidden size` values. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
   std::vector<std::vector<float>> image_rows{};
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised
-  std::vector<GraphUse> graph_uses{};  // set where return_graph_info is set
+  std::vector<GraphUse> graph_uses{};  // set if return_graph_info is set
   TowerCounts tower_uses{};            // the same, for the forwards that computed the request's images
   double queue_ms = 0;
   double time_to_first_token_ms = 0;

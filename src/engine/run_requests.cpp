@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Returns the ids in ascending order. Drops all requests where one is refused.
+// Submits all requests and returns their ids in ascending order. Drops all of them if one is refused.
 Result<std::vector<RequestId>> submit_all(Engine& engine, std::span<const Request> requests) {
   std::vector<RequestId> ids;
   ids.reserve(requests.size());

@@ -99,7 +99,7 @@ Status Admission::check_length(const Request& request) const {
 
 Status Admission::check_queue(const Request& request) const {
   const std::int64_t most = model_.options.max_queued_requests;
-  // Requests that arrived since the last step do not count as queued where the next step has room for them.
+  // Requests that arrived since the last step do not count as queued if the next step has room for them.
   const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
   const std::int64_t queued = scheduler_.num_waiting() - room;
   const bool is_limited = most > 0 && request.priority < kProbePriority;
@@ -107,8 +107,8 @@ Status Admission::check_queue(const Request& request) const {
   return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
 }
 
-// Commits rows for the prompt's embeddings and for the prompts that a forward can compute together, or for the largest
-// image.
+// Commits device memory to rows of embeddings: for this prompt and the other prompts that a forward can compute
+// together, or for the largest image.
 Status Admission::reserve_embeddings(const Request& request) {
   ModelRunner& runner = *model_.runner;
   std::int64_t rows = 0;

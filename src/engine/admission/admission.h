@@ -16,15 +16,16 @@ namespace tessera {
 
 class Admission {
  public:
-  // All must outlive the admission. `encoder` encodes the model's images; null: it takes none.
+  // All arguments must outlive the admission. `encoder` encodes the model's images; it is null if the model takes none.
   Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler);
 
-  // Largest number of prompt and output tokens of a request: the context, or what the KV cache holds.
+  // Returns the most tokens, prompt and output together, that a request may have: the context, or what the KV cache
+  // holds if that is less.
   std::int64_t max_request_tokens() const;
 
-  // Returns the request's sequence, for the scheduler. Returns kInvalidArgument where the model cannot serve the
-  // request, and kResourceExhausted where max_queued_requests wait already, unless the request is a probe
-  // (kProbePriority), or where there is no memory for its embeddings.
+  // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.
+  // Returns kResourceExhausted if there is no memory for its embeddings, or if max_queued_requests wait already and the
+  // request is no probe (kProbePriority).
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
  private:

@@ -1,5 +1,5 @@
 // Catches: a bad word that still appears, or is forbidden after only a part of it; a chosen token that is not allowed;
-// and a request that gets a forbidden token where no token is left.
+// and a request that gets a forbidden token when no token is left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

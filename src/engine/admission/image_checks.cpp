@@ -18,14 +18,14 @@ TokenGrid grid_of(const PromptImage& image) {
           .columns = patches.grid.w / patches.merge_size};
 }
 
-// Positions are defined for one frame only. The encoder checks everything else about a grid.
+// Checks that an image has one frame, since positions are defined for no more. The encoder checks the rest of the grid.
 Status check_frames(std::size_t index, const PatchGrid& grid) {
   if (grid.t == 1) return ok_status();
   return invalid_argument(
       fmt::format("image {} has {} frames of {} × {} patches; accepted is one", index, grid.t, grid.h, grid.w));
 }
 
-// Follows the images of a prompt from its first token on.
+// Walks over a prompt from its first token on and compares its placeholders with its images.
 class PlaceholderCheck {
  public:
   PlaceholderCheck(const Request& request, TokenId placeholder) : request_(request), placeholder_(placeholder) {}

@@ -1,4 +1,4 @@
-// Images of a prompt: checks where they are, and gives a sequence their places and positions.
+// Checks where the images of a prompt are, and gives a sequence its images' places and its tokens' positions.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -10,7 +10,7 @@
 namespace tessera {
 
 // Checks that each image has its own placeholders and each placeholder an image. A prompt without images may use their
-// id. `encoder` is null where the model was loaded without its tower.
+// id. `encoder` is null if the model was loaded without its tower.
 Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder);
 
 // Sets the spans of the images in the sequence's prompt and the positions of its tokens. Precondition: the request was

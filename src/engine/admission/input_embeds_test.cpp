@@ -1,4 +1,4 @@
-// Catches: given embeddings that reach other tokens or come from another request's rows where prompts are cut into
+// Catches: given embeddings that reach other tokens or come from another request's rows when prompts are cut into
 // chunks, wait for rows, or are preempted and computed again; lost rows; and memory taken without embeddings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ std::unique_ptr<Sequence> with_embeddings(std::int64_t id, std::int64_t prompt, 
   return made;
 }
 
-// Each prompt has two values a row; there are few rows.
+// Two prompts of 6 tokens, with two values a row, share 8 rows.
 TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(8);

@@ -8,7 +8,7 @@ namespace tessera {
 
 class SeedStream {
  public:
-  // 0: a random seed is drawn.
+  // Starts from a random number if `seed` is 0.
   explicit SeedStream(std::uint64_t seed) : state_(seed != 0 ? seed : std::random_device{}()) {}
 
   // Returns a seed that is not negative.

@@ -44,13 +44,13 @@ struct CacheOptions {
 // Returns the options of one paged group with `num_pages` pages, page 0 included.
 CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 
-// The holdings of one sequence.
+// The pages and slots that one sequence holds.
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
-  // Number of pages from the start after which its tokens diverge from those of other sequences and no state was kept;
-  // 0: nowhere. Later sequences with the same beginning are likely to diverge there too, so a state is worth keeping at
-  // that point.
+  // Number of pages from the start after which the sequence diverges from others at a point where no state was kept; 0:
+  // there is no such point. Later sequences with the same beginning are likely to diverge there too, so a state is
+  // worth keeping at that point.
   std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
@@ -78,7 +78,7 @@ class CacheManager {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
   bool has_states() const { return has_states_; }
-  // Returns the tokens of the longest sequence that could run alone; kUnbounded where no group's memory grows with the
+  // Returns the tokens of the longest sequence that could run alone; kUnbounded if no group's memory grows with the
   // sequence.
   static constexpr std::int64_t kUnbounded = INT32_MAX;
   std::int64_t max_tokens() const;
@@ -109,7 +109,7 @@ class CacheManager {
   // Returns whether pages are available for all `tokens` in paged groups, and for those before `window_end` in window
   // groups.
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
-  // Takes these pages. Precondition: can_take().
+  // Takes the pages that can_take() asks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
   // Returns how many of the `count` tokens behind the `computed` ones get pages in all window groups.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
@@ -118,10 +118,10 @@ class CacheManager {
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
-  // Copies the slots' content to checkpoints at the path's last node, where slots are available. Precondition: the
-  // states are those after the path's tokens.
+  // Copies the sequence's slots to checkpoints at its path's last node, if slots are available. Precondition: the slots
+  // hold the states after the path's tokens.
   void add_checkpoint(const SequenceCache& own);
-  // Does the same at a sequence's end, where its slots themselves become the checkpoints.
+  // Turns the slots of an ending sequence themselves into checkpoints at its path's last node.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
 

@@ -1,6 +1,6 @@
 // Divides the bytes of the KV cache into pages for each cache group.
 //
-// To serve n pages of context, summed over all running sequences, a group needs
+// For n pages of context, summed over all running sequences, a group needs
 //
 //   paged, latent   n
 //   window          min(n, R · (w + 1) + ⌈chunk / p⌉)   w pages of a window and one to grow for each running sequence,
@@ -24,11 +24,11 @@ struct CacheDemand {
   StepLimits limits{};
 };
 
-// Returns the pages of a group, without page 0, that serve `context_pages` pages of context; at least 1 for at least 1.
+// Returns how many pages of a group, page 0 excluded, `context_pages` pages of context need; at least 1 for at least 1.
 std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::int64_t context_pages);
-// Returns the bytes of all groups' pages for them, without page 0 of each group.
+// Returns the bytes of these pages over all groups.
 std::int64_t cache_bytes(const CacheDemand& demand, std::int64_t context_pages);
-// Returns the most pages of context, up to `useful`, that fit into `bytes`; 0 where not even one does.
+// Returns the most pages of context, up to `useful`, that fit into `bytes`; 0 if not even one fits.
 std::int64_t fitting_context_pages(const CacheDemand& demand, std::int64_t useful, std::int64_t bytes);
 // Returns the groups with num_pages set, page 0 included.
 std::vector<CacheGroupOptions> sized_groups(const CacheDemand& demand, std::int64_t context_pages);

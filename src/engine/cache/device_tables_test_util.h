@@ -25,7 +25,7 @@ class DeviceTables {
     }
   }
 
-  // Returns "" where the device has the batch's tables, and an error text otherwise.
+  // Returns "" if the device has the batch's tables, and an error text otherwise.
   std::string check(const ForwardBatch& batch) {
     for (std::size_t g = 0; g < tables_.size(); ++g) {
       const std::vector<PageTable>& wanted = batch.groups[g].page_tables;

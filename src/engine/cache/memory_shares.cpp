@@ -66,15 +66,15 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
   } else {
-    // A host's free memory changes all the time, and the system's caches shrink on demand, so it is not read; a GPU's
-    // is.
+    // Only a GPU's free memory is read: a host's changes all the time, and the system's caches shrink on demand.
     in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
   }
   for (const WeightSpec& weight : plan.graphs.weights) in.weights += align_up(TRY(ir::size_bytes(weight.type, {})));
   return in;
 }
 
-// A forward has at most max_tokens rows. Larger sizes only cost arena memory for their padding.
+// Drops the largest prefill size if the next smaller one already holds max_tokens rows, the most that a forward has.
+// The larger size only costs arena memory for its padding. Returns whether it dropped one.
 bool drop_oversized(EnginePlan& plan, const Status& why) {
   std::vector<std::int64_t>& sizes = plan.runner.prefill_sizes;
   if (sizes.size() < 2 || sizes[sizes.size() - 2] < plan.runner.max_tokens) return false;
@@ -92,7 +92,7 @@ struct Room {
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
   while (true) {
     RunnerOptions runner = plan.runner;
-    // No activation has the cache's size.
+    // One page is enough for the prediction, because no activation depends on the cache's size.
     runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
     Room room{.inputs = {}, .predicted = TRY(predict_memory(plan.graphs, runner, device))};
     room.inputs = TRY(inputs_of(options, device, plan, room.predicted));
@@ -106,7 +106,7 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the ladder of a runner with graphs; each of its sizes takes the same bytes.
+// Returns the sizes of a runner with graphs, and the bytes that each of them takes.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding) {
   BudgetLadder ladder;
   ladder.padding = padding;
@@ -139,7 +139,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode),
       kept.dropped_vision.empty() ? ""
                                   : fmt::format("; the tower's sizes dropped: {}", sizes_list(kept.dropped_vision))));
-  // Where no size is left, the switches stay on. Forwards then report that nothing was captured, not that graphs were
+  // If no size is left, the switches stay on. Forwards then report that nothing was captured, not that graphs were
   // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;

@@ -30,11 +30,11 @@ struct ShareInputs {
 };
 
 // Returns the bytes that graph objects may take: what the given fraction leaves, or without one, what leaves the KV
-// cache room for one request. Returns kResourceExhausted with the options that help where forwards do not fit even
-// without graphs, and kInvalidArgument for a fraction outside 0.1 … 0.95.
+// cache room for one request. If forwards do not fit even without graphs, returns kResourceExhausted with the options
+// that help. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 
-// Returns the shares once the bytes of graphs are known. Returns kResourceExhausted where no page is left for the KV
+// Returns the shares once the bytes of graphs are known. Returns kResourceExhausted if no page is left for the KV
 // cache.
 Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes);
 

@@ -36,8 +36,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // State in one cache group: the locks and last use of a window group's page or of a checkpoint. Pages of paged groups
-  // use those of the node.
+  // A node's page or checkpoint in one cache group. Only window and state groups use these locks and this last use;
+  // paged groups use the node's.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -116,7 +116,7 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
   unlock_page(node, group);
 }
 
-// Returns how many pages of `tokens` can be reused. Fills `path`, where given, with all nodes that spell `tokens`.
+// Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes that spell `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // window groups: no page is missing from this index on

@@ -1,12 +1,12 @@
 // Finds pages of the KV cache by the tokens that they hold, so that a prompt that begins like an earlier one is not
 // computed again.
 //
-// A radix tree with one full page of tokens a node; the path from the root to a node spells all tokens before its end.
-// An image's token is spelt by its id, the image's content and its index within the image. A node has a page of every
-// paged and latent group. It has a page of a window group until that page is evicted, and in a state group a slot with
-// the state after its last token (a checkpoint) where one was kept. A prefix can be reused where every group still has
-// what the next token needs: all pages of paged groups, the pages of the last window of window groups, and the last
-// node's checkpoint of state groups.
+// It is a radix tree with one full page of tokens a node; the path from the root to a node spells all tokens before its
+// end. An image's token is spelt by its id, the image's content and its index within the image. A node has a page of
+// every paged and latent group. It has a page of a window group until that page is evicted. It may have a slot of a
+// state group with the state after its last token (a checkpoint). A prefix can be reused if every group still has what
+// the next token needs: all pages of paged groups, the pages of the last window of window groups, and the last node's
+// checkpoint of state groups.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page; they are evicted least recently used first, and leaves before their ancestors. Pages of window
@@ -43,7 +43,7 @@ struct GroupPages {
   // the tokens. A state group has one slot.
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
-  PageTableNumber number{};  // given at admission; a new number where an entry is replaced
+  PageTableNumber number{};  // given at admission; a new number when an entry is replaced
 
   std::int64_t size() const { return static_cast<std::int64_t>(pages.size()); }
   std::int64_t num_held() const { return size() - first_held; }
@@ -52,7 +52,7 @@ struct GroupPages {
 class PrefixCache {
  public:
   class Node;
-  // Starts at a child of the root; node i holds the tokens [i · page_size, (i + 1) · page_size).
+  // A path starts at a child of the root; its node i holds the tokens [i · page_size, (i + 1) · page_size).
   using Path = std::vector<Node*>;
 
   // `pools` has one pool of each cache group and must outlive the cache; evicted pages return to them.
@@ -71,12 +71,12 @@ class PrefixCache {
   // Returns whether find() on `tokens`, which begin with the pages that `first` spells, would find at least those
   // pages.
   bool finds_all_of(std::span<Node* const> first, const PrefixTokens& tokens) const;
-  // Returns the node's page or checkpoint of a group; 0: it has none.
+  // Returns the node's page or checkpoint of a group, or 0 if it has none.
   static PageId page_of(const Node& node, std::size_t group);
 
   // Enters the full pages of `tokens` behind `path` and locks them. held[group].pages[i] is the i-th page of `tokens`.
-  // Where the cache already has a page of the same tokens, that page replaces the held one, which returns to its pool,
-  // and the table gets a new number. Checkpoints are not entered.
+  // If the cache already has a page of the same tokens, that page replaces the held one, which returns to its pool, and
+  // the table gets a new number. Checkpoints are not entered.
   void extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held);
   // Unlocks the nodes and clears the path.
   void release(Path& path);

@@ -45,9 +45,9 @@ std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
 // The part of an image in a page of tokens; nodes of the prefix cache are found by ids and these parts.
 struct PageImage {
-  std::int64_t at = 0;     // index in the page of its first token there
+  std::int64_t at = 0;     // index within the page of its first token there
   std::int64_t count = 0;  // number of its tokens in the page
-  std::int64_t index = 0;  // index within the image of the first of them
+  std::int64_t index = 0;  // index within the image of that first token
   Hash128 content{};
   friend auto operator<=>(const PageImage&, const PageImage&) = default;
 };

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The finaliser of splitmix64 (Steele et al., 2014).
+// Mixes a value into a hash with the finaliser of splitmix64 (Steele et al., 2014).
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   std::uint64_t z = (hash ^ value) + 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;

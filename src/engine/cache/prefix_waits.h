@@ -4,10 +4,10 @@
 //   waits.add(*admitted);                         // once it was admitted
 //   waits.forget_nodes();                         // after pages were taken or given back
 //
-// A sequence waits as long as it shares more full pages with such a prompt than the prefix cache can give it. It is
-// compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the page's end, so
-// two prompts are compared in logarithmic time. A hash collision only makes a sequence wait. A question without changes
-// since the last one costs a few operations, for any lengths.
+// A sequence waits as long as it shares more full pages with such a prompt, its leader, than the prefix cache can give
+// it. It is compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the page's
+// end, so two prompts are compared in logarithmic time. A hash collision only makes a sequence wait. Asking again when
+// nothing has changed costs a few operations, however long the prompts are.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -28,7 +28,7 @@ struct Sequence;
 struct PrefixStanding {
   std::vector<std::uint64_t> hashes;  // [pages hashed so far]: hash of all tokens up to the page's end
   std::int64_t compared = 0;          // newest admission that the sequence was compared with
-  std::int64_t leader = 0;            // admission of the sequence that shares most with this one; 0: none
+  std::int64_t leader = 0;            // admission of the running sequence that shares most with this one; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
   // Call when the sequence's tokens have grown, or its place in the queue has changed.
@@ -40,7 +40,7 @@ class PrefixWaits {
   // `cache` must outlive this object.
   explicit PrefixWaits(const CacheManager& cache) : cache_(cache) {}
 
-  // Considers the `running` sequences whose prompts are being computed and may be shared (`is_shared`).
+  // Starts with the `running` sequences whose prompts are being computed and may be shared (`is_shared`) as leaders.
   template <class Running, class IsShared>
   void begin(const Running& running, const IsShared& is_shared) {
     leaders_.clear();
@@ -61,7 +61,7 @@ class PrefixWaits {
   // A running sequence for whose pages others may wait.
   struct Leader {
     Sequence* sequence;
-    // Nodes of its prompt in the prefix cache; none: not looked up yet.
+    // Nodes of its prompt in the prefix cache; empty until they are looked up.
     std::optional<PrefixCache::Path> nodes;
   };
   void sort();

@@ -1,6 +1,6 @@
 // Catches: a long sequence that keeps pages outside its layers' windows, one that frees pages that are still read, and
-// outputs that change by it. Models with windows of 24 tokens, alone and beside a layer with full attention, are
-// compared with a runner that keeps all pages of its requests.
+// outputs that change because of it. Models with windows of 24 tokens, alone and beside a layer with full attention,
+// are compared with a runner that keeps all pages of its requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_P(WindowCache, OutputsEqualThoseWithAllPagesKept) {
       << "greatest difference " << testing::greatest_difference(got.hidden_states, hidden);
 }
 
-// Other sequences have overwritten the freed pages.
+// Reuses a prefix after other sequences have overwritten the freed pages.
 TEST_P(WindowCache, APrefixIsReusedWithTheSameOutputs) {
   EngineOptions cached = options();
   cached.deterministic = true;

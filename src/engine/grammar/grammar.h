@@ -48,7 +48,7 @@ inline constexpr std::size_t kMaxGrammarRules = 8192;         // rules of the co
 inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar
 inline constexpr double kMaxCompileSeconds = 10;                // thread time
 inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
-inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where json_whitespace is unbounded
+inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks in a row, if json_whitespace is unbounded
 
 // A compiled grammar. Immutable; requests and threads share it.
 //
@@ -56,9 +56,9 @@ inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where js
 // text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
 // generated:
 // - Properties and items that the schema does not mention: properties beyond the named ones, and items beyond
-// prefixItems, are generated only where additionalProperties, patternProperties or items allow them, where nothing is
-// named at all, or where minProperties or minItems asks for them. Properties are generated in the order written,
-// further ones behind them.
+// prefixItems, are generated only if additionalProperties, patternProperties or items allow them, if nothing is named
+// at all, or if minProperties or minItems asks for them. Properties are generated in the order written, further ones
+// behind them.
 // - Integers of more than 18 digits. Within bounds: numbers of more than 15 digits, and exponents.
 // - Other orders of "uniqueItems" with more than 6 values, which are generated in the order written; up to 6 values are
 // generated in any order.
@@ -66,18 +66,18 @@ inline constexpr int kMaxJsonWhitespace = 32;  // most blanks in a row, where js
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
 // - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of
-// characters, stop at a count with which no text exceeds maxLength. Where these alone would have to stop before the
+// characters, stop at a count with which no text exceeds maxLength. If these alone would have to stop before the
 // eighth, all other repetitions stop too.
-// - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Only those objects are generated
-// that one property tells apart, and those arrays that their number of items or their first item tells apart.
+// - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Objects are generated only if one
+// property tells them apart, and arrays only if their number of items or their first item does.
 // - Forms of a format that validators do not agree on (formats.h).
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
 // A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer.
-// These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places;
-// uniqueItems of items without a list of up to 512 values; minProperties of more than the named properties and one
-// more; unevaluatedProperties beside other schemas; oneOf, not, if and else where the excluded values cannot be taken
-// away; in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax
-// that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
+// These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of
+// items without a list of up to 512 values; minProperties of more than the named properties and one more;
+// unevaluatedProperties beside other schemas; oneOf, not, if and else if the excluded values cannot be taken away; in
+// patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax that
+// ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
 // references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name of
 // another property of the schema; two such properties may have the same name.
 class Grammar;
@@ -89,24 +89,25 @@ class GrammarCompiler {
  public:
   // Returns whether this build has grammars.
   static bool available();
-  // `vocab_size` is the number of logits in a row. `end_ids`, all below it, end the text where the grammar allows an
-  // end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
+  // `vocab_size` is the number of logits in a row. `end_ids`, all below it, end the text at places where the grammar
+  // allows an end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                                          std::span<const TokenId> end_ids,
                                                          const GrammarOptions& options = {});
   ~GrammarCompiler();
 
-  // Bounds the bytes of all kept grammars together, which are kMaxGrammarMemory otherwise. Called before compile().
+  // Bounds the bytes of all kept grammars together; without it the bound is kMaxGrammarMemory. Call it before
+  // compile().
   void keep_at_most(std::size_t bytes);
 
-  // Returns the grammar where it is among the last few that compile() made, which are kept; otherwise null. From any
+  // Returns the grammar if it is among the last few that compile() made, which are kept; otherwise null. From any
   // thread.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
-  // Compiles a grammar, from any thread; call find() first. Returns invalid_argument where `spec` is malformed, too
-  // large or too deep (the message says what and where), and unimplemented where it is valid but cannot be guaranteed.
-  // No input makes it throw, crash or run without end. It takes 1 to 100 ms for common schemas and a vocabulary of 150
-  // 000. String lengths do not add to that, except beside a pattern that repeats several parts: then each character
-  // takes some 10 ms.
+  // Compiles a grammar, from any thread; call find() first. Returns invalid_argument if `spec` is malformed, too large
+  // or too deep (the message says what and where), and unimplemented if it is valid but cannot be guaranteed. No input
+  // makes it throw, crash or run without end. It takes 1 to 100 ms for common schemas and a vocabulary of 150000.
+  // String lengths do not add to that, except beside a pattern that repeats several parts: then each character takes
+  // some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:
@@ -126,12 +127,12 @@ class GrammarMatcher {
   // Returns the 32-bit words of a mask.
   static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
   // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 says whether token i may come next. Ids
-  // beyond the tokenizer's, and special tokens other than end ids, are never allowed. Where no token can follow, or the
+  // beyond the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the
   // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
   // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;
-  // Takes the next token. Returns internal_error where the grammar does not allow it. After an error every call returns
+  // Takes the next token. Returns internal_error if the grammar does not allow it. After an error every call returns
   // that error.
   Status accept(TokenId token);
   // Returns ok, or the error that accept() will return, which fill_mask() may have caused.

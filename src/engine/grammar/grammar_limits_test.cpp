@@ -50,7 +50,7 @@ std::string rule_chain(int rules) {
   return out + "r" + std::to_string(rules) + " ::= \"a\"\n";
 }
 
-// Schema "0" refers to "1", and so on.
+// Returns `times` schemas, each of which refers to the next: "0" to "1", and so on.
 std::string numbered_references(int times) {
   std::string out;
   for (int i = 0; i < times; ++i)

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kSentencePieceSpace = "\xE2\x96\x81";  // "▁"
 
-// "<0x0A>"
+// Returns the byte of a SentencePiece token such as "<0x0A>"; nothing for other tokens.
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   unsigned value = 0;

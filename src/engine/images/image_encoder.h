@@ -1,4 +1,4 @@
-// Interface that makes embedding rows of images for an engine: its vision tower, or a replacement.
+// An image encoder writes the embedding rows of images for an engine: its vision tower, or a replacement.
 #pragma once
 
 #include <cstdint>

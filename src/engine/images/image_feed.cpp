@@ -37,7 +37,7 @@ Status ImageFeed::encode(const ScheduledBatch& batch) {
   return ok_status();
 }
 
-// Image i belongs to sequences[i]. A forward counts once for each request with images in it.
+// Counts the tower's last forwards, once for each request with images in a forward. Image i belongs to sequences[i].
 void ImageFeed::note_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
   std::size_t next = 0;
   for (const TowerForward& forward : encoder_->last_forwards()) {

@@ -1,9 +1,9 @@
-// The encoder cache: rows of the embeddings' memory (runner/embedding_rows.h) by the image that they hold. Sequences
-// with the same image share its rows. Rows that no sequence holds stay until others need the room, and are evicted
-// least recently used first.
+// The encoder cache finds rows of the embeddings' memory (runner/embedding_rows.h) by the image that they hold.
+// Sequences with the same image share its rows. Rows that no sequence holds stay until others need the room, and are
+// evicted least recently used first.
 //
 //   ImageRows::Image* image = images.take(content, tokens);  // null: other images in use take the room
-//   … where image->is_written is false, the tower writes the rows: images.set_written(content, true) …
+//   … if image->is_written is false, the tower writes the rows: images.set_written(content, true) …
 //   images.release(*image);
 //
 // Pure bookkeeping; used by one thread.
@@ -31,17 +31,17 @@ class ImageRows {
     std::uint64_t last_used = 0;
   };
 
-  // Takes ranges of `rows`, which must outlive this object and which others use too.
+  // Takes ranges of `rows`, which must outlive this object and may have other users.
   explicit ImageRows(RowRanges& rows) : rows_(rows) {}
   ImageRows(const ImageRows&) = delete;
   ImageRows& operator=(const ImageRows&) = delete;
 
-  // Returns the image's `count` rows, held until release(). Returns null where evicting all rows that no sequence holds
+  // Returns the image's `count` rows, held until release(). Returns null if evicting all rows that no sequence holds
   // would not make enough room.
   Image* take(const Hash128& content, std::int64_t count);
   // Gives up one hold. Rows that were never written are freed at once.
   void release(Image& image);
-  // Sets `is_written` of the image. Has no effect where its rows were evicted.
+  // Sets `is_written` of the image. Has no effect if its rows were evicted.
   void set_written(const Hash128& content, bool is_written);
   // Evicts rows that no sequence holds until `count` neighbouring rows are free; returns whether they are.
   bool make_room(std::int64_t count);

@@ -1,4 +1,4 @@
-// What has become of requests: the events of the current step, and the completions of requests that have ended.
+// Records what has become of requests: the events of the current step, and the completions of requests that have ended.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ class Outcomes {
   Outcomes(Scheduler& scheduler, Flights& flights) : scheduler_(scheduler), flights_(flights) {}
 
   void begin_step() { events_.clear(); }
-  // The events since begin_step().
+  // Returns the events since begin_step().
   std::span<RequestEvent> events() { return events_; }
-  // Adds the event, and ends its request where it says so.
+  // Adds the event, and ends its request if it says so.
   void report(RequestEvent event);
   // Ends a request without an event; ignores an unknown id.
   void end(RequestId id, FinishReason reason);

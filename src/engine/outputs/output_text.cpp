@@ -31,7 +31,8 @@ std::string OutputText::hand_out(std::string text, bool may_stop) {
   return text;
 }
 
-// The stop string that is complete first ends the text; of several that end together, the one that began first.
+// Cuts the text at the stop string that is complete first; of several that end together, at the one that began first.
+// Returns whether there is one.
 bool OutputText::cut_at_stop() {
   std::size_t begin = std::string::npos;
   std::size_t end = std::string::npos;

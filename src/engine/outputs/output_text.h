@@ -17,7 +17,7 @@ class OutputText {
   OutputText(const Tokenizer& tokenizer, const Request& request);
 
   // Returns the new text that is final; a suffix that may begin a stop string is held back. Searches for stop strings
-  // where `may_stop`. Once one is found, matched() returns it, and later calls return no text.
+  // if `may_stop`. Once one is found, matched() returns it, and later calls return no text.
   std::string push(TokenId token, bool may_stop);
   // Returns the text that was held back.
   std::string finish();

@@ -1,5 +1,5 @@
 // Catches: text after a stop string that is returned, text before it that is lost, the beginning of one that is
-// returned too early or held back forever, and stop strings that are searched for where they must not be.
+// returned too early or held back forever, and stop strings that are searched for when they must not be.
 #include "tessera/engine/outputs/output_text.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ struct Read {
   int pieces = 0;  // number of non-empty pieces
 };
 
-// Tokens are at most one character long, so stop strings are cut at every place.
+// Reads the text token by token. Tokens are at most one character long, so stop strings are cut at every place.
 Read read_text(std::string_view text, const Request& request, std::size_t stops_from = 0) {
   OutputText output(tokenizer(), request);
   Read read;

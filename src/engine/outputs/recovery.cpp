@@ -23,8 +23,8 @@ Status Recovery::not_collected(const Status& error) {
   if (error.code() == StatusCode::kDeviceLost) return error;
   outcomes_.fail(flights_.oldest(), error);
   flights_.end_oldest();
-  // Batches scheduled since then build on pages that the failed forward left undefined: those of its sequences, which
-  // other sequences found in the prefix cache, and in a pipeline those of the steps that are lost with it.
+  // Batches scheduled since then read pages that the failed forward left undefined. Other sequences may have found
+  // these pages in the prefix cache. In a pipeline, the steps that are lost with the forward left undefined pages too.
   TRY(drop_in_flight(/*fails_oldest=*/false));
   scheduler_.compute_again();
   return ok_status();

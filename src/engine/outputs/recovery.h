@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// All functions return kDeviceLost where no further forward can succeed.
+// All functions return kDeviceLost if no further forward can succeed.
 class Recovery {
  public:
-  // All must outlive this object.
+  // All arguments must outlive this object.
   Recovery(const Peers& peers, Scheduler& scheduler, Flights& flights, Outcomes& outcomes)
       : peers_(peers), scheduler_(scheduler), flights_(flights), outcomes_(outcomes) {}
 
   // Handles a batch that was not submitted. A batch that failed only because another rank failed in an earlier forward
-  // is computed again. The forwards that are in flight afterwards are to be collected before anything is scheduled.
+  // is computed again. The caller must collect the forwards still in flight before it schedules anything.
   Status not_submitted(const ScheduledBatch& batch, const Status& error);
   // Handles the oldest forward, whose results could not be collected.
   Status not_collected(const Status& error);

@@ -16,8 +16,8 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
-// Where every token is forbidden, the sampler still returns one. A token that only the grammar forbids is not the
-// client's fault, and accept() reports it.
+// Returns an error if the sampled token is forbidden: if all tokens are, the sampler still returns one. A token that
+// only the grammar forbids is not the client's fault; accept() reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());
   const bool edited = sequence.edits && sequence.edits->any(generated);
@@ -66,7 +66,7 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // The token is settled only if it is kept, and so are tokens that later forwards sample.
+    // A token that is not kept is not settled, nor are those that later forwards sample for the sequence.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

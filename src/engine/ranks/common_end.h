@@ -21,14 +21,14 @@ class CommonEnd {
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;
 
-  // Sets a function that is called once with the number of the node that ends, once that node has told it: on another
-  // thread, or from this call where it has been told already. `stop` must not call functions of this class. An empty
-  // function removes it.
+  // Sets a function that is called once, with the number of the node that ends, when that node has told its end. The
+  // call comes on another thread, or from this function if the end was told before. `stop` must not call functions of
+  // this class. An empty function removes it.
   void when_told(std::function<void(int node)> stop);
   // Tells the other nodes that this node's server ends and theirs must end too.
   void tell();
   // Called when this node has no requests left. Returns when no node has any, when a node is lost, after give_up(), or
-  // after `limit`, and then leaves the nodes. False: other nodes may still have requests, which fail.
+  // after `limit`, and then leaves the nodes. Returns false if other nodes may still have requests, which then fail.
   bool leave_together(std::chrono::milliseconds limit);
   void give_up();
   // Reports to the other nodes that this node fails, and why.

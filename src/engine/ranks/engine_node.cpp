@@ -27,10 +27,10 @@ namespace {
 // so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
-// A device type, and the prefix of its devices' names.
+// The device type of CUDA devices, which also begins their names.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes the model where its files exist: a folder, or a config.json without weights.
+// Hashes config.json and, unless the weights are random numbers, the names, types and shapes of the tensors.
 Result<std::string> model_hash(const EngineOptions& options) {
   Hasher hasher;
   std::ifstream file(config_file(options.model_path), std::ios::binary);
@@ -156,7 +156,7 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
                                      options.nnodes, options.device));
   // These also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
-  // Other instructions or another number of threads give other bits, which ranks must not have.
+  // Ranks must compute the same bits; other instructions or another number of threads give different ones.
   hello.options.push_back({"the processor of a rank", device.name});
   if (device.on_host) return hello;
   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));

@@ -1,6 +1,6 @@
 // An engine on several machines: a process on each, with an equal part of the ranks (whole stages of a pipeline). Node
-// 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). Where ranks have requests of their own,
-// each node has engines instead (lockstep.h). All ranks are on CPUs, or all on GPUs that exchange values by NCCL
+// 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). If ranks have requests of their own, each
+// node has engines instead (lockstep.h). All ranks are on CPUs, or all on GPUs that exchange values by NCCL
 // (comm/nccl_exchange.h).
 #pragma once
 
@@ -23,7 +23,7 @@ Status check_nodes(const EngineOptions& options);
 
 // Returns what this process tells the other nodes about itself: version, a hash of the model, the options that all
 // nodes must share, and the processor and threads of a rank (`device`). On GPUs it adds the versions of driver,
-// libraries and NCCL; kNotFound where NCCL is missing. The hash covers config.json and the names, types and shapes of
+// libraries and NCCL; kNotFound if NCCL is missing. The hash covers config.json and the names, types and shapes of
 // the weights, not their values.
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device);
 
@@ -31,8 +31,8 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
 // Runs the whole life of a process with node_rank above 0: until node 0 ends or this process leaves. Errors are those
-// of NodeGroup::join, and kDeviceLost where node 0 is lost. `joined` is called once all nodes are there; it may keep
-// the group in order to leave it later.
+// of NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called once all nodes are there; it may keep the
+// group in order to leave it later.
 Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined);
 
 }  // namespace tessera

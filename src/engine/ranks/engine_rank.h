@@ -16,13 +16,13 @@ namespace tessera {
 // RankGroup::load with limits_of(plan) loads the weights of all ranks.
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 
-// Returns plan_engine_with_profile(), cut as start_ranks() would cut it where the devices of all stages equal this one.
-// Starts nothing.
+// Plans with plan_engine_with_profile(), and cuts the plan as start_ranks() would if the devices of all stages equalled
+// this one. Starts nothing.
 Result<EnginePlan> plan_as_ranks(EngineOptions& options, Device& device);
 
 RankLimits limits_of(const EnginePlan& plan);
 
-// Makes the hosts of this process's ranks other than rank 0.
+// Returns a function that makes the hosts of this process's ranks other than rank 0.
 MakeRankHost rank_hosts(const EngineOptions& options);
 
 }  // namespace tessera

@@ -89,7 +89,7 @@ void Lockstep::call_all_but(int rank) {
     if (group_[here]->rank() != rank && calls_[here]) calls_[here]();
 }
 
-// A node that cannot be told is lost, which ends the group.
+// Tells the other nodes that a forward has begun. A node that cannot be told is lost, which ends the group.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
   (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);

@@ -5,7 +5,7 @@
 //   // engine r: EngineOptions{.replica = r, .replicas = 2, .dp_attention = true, .lockstep = group}
 //
 // A rank that has a batch begins a forward and calls the others, which take part with a batch of their own or with
-// padding. So the n-th forward of every rank is the same forward, and no forward is made where no rank has work. A rank
+// padding. So the n-th forward of every rank is the same forward, and no forward is made while no rank has work. A rank
 // that fails, or whose engine ends, ends the group.
 //
 // With a NodeGroup the ranks are in several processes, equally many in each, and each node has requests of its own.
@@ -47,7 +47,7 @@ class Lockstep {
   // Coordinates the end of the nodes' servers. Null: there is one process.
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
-  // Returns ok where every rank has these graph sizes, so that a forward uses the same size on all; otherwise
+  // Returns ok if every rank has these graph sizes, so that a forward uses the same size on all; otherwise
   // kFailedPrecondition. Blocks until all ranks have called it.
   Status agree(int rank, std::span<const std::int64_t> prefill_sizes, std::span<const std::int64_t> decode_sizes);
   // Blocks until all ranks have called it, for at most `limit`.
@@ -69,7 +69,7 @@ class Lockstep {
   Status take_forward(int node, std::span<const std::byte> payload);
 
   std::shared_ptr<NodeGroup> nodes_;                  // null: there is one process
-  std::optional<CommonEnd> end_;                      // set where there are nodes
+  std::optional<CommonEnd> end_;                      // set if there are nodes
   std::vector<std::unique_ptr<Communicator>> group_;  // communicators of this process's ranks
   std::atomic<std::int64_t> begun_ = 0;               // number of forwards begun
   std::vector<std::int64_t> joined_;  // [ranks here]: forwards that each rank has joined, written by its own thread

@@ -1,7 +1,7 @@
 // Catches: a rank of another node that is not called, one that is called twice for a forward, calls that do not reach a
 // third node, and a rank that sleeps although another node has failed or is lost.
 //
-// All nodes are in this process, each with its end of the connections.
+// All nodes are in this process, each with its own side of the connections.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct GroupOfNodes {
   std::vector<std::shared_ptr<Lockstep>> of_node;
 };
 
-// Waits for something that a connection's thread does.
+// Waits until a connection's thread has made the condition true. Returns false after ten seconds.
 template <class Condition>
 bool comes_to(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

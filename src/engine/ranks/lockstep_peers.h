@@ -1,4 +1,4 @@
-// The peers of an engine that is one of the replicas of a lockstep (lockstep.h).
+// Makes the peers of an engine that is one of the replicas of a lockstep (lockstep.h).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// The peers of an engine: the ranks that compute forwards with it. An engine asks its peers and does not know which it
-// has.
+// The peers of an engine: the ranks that compute forwards with it. An engine asks its peers without knowing their kind.
 //
 //   alone     (this class)           one rank: nobody to ask, wait for or tell
 //   leader    (leader.h)             rank 0 of one model's ranks: it decides, and the others do what it does
@@ -48,24 +47,24 @@ class Peers {
 
   // Returns whether peers wait for this engine to make a forward with them.
   virtual bool awaiting() const { return false; }
-  // Sets a function that is called on another thread when they begin to wait; null removes it. From any thread.
+  // Sets a function that is called on another thread when peers begin to wait; null removes it. From any thread.
   virtual void when_awaited(const std::function<void()>& /*call*/) {}
   // Tells the peers that this engine makes its next forward.
   virtual void begin_forward() {}
-  // Makes an idle forward where peers await one.
+  // Makes an idle forward if peers await one.
   virtual Status accompany(ModelRunner& /*runner*/) { return ok_status(); }
   // Encodes images on all ranks that compute this engine's forwards; `own` encodes them here.
   virtual Status encode_images(std::span<const Patches* const> /*images*/, std::span<const std::int64_t> /*first_rows*/,
                                const std::function<Status()>& own) {
     return own();
   }
-  // Returns whether a forward that could not be submitted takes what the forwards in flight exchange with it.
+  // Returns whether the forwards in flight lose what they exchange when a later forward could not be submitted.
   virtual bool lose_exchanges() const { return false; }
 
   // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once
-  // no kernel here reads or writes peers' memory, and theirs do not read or write this engine's.
+  // no kernel here reads or writes peers' memory, and no kernel of theirs reads or writes this engine's.
   virtual void leave(ModelRunner& /*runner*/) {}
-  // Does the same where the engine has failed, without waiting.
+  // Does the same for an engine that has failed, without waiting.
   virtual void fail(const Status& /*why*/) {}
 };
 

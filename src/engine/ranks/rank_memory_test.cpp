@@ -17,7 +17,7 @@ namespace {
 
 using enum MemoryUse;
 
-// The rows that a run of the head has at most, so that a prompt of them is the largest exchange there is.
+// The most rows for which the head runs at once; a prompt of so many tokens makes the largest exchange.
 constexpr std::int64_t kChunk = kMaxHeadRows;
 
 EngineOptions options_of(int tp_size, int pp_size) {
@@ -35,7 +35,7 @@ EngineOptions options_of(int tp_size, int pp_size) {
   return options;
 }
 
-// Runs forwards of the largest size, more than values that a link keeps; all rows' logits are wanted.
+// Runs more forwards of the largest size than a link keeps values; all rows' logits are wanted.
 void run_largest(Engine& engine) {
   const Request request{.prompt = std::vector<TokenId>(static_cast<std::size_t>(kChunk), TokenId(7)), .score = true};
   for (int forward = 0; forward < 20; ++forward) ASSERT_TRUE(engine.run(std::vector<Request>{request}).ok());
@@ -83,7 +83,7 @@ TEST(RankMemory, WhatNodesSendIsInReportAndPrediction) {
   {
     const std::unique_ptr<Engine> engine = Engine::create(options).value();
     run_largest(*engine);
-    // The other rank's half of the logits, behind a head.
+    // The other rank's half of the logits, behind a header.
     EXPECT_GT(engine->runner().memory()[kCommunication], kChunk * 256 * 4);
     EXPECT_LT(engine->runner().memory()[kCommunication], kChunk * 256 * 4 + 128);
     expect_predicted(options, *engine);
@@ -91,7 +91,7 @@ TEST(RankMemory, WhatNodesSendIsInReportAndPrediction) {
   EXPECT_TRUE(follower.get().ok());
 }
 
-// Plans leave the memory to exchanges.
+// A plan counts exchanges as memory of forwards, so the KV cache does not get it.
 TEST(RankMemory, PlansCountExchangesAsForwards) {
   const EngineOptions options = options_of(1, 2);
   const std::unique_ptr<Device> device = open_device(options).value();

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Forwards of a pipeline in flight, for any number of stages.
+// The most forwards of a pipeline in flight, for any number of stages.
 constexpr int kMostStepsOfStages = 4;
 
 Status check_lockstep(const EngineOptions& options) {

@@ -44,7 +44,7 @@ int most_in_flight(const EngineOptions& options);
 
 // Checks what can be checked about ranks and nodes before the model is built, such as counts that do not divide.
 Status check_ranks(const EngineOptions& options);
-// Returns kInvalidArgument where this process follows node 0 and has no engine of its own.
+// Returns kInvalidArgument if this process follows node 0 and has no engine of its own.
 Status check_has_engine(const EngineOptions& options);
 
 // Returns where `rank` is among the ranks that exchange data; `rank` counts as for place_rank().

@@ -31,7 +31,7 @@ class ReplicaChoice {
   // `cached_tokens` is the capacity of one replica's prefix cache.
   ReplicaChoice(int replicas, std::int64_t cached_tokens);
 
-  // Chooses among the replicas that serve and counts the request there. Returns 0 where none serves.
+  // Chooses among the replicas that serve, and counts the request for the chosen one. Returns 0 if none serves.
   int choose(Ticket ticket, std::span<const TokenId> prompt);
   // Records that the request's prompt is computed. This and the next two functions ignore a ticket that is unknown or
   // has ended.

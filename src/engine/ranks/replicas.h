@@ -37,10 +37,10 @@ class Replicas {
   void forget_prefixes();
 
   int size() const { return static_cast<int>(threads_.size()); }
-  // Statistics as of the last steps, of one engine or of each.
+  // Return the statistics of one engine, or of each, as of their last steps.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
   std::vector<EngineStats> each_stats() const;
-  // Sums over all engines; the graphs are the first one's.
+  // Returns the sums over all engines; the graphs are the first one's.
   EngineStats stats() const { return sum_of(each_stats()); }
   // Returns ok while an engine serves; otherwise why the last one no longer does.
   Status health() const;
@@ -53,7 +53,7 @@ class Replicas {
 
   EngineThread::Sink sink_;
   std::mutex mutex_;
-  std::optional<ReplicaChoice> choice_;  // guarded by the mutex; none where there is one engine
+  std::optional<ReplicaChoice> choice_;  // guarded by the mutex; none if there is one engine
   // Last member: the threads end before the members that they call.
   std::vector<std::unique_ptr<EngineThread>> threads_;
 };

@@ -71,7 +71,7 @@ TEST(Replicas, AFailedEngineEndsItsRequestsAndOthersServe) {
   results.wait_for(4);
   EXPECT_EQ(replicas.health(0).code(), StatusCode::kDeviceLost);
   EXPECT_TRUE(replicas.health().ok());
-  // Two fail, or one where the failure was seen before the third request arrived.
+  // Two requests fail, or one if the failure was seen before the third request arrived.
   std::size_t failed = 0;
   for (const auto& [ticket, error] : results.errors_) {
     if (error.ok()) continue;

@@ -22,7 +22,7 @@ struct StepFacts {
 
 struct EngineProfile {
   std::vector<StepFacts> steps{};           // of every forward that was submitted
-  std::vector<ProfiledForward> forwards{};  // of the first ones among them; of all where no forward failed
+  std::vector<ProfiledForward> forwards{};  // of the first of these; of all if no forward failed
   std::vector<HostSpan> host{};
   std::chrono::steady_clock::time_point origin{};  // the time from which the milliseconds count
 };

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Returns what the user can do about it. Precondition: is_fallback(reason).
+// Returns what the user can do about a fallback. Precondition: is_fallback(reason).
 std::string_view remedy(Reason reason) {
   switch (reason) {
     case Reason::kAboveLargestSize:

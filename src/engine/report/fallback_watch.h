@@ -1,4 +1,4 @@
-// Warns at most once a minute where too many forwards since the last warning window ran without a graph.
+// Warns at most once a minute if too many forwards since the last warning window ran without a graph.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
@@ -24,10 +24,11 @@ class FallbackWatch {
   static constexpr std::int64_t kFewest = 20;   // fallbacks in a window; fewer are not worth a warning
   static constexpr double kLargestShare = 0.1;  // accepted share of fallbacks among the window's forwards
 
-  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles`:
-  // sizes bound to kernels so far; with more than at the last call the forward's size was bound for the first time.
+  // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles` is
+  // the number of sizes bound to kernels so far; if it has grown since the last call, this forward's size was bound for
+  // it.
   std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
-  // Takes note of sizes that were bound since then, which delayed no forward.
+  // Takes note of sizes that were bound since the last forward, which delayed no forward.
   void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
   // Counts a forward of the vision tower in the current window; add() counts the forward of the model that follows it.
   void add_tower(VisionReason reason);

@@ -43,7 +43,7 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   return ok_status();
 }
 
-// The plan has the graphs after the passes, so the graphs before them are built again.
+// Adds the graphs before and after each pass. The plan has only the results, so the graphs before them are built again.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
   const Registry& registry = *plan.runner.registry;
   ModelGraphs made = TRY(build_model(plan.config, plan.model, registry.ops, registry.families));
@@ -144,7 +144,7 @@ Status export_graphs(std::span<const NamedGraph> graphs, const std::string& fold
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs) {
   Hasher hash;
   for (const NamedGraph& graph : graphs) hash.add(graph.text);
-  std::error_code unknown;  // where the current folder is gone, the path is used as given
+  std::error_code unknown;  // if the current folder is gone, the path is used as given
   const fs::path given = model_folder(options.model_path);
   const fs::path absolute = fs::absolute(given, unknown);
   const fs::path model = (unknown ? given : absolute).lexically_normal();

@@ -38,7 +38,7 @@ Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_vi
                                                  std::span<const Pass> passes = pass_list());
 
 // Returns all graphs with the name `name`, or with a name that begins with it and a colon; "pass:remove_dead_code"
-// finds at least two. Returns kInvalidArgument where there are none; the message lists the existing names, or says that
+// finds at least two. Returns kInvalidArgument if there are none; the message lists the existing names, or says that
 // the pass changes nothing.
 Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
                                                    std::span<const Pass> passes = pass_list());

@@ -55,7 +55,7 @@ bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner*
   return same_graphs && has_same_binds(*known, tower->runner());
 }
 
-// Graphs of exact sizes are in no ladder, and none of them is pending.
+// Returns the tower's graphs; nothing without a tower. Graphs of exact sizes are in no ladder and never pending.
 std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
   if (tower == nullptr) return std::nullopt;
   const VisionOptions& options = tower->options();
@@ -66,7 +66,8 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 
 }  // namespace
 
-// Keeps the last known memory where ranks do not answer: the next forward fails and reports that.
+// Asks the ranks for their memory. If they do not answer, keeps the last known one: the next forward reports the
+// failure.
 void GraphInventoryCache::ask_peers(Peers& peers) {
   Result<std::vector<MemoryReport>> reports = peers.memory();
   if (reports.ok()) {

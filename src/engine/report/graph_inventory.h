@@ -34,7 +34,7 @@ struct GraphInventory {
   RunnerInventory prefill{};
   RunnerInventory decode{};
   RunnerInventory head{};
-  std::optional<RunnerInventory> vision{};  // where the model has a tower; its sizes are patches
+  std::optional<RunnerInventory> vision{};  // set if the model has a tower; its sizes are patches
   MemoryReport memory{};
   MemoryReport predicted_memory{};
   int ranks = 1;                            // ranks that run each forward together
@@ -51,7 +51,7 @@ class GraphInventoryCache {
   void ask_peers(Peers& peers);
 
   std::shared_ptr<const GraphInventory> inventory_;
-  // Requested from the ranks after graphs have changed, since they answer between two steps.
+  // The other ranks' memory. They answer between two steps, so they are asked only after graphs have changed.
   std::vector<MemoryReport> rank_memory_;
   std::int64_t embedding_rows_ = 0;  // rows with memory when the inventory was made
 };

@@ -1,4 +1,4 @@
-// Counts how one request's forwards were dispatched, with an entry for each way.
+// Counts how one request's forwards were dispatched, with one entry for each phase and kind of dispatch.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ class IdleWork {
   // Both must outlive this object.
   IdleWork(LoadedModel& model, EngineReport& report) : model_(model), report_(report) {}
 
-  // Does one piece of work, and keeps the results for later starts now and then. Returns false where nothing is left.
+  // Does one piece of work, and keeps the results for later starts now and then. Returns false if nothing is left.
   // Precondition: no forward is in flight.
   Result<bool> work();
 

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// It costs a few microseconds a step while it records, and memory as long as it does.
+// The recorder costs a few microseconds a step while it records, and memory that grows until the end.
 class ProfileRecorder {
  public:
   // `runner` must outlive the recorder.
@@ -22,9 +22,9 @@ class ProfileRecorder {
   // Precondition of both: no forward is in flight.
   Status start();
   EngineProfile end();
-  // For work between steps; null while nothing is recorded.
+  // Returns the profiler for work between steps; null while nothing is recorded.
   StepProfiler* profiler() const { return profiler_.get(); }
-  // Adds a forward that was submitted, where something is recorded.
+  // Adds a forward that was submitted; has no effect while nothing is recorded.
   void add(const ScheduledBatch& batch, const Scheduler& scheduler);
 
  private:

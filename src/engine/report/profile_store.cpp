@@ -16,7 +16,7 @@ constexpr std::string_view kCosts = "costs";
 constexpr std::string_view kAlgorithms = "linears";
 constexpr std::string_view kSchedules = "schedules";
 
-// Without a backend there are no versions and no algorithms.
+// Returns the backend of the device type, or one without versions and algorithms if there is none.
 const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view type) {
   static const Backend none;
   const Result<const Backend*> backend = devices.backend(type);
@@ -44,7 +44,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler,
                                  &plan.graphs.prefill_body(), &plan.graphs.prefill_head()})
     costs.add(ir::to_text(*graph));
-  // The graphs are the results of the passes. A pass of another version may give the same graph.
+  // The graphs are the results of the passes, but another version of a pass may give the same graph.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);

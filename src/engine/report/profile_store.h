@@ -32,37 +32,35 @@ struct ProfileKeys {
   Hash128 costs;       // over device, versions, graphs, and how they are compiled and run; not over the captured sizes
   Hash128 algorithms;  // over device and versions
 };
-// `backend` is the device's.
+// Returns the keys of a start; `backend` is the device's.
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                          const Backend& backend);
 
 class ProfileStore {
  public:
-  // Stores nothing where options.cache_dir is empty.
+  // Stores nothing if options.cache_dir is empty.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device);
   // Uses the caller's backend, which must outlive the store.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
-  // Returns options.known_costs or the stored costs. Returns an empty table where there are none, where
-  // options.graphs.measure_costs is off, and where the engine is deterministic.
+  // Returns options.known_costs or the stored costs. Returns an empty table if there are none, if
+  // options.graphs.measure_costs is off, or if the engine is deterministic.
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen or measured before. It does not on several nodes: their caches
-  // differ, and all ranks of a model must compute alike. Also gives row_schedules() the measurements of generated
-  // kernels.
+  // Gives the backend the algorithms that were chosen or measured before, except on several nodes: their caches differ,
+  // and all ranks of a model must compute alike. Also gives row_schedules() the measurements of generated kernels.
   void restore_algorithms();
   // Number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
-  // Measures other algorithms for one matmul, which later starts will use. Returns false where none is left, where
-  // there is no cache, where load_costs() returns no costs, and on several nodes. Precondition: nothing runs on
-  // `device`.
+  // Measures other algorithms for one matmul, which later starts will use. Returns false if none is left, if there is
+  // no cache, if load_costs() returns no costs, and on several nodes. Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
   // Does the same for the schedules of one generated kernel (ops/fused/row_tuning.h). All schedules give the same bits,
   // so this also runs on several nodes. Kernels bound afterwards have the fastest schedule.
   Result<bool> measure_schedules(Device& device);
   std::int64_t measured_schedules() const { return measured_schedules_; }
-  // Returns the schedules measured before, of all models on this device; empty where measuring is off.
+  // Returns the schedules measured before, of all models on this device; empty if measuring is off.
   std::map<RowProblem, MeasuredSchedules> load_schedules();
   // Writes the entries that differ from the stored ones.
   void save(const CostTable& costs);
@@ -84,9 +82,9 @@ class ProfileStore {
   Json kept_schedules_;
 };
 
-// Returns plan_engine() with the stored costs. Where the ladder is chosen by cost (PrefillSchedule::kAuto) and the
-// cache has costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache
-// is read only once.
+// Returns plan_engine() with the stored costs. If the ladder is chosen by cost (PrefillSchedule::kAuto) and the cache
+// has costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache is read
+// only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 
 }  // namespace tessera

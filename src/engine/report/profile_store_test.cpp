@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A library with the algorithms that it chose and those that it was given.
+// A fake library: the algorithms that it chose, and those that it was given.
 std::string library_versions = "1";
 Json chosen = Json::array();
 Json given;
@@ -257,7 +257,7 @@ TEST_F(ProfileStoreTest, SchedulesAreMeasuredAndKept) {
   EXPECT_EQ((*again)->measured_schedules(), 0) << "all were known";
 }
 
-// Complete entries with content that this program never writes.
+// Reads complete entries with content that this program never writes.
 TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
   Json strange = Json::object();
   strange.set("prefill", "fast");

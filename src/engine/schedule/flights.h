@@ -17,7 +17,7 @@ class Flights {
 
   int count() const { return runner_.in_flight(); }
   int most() const { return runner_.max_in_flight(); }
-  // The batch behind those in flight. Precondition: fewer than most() are.
+  // Returns the batch to schedule, behind those in flight. Precondition: fewer than most() are in flight.
   ScheduledBatch& next() { return batches_[static_cast<std::size_t>(count())]; }
 
   // Records that next(), which was scheduled from `begin` on, was just enqueued.

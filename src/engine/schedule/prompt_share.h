@@ -2,9 +2,9 @@
 //
 // Above some number of tokens, a forward's time is proportional to them. Two prompts together then take as long as one
 // after the other, and only delay the first one's answer. Every request that decodes also waits for the whole step. So
-// a step takes the whole first prompt or, where others decode, up to a third of the chunk. It takes the prompts behind
-// it until it has `filling` tokens. Where more than kDeepBacklog chunks of prompts wait, throughput matters more: steps
-// are whole chunks, which need the fewest forwards.
+// a step takes the whole first prompt or, if other requests decode, up to a third of the chunk. It then takes prompts
+// behind the first one until it has `filling` tokens. If more than kDeepBacklog chunks of prompts wait, throughput
+// matters more: steps are whole chunks, which need the fewest forwards.
 //
 // Measured with Llama-3.1-8B on an H200, on 300 requests of the Azure conversation trace at 12/s:
 // docs/measurements/serving.md, "A saturated server".
@@ -32,7 +32,8 @@ class PromptShare {
     const std::int64_t room = shares_ && taken_ > 0 ? std::max<std::int64_t>(filling_ - taken_, 0) : left_;
     return std::min({uncomputed, left_, room});
   }
-  // Records how many it took, which is less where pages or rows are missing. Later prompts may use what is left.
+  // Records how many tokens the step took of that prompt, fewer if pages or rows are missing. Later prompts may use the
+  // rest.
   void take(std::int64_t count) {
     taken_ += count;
     left_ -= count;

@@ -76,7 +76,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   entries.push_back(entry);
 }
 
-// Writes each row of the prompt when its token is computed.
+// Adds the request's embeddings for the tokens up to `kv_len`: each row of the prompt is written with its token.
 void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
   const std::vector<float>& embeds = sequence.request.input_embeds;
   const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());
@@ -93,7 +93,8 @@ void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv
             static_cast<std::int32_t>(first));
 }
 
-// An image that another sequence of this batch already lists is not listed again.
+// Adds the image rows of the tokens up to `kv_len`, and lists the images to encode. An image that another sequence of
+// this batch already lists is listed again only if its rows are to be returned.
 void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   if (sequence.computed >= sequence.prompt_tokens()) return;
   const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);

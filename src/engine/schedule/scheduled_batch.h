@@ -16,19 +16,19 @@ struct ScheduledBatch {
   struct Entry {
     Sequence* sequence;        // null once the sequence was removed
     std::int64_t new_tokens;   // tokens of the sequence in this forward
-    std::int64_t first_token;  // index in the forward of the first of them
-    std::int64_t position;     // position in the sequence of the first of them
+    std::int64_t first_token;  // index of the first of these tokens in the forward
+    std::int64_t position;     // position of the first of them in the sequence
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
-    std::int64_t next_token;   // index in the sequence of the token that is sampled
-    // Wanted rows for the prompt's log-probabilities or logits: those of the sequence's tokens from first_prompt_row
+    std::int64_t next_token;   // index of the sampled token in the sequence
+    // Wanted rows for the prompt's log-probabilities or logits: the rows of the sequence's tokens from first_prompt_row
     // on.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
-    std::int64_t wanted_from;  // index in wanted_rows of the first of them
+    std::int64_t wanted_from;  // index of the first of these rows in wanted_rows
     // Wanted hidden states: those of the sequence's tokens from first_hidden on.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
-    std::int64_t hidden_from;  // index in hidden_rows of the first of them
+    std::int64_t hidden_from;  // index of the first of these in hidden_rows
   };
   // An image with rows that this forward is the first to need, or that the sequence asked for.
   struct ImageUse {
@@ -43,7 +43,7 @@ struct ScheduledBatch {
   std::vector<ImageUse> images;
   std::vector<SampleRow> sampling;  // for the first wanted rows
   LogitEdits edits;
-  std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
+  std::vector<TokenId> logprob_targets;  // [wanted rows], if wants_logprobs
   std::vector<Entry> entries;
   std::vector<std::int32_t> hidden_rows;  // ascending indices of the forward's tokens with wanted hidden states
   bool wants_logits = false;

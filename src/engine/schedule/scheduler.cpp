@@ -52,8 +52,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // A step without entries frees no pages, so the sequences behind this one are preempted until a page is free. Where
-    // tokens are awaited in turns, their sequences may end first.
+    // A step without entries frees no pages, so the sequences behind this one are preempted until a page is free. If
+    // tokens of another turn are awaited, their sequences may end first.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -78,7 +78,7 @@ bool Scheduler::awaits_tokens() const {
          std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
 }
 
-// Returns an equal part of the decoding sequences, including those that wait for their token.
+// Returns how many sequences decode in one turn: an equal part of all, including those that wait for their token.
 std::int64_t Scheduler::decodes_of_turn() const {
   const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
     return sequence->decodes() && !sequence->is_done();
@@ -103,9 +103,9 @@ void Scheduler::keep_places() {
   std::swap(chosen_, placed_);
 }
 
-// Returns how many tokens of a prompt's forward to compute where states are kept. A forward ends at a page's end; the
-// last one ends at the last page from which another sequence could continue, and one ends where the prompt diverges
-// from prompts with the same beginning.
+// Cuts a prompt's forward for a model that keeps states. Returns how many of its `count` tokens to compute. A forward
+// ends at a page's end; the last one ends at the last page from which another sequence could continue, and one ends at
+// the point where the prompt diverges from prompts with the same beginning.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
   const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
@@ -128,7 +128,7 @@ PromptShare Scheduler::prompt_share() const {
   return {options_.limits.max_tokens, filling_(), backlog, decodes};
 }
 
-// Returns the chunk, or the number of the step's tokens that `fit` returns.
+// Returns the most tokens for the step: the chunk, or what `fit` returns for the step's tokens.
 std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   if (!fit_) return options_.limits.max_tokens;
   std::int64_t decodes = 0;
@@ -147,7 +147,7 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   tokens = std::min(tokens, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
-  // Decodes recur in every step. Where they take most of a size, prompts would advance by only a few tokens at a time.
+  // Decodes recur in every step. If they take most of a size, prompts would advance by only a few tokens at a time.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;
@@ -205,14 +205,14 @@ void Scheduler::admit() {
   }
 }
 
-// The last token is always computed, because its row is wanted.
+// Returns the tokens that the prefix cache may supply. The last token is always computed, because its row is wanted.
 PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   if (!caches(sequence)) return {};
   const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
   return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
 }
 
-// Finds the sequence's prefix and makes room for the rest. Without enough room the sequence is unchanged.
+// Finds the sequence's prefix and makes room for the rest. Returns false if it cannot; the sequence is then unchanged.
 bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
@@ -287,7 +287,7 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// The rows may be taken at once: a new owner writes them after the forwards that read them.
+// Gives the rows back. They may be taken at once: a new owner writes them after the forwards that read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);

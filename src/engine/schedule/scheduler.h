@@ -9,11 +9,11 @@
 // that remember the contents of each place have little to do.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those of the prefix cache, and
-// for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. Where no page
-// is left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted: it
+// for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no page is
+// left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted: it
 // gives its pages back, waits in its old place, and is computed again, from the prefix cache as far as that still has
 // its pages. A sequence also gets room at the cost of sequences of lower priority. A sequence that begins like one
-// whose prompt is being computed waits for that prompt. Where window groups lack pages for a whole chunk, less of the
+// whose prompt is being computed waits for that prompt. If window groups lack pages for a whole chunk, less of the
 // prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
@@ -74,7 +74,7 @@ class Scheduler {
   // its prompt is cut before an image without room. Precondition of add(): there are rows for all of the sequence's
   // given embeddings, and for the largest of its images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
-  // Schedules the next forward, reusing the batch's memory. It has no entries where nothing can be computed now.
+  // Schedules the next forward, reusing the batch's memory. It has no entries if nothing can be computed now.
   // `in_turns`: other forwards may be in flight beside it; otherwise it has all decoding sequences.
   void next(ScheduledBatch& scheduled, bool in_turns = true);
   // Returns whether a waiting or running sequence needs its forwards read before more is scheduled.
@@ -101,7 +101,7 @@ class Scheduler {
 
   const CacheManager& cache() const { return cache_; }
   const PrefixWaits& prefix_waits() const { return prefix_waits_; }
-  // Rows that hold images, of running sequences or for later ones.
+  // Returns the number of rows that hold images, for running sequences or for later ones.
   std::int64_t num_image_rows() const { return images_.num_rows(); }
   // Fills the scheduler's part of the statistics.
   void report(EngineStats& stats) const;

@@ -24,7 +24,7 @@ class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}
 
-  // Returns "" where the step is correct, and the fault otherwise.
+  // Returns "" if the step is correct, and the fault otherwise.
   std::string check(const ScheduledBatch& step, const SchedulerOptions& options) {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();

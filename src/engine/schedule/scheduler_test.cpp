@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
-// Where each step is read before the next one, turns would leave some sequences without tokens until others end.
+// If each step is read before the next one, turns would leave some sequences without tokens until others end.
 TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));

@@ -39,7 +39,7 @@ struct Sequence {
   std::optional<RopePositions> rope;  // none: positions are indices in the text
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
-  std::int64_t order = 0;      // of arrival
+  std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of its latest admission, from 1
   PrefixStanding prefix;       // compared with sequences whose prompts are being computed
   std::int64_t place = -1;     // index among the requests of the last batch with this sequence; -1: none
@@ -50,17 +50,17 @@ struct Sequence {
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
 
-  // Returned at the sequence's end. Rows of the prompt are delivered once, even where they are computed again.
+  // Returned at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
   std::int64_t rows_delivered = 0;    // prompt log-probabilities or logits, in tokens of the prompt
   std::int64_t hidden_delivered = 0;  // tokens with hidden states that were delivered or pooled
-  std::vector<double> pooled_sum;     // [hidden size]: sum over those tokens, where the mean is wanted
+  std::vector<double> pooled_sum;     // [hidden size]: sum over those tokens, if the mean is wanted
   bool admitted_before = false;
   Clock::time_point arrived;
   std::optional<Clock::time_point> deadline;
 
   std::int64_t prompt_tokens() const { return static_cast<std::int64_t>(request.prompt.size()); }
-  // Includes pending tokens.
+  // Returns the number of output tokens, pending ones included.
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
@@ -76,11 +76,11 @@ struct Sequence {
   // Returns whether its forwards must be read before more is scheduled.
   bool is_read_at_once() const { return request.score || wants_hidden() || needs_text(); }
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
-  // Returns whether the hidden states of all its tokens are wanted, not of one.
+  // Returns whether the hidden states of all its tokens are wanted, and not those of one token only.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
-  // Returns whether its tokens have the keys and values of equal ids and images in other sequences.
+  // Returns whether its keys and values equal those of the same ids and images in other sequences.
   bool is_cacheable() const { return request.input_embeds.empty(); }
-  // Returns the first token that is computed even where it is cached, because its row is wanted.
+  // Returns the first token that is computed even if it is cached, because its row is wanted.
   std::int64_t first_wanted() const;
 };
 

@@ -31,7 +31,7 @@ struct SimulatedRequest {
 struct SimulationOptions {
   SchedulerOptions scheduler{};
   DispatchTable table{};
-  const CostTable* times = nullptr;  // times of forwards; prior_ms() is used where it is null or has no entry
+  const CostTable* times = nullptr;  // times of forwards; prior_ms() is used if it is null or has no entry
   CacheOptions cache = paged_cache((std::int64_t{1} << 20) / 16 + 1, 16);
   std::int64_t block_tokens = 512;
   double prompt_logprobs = 0;  // share of requests that want log-probabilities of their prompt; 0 to 1

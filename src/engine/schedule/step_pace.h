@@ -1,12 +1,12 @@
 // Estimates when the running forward will end. The next forward is scheduled at that time and not sooner, so that
-// requests that arrive meanwhile join it. If it were scheduled as soon as the last results are there, they would wait
-// for a whole forward more.
+// requests that arrive meanwhile join it. If it were scheduled as soon as the last results are there, these requests
+// would wait for one more whole forward.
 //
-// A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind, less twice
-// their mean distance from it. An estimate that is too short only loses the chance. One that is too long would leave
-// the device idle, so where a forward is found finished, its kind's estimates are cut for the next few forwards.
-// Forwards that only decode are short, and the host must be awake for each of them; they are awaited in this way only
-// while requests arrive. Pure: the caller gives times.
+// A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice their
+// mean distance from the line is subtracted. An estimate that is too short only loses the chance. One that is too long
+// would leave the device idle, so when a forward is found finished, its kind's estimates are cut for the next few
+// forwards. Forwards that only decode are short, and the host must be awake for each of them; they are awaited in this
+// way only while requests arrive. Pure: the caller gives times.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class StepPace {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMost = 4;
 
-  // A forward: `rows` are requests where all of them decode, else tokens.
+  // A forward: `rows` counts requests if all of them decode, and tokens otherwise.
   struct Step {
     bool decodes = false;
     std::int64_t rows = 0;
@@ -34,7 +34,7 @@ class StepPace {
   void submitted(Step step, Clock::time_point begin, Clock::time_point end);
   // Records that the oldest forward's results were waited for from `begin` to `end`.
   void collected(Clock::time_point begin, Clock::time_point end);
-  // Returns the earliest time at which the next forward needs to be scheduled; it is in the past where nothing is in
+  // Returns the earliest time at which the next forward needs to be scheduled; it is in the past if nothing is in
   // flight or too little is known.
   Clock::time_point due() const;
 
@@ -44,7 +44,7 @@ class StepPace {
     Step step{};
     Clock::time_point submitted{};
   };
-  // Milliseconds over rows, by least squares with weights that fall with age.
+  // A line that estimates milliseconds by rows, by least squares with weights that fall with age.
   class Line {
    public:
     void add(double rows, double ms);

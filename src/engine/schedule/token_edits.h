@@ -25,7 +25,7 @@ class TokenEdits {
   bool forbids(TokenId token, std::int64_t generated) const;
   // Records `token` as the next token of the output.
   void count(TokenId token);
-  // Adds the row's edits behind those of earlier rows. Precondition: count() has seen `generated` tokens where
+  // Adds the row's edits behind those of earlier rows. Precondition: count() has seen `generated` tokens if
   // follow_text().
   void append(std::int64_t generated, LogitEdits& edits) const;
 

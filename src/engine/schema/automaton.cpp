@@ -22,7 +22,7 @@ Status too_large() {
   return invalid_argument(fmt::format("its patterns come to more than {} states of an automaton", kMaxStates));
 }
 
-// Removes the states that reach no accepting one.
+// Removes the states from which no accepting state can be reached.
 Automaton trimmed(const Automaton& a) {
   std::vector<std::vector<std::int32_t>> from(a.states());
   for (std::size_t s = 0; s < a.states(); ++s) {
@@ -45,7 +45,7 @@ Automaton trimmed(const Automaton& a) {
       queue.push_back(before);
     }
   }
-  id[0] = 0;  // even where nothing is accepted
+  id[0] = 0;  // even if nothing is accepted
   std::int32_t count = 0;
   for (std::int32_t& one : id) {
     if (one != kNoState) one = count++;

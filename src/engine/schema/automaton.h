@@ -43,11 +43,12 @@ struct Automaton {
 
 enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
 
-// Returns invalid_argument if the automaton needs more than kMaxStates states or more than the remaining work.
+// Makes the automaton of one reading. Returns invalid_argument if it needs more than kMaxStates states or more than the
+// remaining work.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
-// Accepts exactly these texts. Precondition: they are sorted and unique.
+// Makes an automaton that accepts exactly these texts. Precondition: they are sorted and unique.
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);
-// Accepts texts of `min` to `max` characters; max -1: unbounded.
+// Makes an automaton that accepts texts of `min` to `max` characters; max -1: unbounded.
 Result<Automaton> length_automaton(std::int64_t min, std::int64_t max);
 Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit& work);
 Result<Automaton> complement(const Automaton& a, WorkLimit& work);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxNodes = 40'000;
 
-// Thompson's construction. A node has one edge for characters, or edges without characters.
+// A node of Thompson's construction. It has one edge for characters, or edges without characters.
 struct Node {
   enum class Edge : std::uint8_t { kFree, kStart, kEnd, kCharacters };
   Edge edge = Edge::kFree;
@@ -83,7 +83,7 @@ class Builder {
   const std::vector<Node>& nodes() const { return nodes_; }
 
  private:
-  // Precondition: `from` is free, as is every node that add() takes or returns.
+  // Adds an edge without characters. Precondition: `from` is free, as is every node that add() takes or returns.
   void join(std::int32_t from, std::int32_t to) { nodes_[static_cast<std::size_t>(from)].to.push_back(to); }
   std::int32_t edge(std::int32_t from, Node::Edge kind, const CharSet* characters = nullptr) {
     const std::int32_t middle = node();

@@ -1,6 +1,6 @@
-// Hopcroft's algorithm: states are split by which of their ways lead into a block of states, until no block tells any
-// two states of one block apart. Ways that are missing need no state of their own, because every block is used once as
-// a whole before its halves are.
+// Minimises an automaton by Hopcroft's algorithm: a block of states is split by which states have transitions into
+// another block, until no block tells two states of one block apart. Missing transitions need no state of their own,
+// because every block is used once as a whole before its halves are.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -12,7 +12,7 @@
 namespace tessera::schema {
 namespace {
 
-// States in blocks. Those of a block stand next to each other, the marked ones first.
+// A partition of the states into blocks. The states of a block stand next to each other, the marked ones first.
 class Partition {
  public:
   explicit Partition(std::size_t states) : order_(states), place_(states), block_(states, 0) {
@@ -29,7 +29,7 @@ class Partition {
             order_.begin() + static_cast<std::ptrdiff_t>(blocks_[block].end)};
   }
 
-  // Precondition: not marked yet.
+  // Marks a state. Precondition: it is not marked yet.
   void mark(std::size_t state) {
     Block& block = blocks_[block_[state]];
     if (block.marked == 0) touched_.push_back(block_[state]);
@@ -39,7 +39,8 @@ class Partition {
     std::swap(place_[state], place_[other]);
   }
 
-  // Marked states leave their blocks, where others stay, for new ones; `split` takes the old and the new block.
+  // Moves the marked states of each block into a new block, unless all of its states are marked. `split` takes the old
+  // and the new block.
   template <class Split>
   void split_marked(const Split& split) {
     for (const std::size_t old : std::exchange(touched_, {})) {
@@ -66,7 +67,7 @@ class Partition {
   std::vector<std::size_t> touched_;  // blocks with marked states
 };
 
-// The states that lead to a state, by its class of characters.
+// Lists the states with a transition into a given state, by class of characters.
 class Sources {
  public:
   explicit Sources(const Automaton& a) : states_(a.states()), begins_(a.classes() * a.states() + 1, 0) {
@@ -108,7 +109,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
   };
   const auto split = [&](std::size_t old, std::size_t made) {
     waits.push_back(0);
-    // Where a block was used as a whole, one of its halves is enough.
+    // If a block was already used as a whole, one of its halves is enough.
     wait(waits[old] != 0 || parts.size(made) <= parts.size(old) ? made : old);
   };
   for (std::size_t s = 0; s < a.states(); ++s) {

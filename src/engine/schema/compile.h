@@ -12,8 +12,8 @@ namespace tessera::schema {
 // grammar; grammar.h lists the accepted values that are never generated. For `blank` see blank_ebnf(); "": texts are
 // written as json.dumps writes them.
 //
-// Returns invalid_argument where the schema is malformed, too deep, too large or accepts nothing; unimplemented where
-// it is valid but has no exact grammar. The message names place and keyword once: "#/properties/a: \"contains\": …".
+// Returns invalid_argument if the schema is malformed, too deep, too large or accepts nothing; unimplemented if it is
+// valid but has no exact grammar. The message names place and keyword once: "#/properties/a: \"contains\": …".
 Result<std::string> compile_schema(std::string_view schema, std::string_view blank);
 
 // Returns an EBNF expression for `pattern`, a regular expression of blanks, tabs and line ends only. Unbounded

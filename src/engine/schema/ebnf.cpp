@@ -10,8 +10,8 @@
 namespace tessera::schema {
 namespace {
 
-// Appends a character; control characters and those of `special`, which must be escaped in quotes or brackets, become
-// escapes.
+// Appends a character. Control characters become escapes, and so do those of `special`, which must be escaped in quotes
+// or brackets.
 void append_escaped(std::string& out, char32_t code, std::string_view special) {
   if (code < 0x80 && special.find(static_cast<char>(code)) != std::string_view::npos) {
     out += '\\';
@@ -23,7 +23,8 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Most characters of a large set are raw, so the first of ebnf_json_alternatives() is the raw one.
+// Returns whether a set is large. Most of its characters are raw, so the first of ebnf_json_alternatives() is the raw
+// one.
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {

@@ -26,8 +26,8 @@ std::string ebnf_json_character(const CharSet& characters);
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
 // Returns "a", "a?", "a*", "a{2,3}", … of an expression. max -1: unbounded.
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
-// Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. Where the text that follows begins
-// with none of these characters, such as a closing quote, xgrammar counts them, at a cost that does not depend on their
+// Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. If the text that follows begins with
+// none of these characters, such as a closing quote, xgrammar counts them, at a cost that does not depend on their
 // number (tools/xgrammar.patch). Elsewhere it writes each one out.
 std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max);
 // Returns "(a | b)"; a single alternative is returned as it is. Precondition: not empty.
@@ -59,8 +59,8 @@ class EbnfRules {
 // Returns the narrow reading of `regex` inside a JSON string. `end` follows each text: an expression that begins with a
 // quote, or "". Precondition: the regex has no anchors and matches something.
 std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end);
-// Returns an expression over rules that are added; `end` (an expression) follows each text. Precondition: the automaton
-// is not empty.
+// Returns an expression for the automaton's texts, and adds the rules that it uses. `end` (an expression) follows each
+// text. Precondition: the automaton is not empty.
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end);
 
 // Returns the rest of any JSON string with its closing quote. Characters have all their escaped forms; halves of

@@ -31,7 +31,7 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   // Computes what may follow each element, from the last one backwards.
   std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
-  // The texts that begin with each element.
+  // [element]: the texts that begin with that element.
   std::vector<std::string> starts;
   if (!elements.more.empty()) starts.push_back(tail.empty() ? elements.more : elements.more + ' ' + tail);
   bool may_be_empty = true;
@@ -63,8 +63,7 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
   // Without a greatest count, all counts above the least one are equivalent.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
-  // [element, count]: the texts from that element on with `count` elements before it; nothing where there is no such
-  // text.
+  // [element, count]: the texts from that element on with `count` elements before it; nothing if there is no such text.
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
   const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
     const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
@@ -111,7 +110,7 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
 std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
-  // By the set of remaining values, small sets first.
+  // [set of remaining values]: the rest of the text. Small sets come first.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

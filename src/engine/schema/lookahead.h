@@ -12,7 +12,7 @@ struct PatternPart {
   bool negated = false;  // texts must not match `pattern`
 };
 
-// Splits "^(?!a)(?=b)c" into "^c", "^(?:b)", and the negated "^(?:a)"; a text matches the pattern where it satisfies
+// Splits "^(?!a)(?=b)c" into "^c", "^(?:b)", and the negated "^(?:a)"; a text matches the pattern if it satisfies
 // all parts. Any other pattern is returned as its only part, including lookaheads, which parse_regex() refuses.
 std::vector<PatternPart> split_lookaheads(std::string_view pattern);
 

@@ -34,7 +34,7 @@ struct NumberSet {
 };
 
 NumberSet both(const NumberSet& a, const NumberSet& b);
-// Returns true only where no number is in the set; it may miss some empty sets.
+// Returns true only if no number is in the set; it may miss some empty sets.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
 // Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if `set` may have further

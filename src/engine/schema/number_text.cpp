@@ -77,7 +77,7 @@ Regex same_length(const DigitWalk& walk) {
   return make_choice(std::move(choices));
 }
 
-// Precondition: 0 <= low <= high.
+// Returns the integers from `low` to `high`. Precondition: 0 <= low <= high.
 Regex whole_numbers(std::int64_t low, std::int64_t high) {
   std::vector<Regex> choices;
   const auto length = [](std::int64_t value) { return static_cast<int>(std::to_string(value).size()); };
@@ -89,7 +89,7 @@ Regex whole_numbers(std::int64_t low, std::int64_t high) {
   return make_choice(std::move(choices));
 }
 
-// Bounds are in units of 10^-places. Precondition: 0 <= low <= high.
+// Returns the decimals from `low` to `high`, which are in units of 10^-places. Precondition: 0 <= low <= high.
 Regex decimals(std::int64_t low, std::int64_t high, int places) {
   const std::int64_t unit = power_of_ten(places);
   const std::int64_t low_whole = low / unit;
@@ -104,7 +104,7 @@ Regex decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Returns null where there are none.
+// Returns the decimals from `low` to `high`, also negative ones; null if there are none.
 Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   std::vector<Regex> choices;
   if (high >= 0 && low <= high) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
@@ -142,13 +142,14 @@ Status too_many_digits() {
   return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
 }
 
-// Multiples have no more places than their steps: bounds that have more move to the next number without them.
+// Returns the bounds of a set of multiples. Multiples have no more places than their steps, so a bound with more places
+// moves to the next number without them.
 Result<Units> units_of_multiples(const NumberSet& set) {
   Units out;
   for (const Decimal& step : set.multiples) out.places = std::max(out.places, step.places);
   const std::int64_t most = power_of_ten(kDigits) - 1;
   const auto units = [&](const std::optional<NumberSet::Bound>& bound, int sign) -> Result<std::int64_t> {
-    // A bound that no text reaches bounds nothing.
+    // A bound that no text reaches has no effect.
     if (!bound || bound->value * sign <= -static_cast<long double>(most)) return -sign * most;
     const auto first = first_multiple(bound->value, bound->exclusive, {1, out.places}, sign);
     if (!first || *first * sign > most) return too_many_digits();
@@ -192,7 +193,7 @@ Result<Units> units_between(const NumberSet& set) {
   return out;
 }
 
-// Accepts decimal texts with a number of units that is a multiple of `step`.
+// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`.
 Automaton multiples_automaton(std::int64_t step, int places) {
   Automaton out{.starts = {0, '-', '.', '/'}};
   for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
@@ -226,7 +227,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
   return out;
 }
 
-// `step` in units of 10^-places; unimplemented where its multiples take too many states.
+// Returns `step` in units of 10^-places; unimplemented if its multiples take too many states.
 Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, int places) {
   // Integers that are multiples of 1.5 are those of 3.
   const std::int64_t whole = step.units / std::gcd(step.units, power_of_ten(step.places));

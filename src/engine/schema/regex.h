@@ -1,9 +1,9 @@
 // Regular expressions of JSON schemas ("pattern": ECMA-262) as trees.
 //
 // ECMA-262 and Python's re, which most Python validators use, read some parts differently: the characters of \d, \s and
-// \w beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings. Every reading
-// matches the narrow one, which may be generated. Some reading matches the wide one, which must be excluded where a
-// pattern must not match.
+// \w beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings. The narrow reading
+// is what every dialect matches; it may be generated. The wide reading is what some dialect matches; it must be
+// excluded when a pattern must not match.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +44,13 @@ Regex make_text(std::string_view utf8);
 Regex make_sequence(std::vector<Regex> parts);
 Regex make_choice(std::vector<Regex> parts);
 Regex make_repeat(Regex part, int min, int max);
-// Matches where the whole text matches `regex`.
+// Returns a regex that matches a text only as a whole.
 Regex make_whole(Regex regex);
-// Matches any character.
+// Returns a regex that matches any one character.
 Regex make_any();
 
-// Parses a "pattern", which on its own may match anywhere in a text. Returns invalid_argument where it is malformed
-// (with the offset), and unimplemented with the construct's name where it is not a regular language or not supported:
+// Parses a "pattern", which on its own may match anywhere in a text. Returns invalid_argument if it is malformed (with
+// the offset), and unimplemented with the construct's name if it is not a regular language or not supported:
 // lookaround, backreferences, word boundaries, flags, some Unicode classes.
 Result<Regex> parse_regex(std::string_view pattern);
 
@@ -64,8 +64,8 @@ bool has_anchor(const Regex& regex);
 // Returns the number of character ranges in all classes, which measures a tree's memory.
 std::size_t regex_ranges(const Regex& regex);
 
-// Removes the anchors of a regex with them only at the sides of its alternatives: returns X for "^X$", and "any* X
-// any*" (or one side of it) where anchors are missing. Returns null where an anchor is inside an alternative.
+// Removes the anchors of a regex that has them only at the sides of its alternatives: returns X for "^X$", and "any* X
+// any*" (or one side of it) if anchors are missing. Returns null if an anchor is inside an alternative.
 Regex without_anchors(const Regex& regex);
 
 }  // namespace tessera::schema

@@ -18,7 +18,7 @@ struct ClassReading {
 
 inline ClassReading same_reading(const CharSet& set) { return {set, set}; }
 ClassReading any_but_line_ends();
-// `letter` is that of \d \D \s \S \w \W.
+// Returns the class of \d \D \s \S \w or \W; `letter` is the letter behind the backslash.
 ClassReading escape_class(char letter);
 // Returns \p{name} for L, M, N and their long names; unimplemented for others.
 Result<ClassReading> property_class(std::string_view name);

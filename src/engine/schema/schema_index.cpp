@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternPrope
 
 constexpr std::size_t kMaxIdBytes = 2048;
 
-// Returns whether "$schema" names draft 7 or an older one; nothing where it names none.
+// Returns whether "$schema" names draft 7 or an older one; nothing if it names none.
 std::optional<bool> old_draft(const Json& schema) {
   const Json* draft = schema.find("$schema");
   if (draft == nullptr || !draft->is_string()) return std::nullopt;
@@ -31,7 +31,7 @@ bool has_scheme(std::string_view uri) {
   return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
 }
 
-// Follows RFC 3986, 5.2, without dot segments.
+// Resolves a reference by RFC 3986, 5.2, without dot segments.
 std::string resolved(std::string_view base, std::string_view reference) {
   if (reference.empty() || has_scheme(reference)) return std::string(reference.empty() ? base : reference);
   if (reference.front() == '/') {

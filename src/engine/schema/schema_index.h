@@ -17,19 +17,19 @@ class SchemaIndex {
   // one "$id" or "$anchor", and for an "$id" of more than 2048 bytes.
   static Result<SchemaIndex> create(const Json& root);
 
-  // Returns the schema that `reference`, the "$ref" of `from`, refers to. Returns invalid_argument where there is none,
-  // and unimplemented where it is outside this document.
+  // Returns the schema that `reference`, the "$ref" of `from`, refers to. Returns invalid_argument if there is none,
+  // and unimplemented if it is outside this document.
   Result<const Json*> resolve(const Json& from, const std::string& reference) const;
   // Returns a JSON pointer in a fragment, such as "#/properties/a". `schema` must be a part of the root.
   std::string place(const Json& schema) const;
-  // Returns whether `schema` is of draft 7 or older, where keywords beside a "$ref" have no meaning.
+  // Returns whether `schema` is of draft 7 or older, in which keywords beside a "$ref" have no meaning.
   bool reference_stands_alone(const Json& schema) const;
 
  private:
   // A schema with its own id, or the root, together with its contents.
   struct Resource {
     const Json* root = nullptr;
-    std::string id{};  // absolute where possible
+    std::string id{};  // absolute if possible
     bool old_draft = false;
   };
   explicit SchemaIndex(const Json& root) : root_(&root) {}

@@ -35,7 +35,7 @@ bool only_values(const Shapes& shapes) {
                              [](const Shape& shape) { return shape.get<Json>() != nullptr && shape.left_out.empty(); });
 }
 
-// Precondition: only_values(shapes).
+// Returns whether a shape is this value. Precondition: only_values(shapes).
 bool has_value(const Shapes& shapes, const Json& value) {
   return std::ranges::any_of(shapes, [&](const Shape& shape) { return equal_values(*shape.get<Json>(), value); });
 }
@@ -241,7 +241,8 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
   return yes;
 }
 
-// Returns objects with the property `name`, restricted as required, objects without it, and all other values unchanged.
+// Returns what a dependency on the property `name` allows: objects with it that also have the `required` properties and
+// satisfy `schema` (may be null), objects without it, and all values that are not objects.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

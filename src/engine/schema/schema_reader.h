@@ -47,7 +47,7 @@ class SchemaReader {
   Status keep_names(ObjectShape& out);
   Result<Shapes> with_present(const std::string& name, const std::vector<std::string>& required, const Json* schema);
 
-  // Returns a keyword's value where it has the expected type, or null where it is absent.
+  // Returns a keyword's value if it has the expected type, and null if it is absent.
   Result<const Json*> find(std::string_view key, std::string_view type) const;
   Result<std::int64_t> count(std::string_view key, std::int64_t otherwise) const;
   Result<const Json*> subschema(std::string_view key) const;

@@ -22,7 +22,7 @@ Result<ObjectShape> SchemaReader::object() {
   return out;
 }
 
-// Returns what a pattern says with its lookaheads: a text must be in each term.
+// Returns what a pattern says, with its lookaheads: a text must be in each of the terms.
 Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view pattern, std::string_view key) {
   std::vector<TextTerm> out;
   for (const PatternPart& part : split_lookaheads(pattern)) {
@@ -33,7 +33,7 @@ Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view patte
   return out;
 }
 
-// Returns classes of names that do not overlap.
+// Divides all names into classes by the patterns that they match. The classes do not overlap.
 Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Json* patterns) {
   std::vector<Matched> classes = {{}};
   if (patterns == nullptr) return classes;
@@ -48,7 +48,7 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
     for (const Matched& one : classes) {
       Matched rest = one;
       std::vector<Matched> parts;
-      // Names that are of the first terms and not of the next one.
+      // Each part gets the names that are in the terms before this one and not in this one.
       for (const TextTerm& term : terms) {
         parts.push_back(rest);
         parts.back().names.terms.push_back(term);
@@ -58,7 +58,7 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
       rest.schemas.push_back(&schema);
       parts.insert(parts.begin(), std::move(rest));
       for (Matched& part : parts) {
-        // One pattern leaves both of its sides; further ones, and those with lookaheads, may not.
+        // The first pattern leaves names on both sides; further ones, and those with lookaheads, may not.
         const bool sure = first && terms.size() == 1;
         if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));
@@ -128,7 +128,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
-// Returns the names that are in a shape, without what it leaves out; nothing where there are none.
+// Returns the names that are in a shape, without what it leaves out; nothing if there are none.
 Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   const TextSet* texts = shape.get<TextSet>();
   const Json* value = shape.get<Json>();
@@ -145,7 +145,7 @@ Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   return out;
 }
 
-// Handles "propertyNames": other names are not allowed.
+// Handles "propertyNames": names that it does not allow are removed.
 Status SchemaReader::keep_names(ObjectShape& out) {
   const Json* schema = TRY(subschema("propertyNames"));
   if (schema == nullptr) return ok_status();

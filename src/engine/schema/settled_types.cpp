@@ -178,8 +178,8 @@ Result<Shapes> SettledTypes::number_without(const Shape& shape, const Shape& oth
   return out;
 }
 
-// An object is not of `other` where one of its properties differs from what `other` allows. Both are split in this way
-// only where that makes few pieces.
+// Returns the parts of an object that are not of `other`: those in which one property differs from what `other` allows.
+// Returns nothing if there would be many parts, or if properties alone do not decide.
 Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, const Shape& other,
                                                            const LeftOut& what) {
   const ObjectShape* object = closed.get<ObjectShape>();

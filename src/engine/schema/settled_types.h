@@ -15,8 +15,8 @@ namespace tessera::schema {
 
 class SettledTypes {
  public:
-  // Settles all types reachable from `root`. Returns unimplemented where the alternatives of a oneOf overlap, or a
-  // "not" holds, in a way that cannot be taken away.
+  // Settles all types reachable from `root`. Returns unimplemented if the alternatives of a oneOf overlap, or a "not"
+  // holds, in a way that cannot be taken away.
   static Result<SettledTypes> create(TypeTable& table, TypeId root);
 
   // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied ones
@@ -34,7 +34,7 @@ class SettledTypes {
     bool possible = false;
     bool inhabited = false;  // some value may satisfy it by the standard
   };
-  // No value is in both, or else the schema is refused.
+  // A shape and what it must leave out. If a value is in both, the schema is refused.
   struct Overlap {
     Shape shape;
     LeftOut with;
@@ -45,10 +45,10 @@ class SettledTypes {
   Status settle(TypeId type);
   Result<Shapes> without(const Shape& shape, const LeftOut& other);
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
-  // Returns nothing where the difference cannot be stated property by property.
+  // Returns nothing if the difference cannot be stated property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
   // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
-  // the number of items; nothing where none is found.
+  // the number of items; nothing if none is found.
   Result<std::optional<Shapes>> apart(const Shape& closed, const Shape& other, const LeftOut& what, std::size_t most);
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);
@@ -74,7 +74,7 @@ class SettledTypes {
   std::set<std::pair<const Json*, TypeId>> told_apart_;  // place and type of a LeftOut, told apart by apart()
 };
 
-// Returns all values of a type where they are few and of one word each; for "uniqueItems".
+// Returns all values of a type if they are few and of one word each; for "uniqueItems".
 Result<std::optional<std::vector<Json>>> few_values(const SettledTypes& types, TypeId type);
 
 }  // namespace tessera::schema

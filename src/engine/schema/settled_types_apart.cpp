@@ -68,7 +68,7 @@ Result<std::optional<Shapes>> SettledTypes::object_apart(const ObjectShape& obje
   return std::optional(std::move(out));
 }
 
-// The array has fewer items, more items, or a first item of another type.
+// Returns the parts with fewer items, with more items, and with a first item of another type.
 Result<std::optional<Shapes>> SettledTypes::array_apart(const ArrayShape& array, const ArrayShape& other,
                                                         const LeftOut& what) {
   Shapes out;

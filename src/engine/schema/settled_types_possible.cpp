@@ -1,4 +1,4 @@
-// Least fixed points that find the types with values.
+// Finds the types with values, as least fixed points.
 #include <algorithm>
 
 #include "tessera/engine/schema/settled_types.h"
@@ -6,7 +6,7 @@
 namespace tessera::schema {
 namespace {
 
-// The countable parts of objects and arrays, and whether there may be any number of them.
+// The elements that an object or array can have: how many can be counted, and whether there may be any number of them.
 struct Available {
   std::int64_t count = 0;
   bool any_number = false;
@@ -17,7 +17,7 @@ bool range_holds(std::int64_t min, std::int64_t max, std::int64_t needed, const 
   return available.any_number || available.count >= min;
 }
 
-// `has` returns whether a type has values.
+// Returns whether some array has this shape; `has` returns whether a type has values.
 template <class Has>
 bool array_holds(const ArrayShape& array, const Has& has) {
   Available items;

@@ -24,8 +24,8 @@ struct ArrayShape {
   bool unique = false;
 
   TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
-  // By the standard, values that a schema does not mention are allowed. They are not generated, except where nothing is
-  // named at all or the schema asks for more items than it names.
+  // By the standard, values that a schema does not mention are allowed. They are generated only if nothing is named at
+  // all, or if the schema asks for more items than it names.
   bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
 };
 

@@ -24,7 +24,7 @@ bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
 }
 
 // Turns "[a-z][a-z0-9]*" of at most 64 characters into "[a-z][a-z0-9]{0,63}": one repeated class beside parts of fixed
-// length. Returns null where `regex` has another form or no text is left.
+// length. Returns null if `regex` has another form or no text is left.
 Regex fold_lengths(const Regex& regex, const TextSet& set) {
   std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
   std::int64_t fixed = 0;
@@ -63,8 +63,9 @@ Regex stopped(const Regex& regex, int count, bool all) {
   return std::make_shared<const RegexNode>(std::move(out));
 }
 
-// A long maximal length (a URL of 2083 characters) would need an automaton with as many states. Repetitions that stop
-// early stay within the length too. Returns null where they would stop before kLeastCount, or the length is short.
+// Stops repetitions early, so that all texts stay within a long maximal length (a URL of 2083 characters), which would
+// otherwise need an automaton with as many states. Returns null if they would stop before kLeastCount, or if the length
+// is short.
 Regex stop_early(const Regex& regex, const TextSet& set) {
   constexpr std::int64_t kLong = 64;
   constexpr int kLeastCount = 8;

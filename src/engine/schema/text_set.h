@@ -17,14 +17,14 @@
 namespace tessera::schema {
 
 struct TextTerm {
-  Regex regex{};  // matches all texts of the term, or none where negated
+  Regex regex{};  // matches all texts of the term, or none if negated
   bool negated = false;
   bool loose = false;  // other validators accept more texts of this format: the wide reading is all texts
   std::shared_ptr<const Automaton> left_out{};  // used instead of `regex`: texts that the term excludes
   bool exact = false;                           // the wide reading excludes the texts of `left_out` too
 };
 
-// The conjunction of its conditions.
+// The strings that satisfy all of these conditions.
 struct TextSet {
   std::int64_t min = 0;   // in code points
   std::int64_t max = -1;  // -1: unbounded
@@ -35,15 +35,15 @@ struct TextSet {
 
 TextSet both(const TextSet& a, const TextSet& b);
 
-// Operations on text sets; caches the automata of their patterns. Returns invalid_argument where an operation takes too
+// Operations on text sets; caches the automata of their patterns. Returns invalid_argument if an operation takes too
 // long or needs too many states.
 class TextSets {
  public:
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes from `set` what the wide reading of `other` has. It is exact for generation, and leaves a larger set in the
-  // wide reading.
+  // Removes from `set` what the wide reading of `other` has. The result is exact for generation; its wide reading may
+  // keep more.
   Status leave_out(TextSet& set, const TextSet& other);
   // Removes these texts from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);

@@ -17,8 +17,8 @@
 
 namespace tessera::schema {
 
-// Errors read "#/place: \"keyword\": reason". They are unimplemented where a schema has no exact form, and
-// invalid_argument where it is malformed or too large.
+// Errors read "#/place: \"keyword\": reason". They are unimplemented if a schema has no exact form, and
+// invalid_argument if it is malformed or too large.
 class TypeTable {
  public:
   // Keeps a reference to `index`. Precondition: the nesting of the schema is bounded.
@@ -38,14 +38,15 @@ class TypeTable {
   Result<const Shapes*> shapes(TypeId type);
   std::size_t size() const { return types_.size(); }
 
-  // Returns the values that are in both; nothing where there are obviously none.
+  // Returns the values that are in both; nothing if there are obviously none.
   Result<Shapes> both(const Shape& a, const Shape& b);
-  // Returns the type of a property that is not one of the shape's members; never() where no class has the name. Returns
-  // unimplemented where dialects of regular expressions differ.
+  // Returns the type of a property that is not one of the shape's members; never() if no class has the name. Returns
+  // unimplemented if dialects of regular expressions differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
-  // Takes the texts of `other` away from `texts`; false where nothing is left.
+  // Takes the texts of `other` away from `texts`; false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
-  // Returns whether `value` is in it: in every reading of its patterns (narrow), or in some reading (wide).
+  // Returns whether `value` is in the type or shape: in every reading of its patterns (narrow), or in some reading
+  // (wide).
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
 
@@ -70,8 +71,8 @@ class TypeTable {
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
   Result<ObjectShape> both_objects(const ObjectShape& a, const ObjectShape& b);
-  // Returns the class with a name that is not one of the shape's members; null where no class has it. Returns
-  // unimplemented where dialects of regular expressions differ.
+  // Returns the class with a name that is not one of the shape's members; null if no class has it. Returns
+  // unimplemented if dialects of regular expressions differ.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);

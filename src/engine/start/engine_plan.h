@@ -63,12 +63,12 @@ struct EnginePlan {
   bool generates() const { return !embedding && config.num_labels == 0; }
 };
 
-// Plans one rank. Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory.
-// Only reads the properties and free memory of `device`; takes nothing.
+// Plans one rank. Fails if the command would: unknown architecture, bad sizes, an unknown dtype, too little memory.
+// Reads only the properties and free memory of `device`; takes nothing.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
 // Returns the default tokens of a forward, and the default number of running requests. A model that keeps a state for
-// each request runs fewer where fewer states fit.
+// each request runs fewer if fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 

@@ -148,7 +148,7 @@ Status ModelStart::load_weights() {
 }
 
 Status ModelStart::make_runner() {
-  // Shows one progress bar at a time: where loading and capturing overlap, loading takes longer.
+  // Shows one progress bar at a time: while loading and capturing overlap, loading takes longer.
   if (!model_.device->properties().on_host) plan_.runner.show_progress = false;
   plan_.runner.start = &model_.start;
   model_.runner =
@@ -157,7 +157,7 @@ Status ModelStart::make_runner() {
   return ok_status();
 }
 
-// Nothing can be served before the weights are loaded, so deferred sizes are captured meanwhile.
+// Captures the graphs. Nothing can be served before the weights are loaded, so deferred sizes are captured meanwhile.
 Status ModelStart::capture() {
   TRY(model_.runner->capture([&] { return !load_->done(); }).with_context(kCaptureContext));
   return model_.peers->compare_sizes(model_.runner->dispatch_table());

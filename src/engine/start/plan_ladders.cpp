@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Drops sizes above `max` with a note. Returns an error where none is left.
+// Drops sizes above `max` with a note. Returns an error if none is left.
 Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view option,
                                          std::vector<std::string>& notes) {
   const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);

@@ -12,8 +12,8 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultMaxDecode = 256;  // requests of the largest decode graph
 
-// Returns the cost of a prefill graph in milliseconds by its number of tokens, where the replays of at least two sizes
-// were measured; otherwise prior_token_cost. It is monotone: where a larger size was measured to be faster, the smaller
+// Returns the cost of a prefill graph in milliseconds by its number of tokens, if the replays of at least two sizes
+// were measured; otherwise prior_token_cost. It is monotone: if a larger size was measured to be faster, the smaller
 // one's measurement was disturbed.
 TokenCost prefill_cost(const std::optional<CostTable>& known);
 

@@ -24,8 +24,9 @@
 namespace tessera {
 namespace {
 
-// A classifier keeps its own head, whatever other files are in its folder. An embedding model's head is never computed,
-// and most such checkpoints have none, so the embeddings replace it and no head is read.
+// Decides whether the model is an embedding model. A classifier is not: it keeps its own head, whatever other files are
+// in its folder. An embedding model's head is never computed, and most such checkpoints have none, so the embeddings
+// replace it and no head is read.
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
   plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
@@ -34,7 +35,7 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Returns nothing for "auto".
+// Returns the type that a name stands for; nothing for "auto".
 Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
   if (name == "auto") return std::optional<ir::DType>();
   if (name == "float32") return std::optional(ir::DType::kFloat32);
@@ -43,7 +44,7 @@ Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std:
   return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
 }
 
-// Returns nothing for "auto".
+// Returns the type that a name stands for; nothing for "auto".
 Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
   constexpr std::string_view kOption = "kv_cache_dtype";
   if (name == "fp8" || name == "fp8_e4m3") return std::optional(ir::DType::kFloat8E4M3);
@@ -63,7 +64,7 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   return ir::DType::kFloat32;
 }
 
-// LongRoPE has two sets of rotation factors, and answers to short prompts depend on the set.
+// Notes which of LongRoPE's two sets of rotation factors is used, since answers to short prompts depend on it.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
   const std::int64_t short_context = rope.original_max_position_embeddings;
@@ -164,7 +165,7 @@ std::string_view method_of(std::string_view quantization) {
   return quantization;
 }
 
-// Checks the format that is asked for, or lets the model quantise itself so if its checkpoint has none.
+// Checks the requested format against the checkpoint's. Without one there, the model is quantised to it at the start.
 Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;

@@ -33,7 +33,7 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
                   chunk, context, kMaxLadderSize));
 }
 
-// Number of graphs kept where the tower is captured by exact sizes.
+// Number of graphs that are kept if the tower is captured by exact sizes.
 constexpr std::int64_t kExactVisionGraphs = 32;
 
 }  // namespace
@@ -57,7 +57,7 @@ Status choose_limits(PlanDraft& draft) {
 }
 
 // Reserves the rows that the option's bytes hold. Without the option, reserves those of the largest image that
-// processors make, or of the context where that is less.
+// processors make, or of the context if that is less.
 Status reserve_images(PlanDraft& draft) {
   constexpr std::int64_t kLargestImage = 16384;
   EnginePlan& plan = draft.plan;
@@ -72,7 +72,8 @@ Status reserve_images(PlanDraft& draft) {
 
 Status choose_ladders(PlanDraft& draft) { return plan_ladders(draft.options, draft.plan); }
 
-// An image's tokens and patches must fit the context. The tower has graphs where the language model has some.
+// Chooses the tower's sizes. An image's tokens and patches must fit the context. The tower has graphs if the language
+// model has some.
 Status choose_tower(PlanDraft& draft) {
   const EnginePlan& plan = draft.plan;
   if (!plan.graphs.vision) return ok_status();

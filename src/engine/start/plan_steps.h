@@ -22,7 +22,7 @@ struct PlanDraft {
 using PlanStep = Status (*)(PlanDraft& draft);
 
 // plan_checks.cpp
-Status check_values(PlanDraft& draft);  // of the options, as far as no model is needed
+Status check_values(PlanDraft& draft);  // checks option values, as far as no model is needed
 
 // plan_model.cpp
 Status read_config(PlanDraft& draft);     // config, embedding
@@ -36,12 +36,12 @@ Status add_wanted_rows(PlanDraft& draft);
 Status choose_limits(PlanDraft& draft);   // tokens and requests of a forward, context, page
 Status reserve_images(PlanDraft& draft);  // image rows with memory
 Status choose_ladders(PlanDraft& draft);  // sizes that are captured
-Status choose_tower(PlanDraft& draft);    // the same for the vision tower
+Status choose_tower(PlanDraft& draft);    // sizes of the vision tower
 Status divide_memory(PlanDraft& draft);   // weights, forwards, graphs and KV cache
 
 // plan_running.cpp
 Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
-Status choose_compilers(PlanDraft& draft);  // of pieces and decodes
+Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
 Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect

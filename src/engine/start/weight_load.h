@@ -40,7 +40,7 @@ class WeightLoad {
   Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
-  // Keeps the memory alive where a runner cannot be made and frees its own share.
+  // Keeps the memory alive if a runner cannot be made and frees its own share.
   std::shared_ptr<const Allocation> memory_;
   Weights::Addresses addresses_;
   WeightSource source_;
