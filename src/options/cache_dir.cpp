@@ -8,7 +8,7 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
     const char* text = get(name);
     std::string value = text == nullptr ? "" : text;
-    // In variables that a file sets, no shell has replaced "~".
+    // Replaces "~", which no shell has replaced in a variable that a file sets.
     const char* home = get("HOME");
     if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
     return value;

@@ -63,7 +63,7 @@ Status check_shape(const ConfigEntry& entry) {
 
 bool holds_numbers(std::string_view type) { return type == "N" || type == "1" || type == "X" || type == "LIST"; }
 
-// Whether values are whole numbers, or strings with a unit.
+// Returns whether values of the type are whole numbers, or strings with a unit.
 bool is_number_or_text(std::string_view type) { return type == "BYTES" || type == "COUNT"; }
 
 std::string accepted_value(std::string_view type, bool repeatable) {

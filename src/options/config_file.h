@@ -37,8 +37,8 @@ Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const
 // Returns "--page-size" for "page_size", "page-size" and "--page-size".
 std::string flag_of_key(std::string_view key);
 
-// Returns the words that a command line would have after the flag; none for null. `type` is the type given to
-// CommandFlags::value(), or "" for a switch. kInvalidArgument, with the key, for a value of another type.
+// Returns the words that a command line would have after the flag; nothing for null. `type` is the type given to
+// CommandFlags::value(), or "" for a switch. Returns kInvalidArgument, with the key, for a value of another type.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);
 // Returns the configuration file's value for words of the command line. Precondition: the flag accepted the texts.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);

@@ -52,7 +52,7 @@ class Reader final : public YAML::EventHandler {
   }
 
  private:
-  // Whether the next scalar is a key of the map.
+  // Returns whether the next scalar is a key of the map.
   bool open_key() const { return depth_ == 1 && is_map_ && !has_key_; }
 
   void fail(const YAML::Mark& mark, std::string_view what) {
@@ -110,7 +110,8 @@ class Reader final : public YAML::EventHandler {
 
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path) {
   try {
-    // A document's end mark inside quotes is refused. Without it the library would accept quotes that are never closed.
+    // Appends a document's end mark, which is refused inside quotes. Without it the library would accept unclosed
+    // quotes.
     std::istringstream stream(text + "\n...\n");
     YAML::Parser parser(stream);
     Reader reader;

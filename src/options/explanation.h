@@ -48,11 +48,11 @@ struct Explanation {
   std::optional<ImageExample> image;      // for --num-tokens, if the model reads images
 };
 
-// Notes call the options by the names of the command's `flags`.
+// Explains how an engine with these options would run. Notes call the options by the names of the command's `flags`.
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags);
 
-// Whether a rule of piecewise_rules() applied.
+// Returns whether a rule of piecewise_rules() applied.
 bool rule_applied(const Explanation& explanation, const Rule& rule);
 
 Json to_json(const Explanation& explanation);

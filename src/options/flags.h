@@ -1,5 +1,6 @@
 // Flags of commands. No other layer uses the library that parses them. Values arrive as text, from the command line or
-// else from the file that --config names, and a function takes each. The first refused value is the error.
+// else from the file that --config names, and each flag's function takes its value. The first refused value is the
+// error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -66,7 +67,7 @@ class CommandFlags {
   // "--model-path,--model,MODEL" the value may also be a word without flag, called MODEL in the help. `type` names the
   // value in the help and gives the type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
   // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial`: the
-  // value if the flag is not given, where the flag knows it.
+  // value if the flag is not given, as far as the flag knows it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag with a value that may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);

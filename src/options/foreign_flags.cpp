@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 19> kFormats = {
     "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq",     "gptq_marlin", "awq",        "awq_marlin",
     "mxfp4",    "quark",        "w8a8_int8",    "w8a8_fp8", "auto"};
 
-// Whether a flag that turns off chunked prefill was given, in either spelling.
+// Returns whether a flag that turns off chunked prefill was given, in either spelling.
 bool asks_for_whole_prompts(const ForeignFlags& foreign) {
   return foreign.no_chunked_prefill || !foreign.chunked_prefill;
 }

@@ -1,5 +1,5 @@
-// Flags of SGLang and vLLM that launch commands contain and that ask for something that Tessera decides differently.
-// Each is served, or accepted with a warning that says what happens instead. Names with the same meaning as a flag of
+// Flags of SGLang and vLLM that occur in launch commands and ask for something that Tessera decides differently. Each
+// is supported, or accepted with a warning that says what happens instead. Names with the same meaning as a flag of
 // ours are aliases in engine_flags.cpp.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct ForeignFlags {
-  std::string attention_backend{};  // "" for each text: not given
+  std::string attention_backend{};  // "" in each of these texts: not given
   std::string schedule_policy{};
   std::string grammar_backend{};
   std::string moe_a2a_backend{};
@@ -37,7 +37,7 @@ struct ForeignFlags {
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
 
-// Writes the effect of the served flags to `engine`. Call it after all flags are taken.
+// Writes the effect of the supported flags to `engine`. Call it after all flags are taken.
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 
 // Appends warnings about flags that do nothing, or not exactly what they do elsewhere.

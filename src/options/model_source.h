@@ -15,8 +15,8 @@ struct ModelSource {
   bool download = false;  // downloads what the cache lacks
 };
 
-// Returns the folder of a model given by path or id. Downloads the model first if `source` asks for that. kNotFound for
-// an id that the cache lacks; the error says how to get it.
+// Returns the folder of a model given by path or id. Downloads the model first if `source` asks for that. Returns
+// kNotFound for an id that the cache lacks; the error says how to get it.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

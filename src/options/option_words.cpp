@@ -18,7 +18,7 @@ std::size_t rule_message_length(std::string_view text) {
 
 bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
-// Whether the word from `begin` to `end` is part of a path: "/data/page_size/x", "page_size.json".
+// Returns whether the word from `begin` to `end` is part of a path: "/data/page_size/x", "page_size.json".
 bool in_path(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && (text[begin - 1] == '/' || text[begin - 1] == '.')) return true;
   if (end == text.size()) return false;
