@@ -1,5 +1,5 @@
-// Catches: a family that continues differently from Hugging Face where the beginning of a prompt comes from the prefix
-// cache, or where a request was preempted and computed again: keys, latents, windows or states of other tokens.
+// Catches: a family that continues differently from Hugging Face when the beginning of a prompt comes from the prefix
+// cache, or when a request was preempted and computed again: keys, latents, windows or states of other tokens.
 #include <gtest/gtest.h>
 
 #include "golden.h"
@@ -60,7 +60,7 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   }
 }
 
-// One request runs at a time. Another one of higher priority takes its place twice: while its prompt is computed (where
+// One request runs at a time. Another one of higher priority takes its place twice: while its prompt is computed (if
 // that takes more than two forwards), and while it decodes.
 TEST_P(CachedGoldens, GreedyTokensAfterPreemption) {
   const Golden golden = read_golden(GetParam());

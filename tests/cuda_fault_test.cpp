@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// y = x, copied by the driver.
+// An operator that computes y = x, copied by the driver.
 class Copies final : public BoundOp {
  public:
   explicit Copies(const BindArgs& args) : from_(args.operands[0].data), to_(args.results[0]) {}
@@ -48,7 +48,7 @@ Status capture_all(GraphRunner& runner) {
                              [&](std::int64_t size) { return runner.capture_one(size, stage_nothing); });
 }
 
-// Two pieces around a cut, captured for 4 and 8 rows.
+// Owns two pieces around a cut, captured for 4 and 8 rows.
 class GraphsOnFakeDriver {
  public:
   static constexpr std::int64_t kLargest = 8;
@@ -93,7 +93,7 @@ class GraphsOnFakeDriver {
   }
   GraphRunner& runner() { return *runner_; }
 
-  // Returns the forward's result for 1, 2, 3, …
+  // Returns the forward's result for the inputs 1, 2, 3, …
   Result<std::vector<float>> forward(std::int64_t size, bool replay) {
     std::vector<float> given(static_cast<std::size_t>(size) * 4);
     std::iota(given.begin(), given.end(), 1.0F);

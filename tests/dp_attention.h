@@ -22,7 +22,7 @@ namespace tessera::testing {
 
 using Engines = std::vector<std::unique_ptr<Engine>>;
 
-// Runs body(rank) → Status on a thread for each rank; returns the first error, where there is one.
+// Runs body(rank) → Status on a thread for each rank; returns the first error, or ok.
 template <class Body>
 Status on_ranks(int ranks, const Body& body) {
   std::vector<std::future<Status>> running;
@@ -33,7 +33,7 @@ Status on_ranks(int ranks, const Body& body) {
   return failed;
 }
 
-// Starts the engines of `nnodes` nodes, each with its end of the connections, as if they were processes.
+// Starts the engines of `nnodes` nodes, each with its own side of the connections, as if they were processes.
 inline Result<Engines> start(EngineOptions options) {
   const std::chrono::seconds limit(60);
   std::vector<std::shared_ptr<Lockstep>> groups;
@@ -86,7 +86,7 @@ class Served {
       EXPECT_TRUE(moved_.wait_for(lock, std::chrono::seconds(120), [&] { return ended_ == left; }));
     }
   }
-  // Fails the test where a request has failed.
+  // Returns the completions of a rank. Fails the test if a request has failed.
   const std::vector<Completion>& of(std::size_t rank) const {
     for (const Status& error : errors_[rank]) EXPECT_TRUE(error.ok()) << "rank " << rank << ": " << error.to_string();
     return done_[rank];

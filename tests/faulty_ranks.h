@@ -92,7 +92,7 @@ inline void expect_right(Engine& engine, const EngineOptions& one_rank, int n) {
   EXPECT_EQ(*got, right_tokens(one_rank)) << n;
 }
 
-// Prompts that each begin like the shorter ones, and their tokens.
+// Returns requests whose longer prompts begin with the shorter ones.
 inline const std::array<Request, 3>& family() {
   static const std::array<Request, 3> made = {request(40, 6), request(52, 6), request(48, 6)};
   return made;
@@ -106,9 +106,9 @@ inline const std::vector<Completion>& right_family(const EngineOptions& one_rank
   return made;
 }
 
-// Runs two requests, of which the second begins like the first, with the `n`-th `fault` of a rank's device, and then a
-// third one like both. Checks that the third one, and those that end without an error, have the tokens of one rank.
-// Returns whether the first one failed and the second did not.
+// Runs two requests, the second of which begins like the first, with the `n`-th `fault` of a rank's device. Then runs a
+// third one, which begins like both. Checks that the third one, and each that ends without an error, has the tokens of
+// one rank. Returns whether the first one failed and the second did not.
 inline bool first_alone_fails(Engine& engine, const EngineOptions& one_rank, int rank, std::int64_t FaultPlan::*fault,
                               std::int64_t n) {
   const std::array<Request, 3>& asked = family();
@@ -145,8 +145,8 @@ inline std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
-// The kernel lists a thread for a moment after it was joined, so this asks until `enough(count)`, for 10 seconds at
-// most.
+// Returns the number of threads, once it is `enough` or after 10 seconds. The kernel lists a thread for a moment after
+// it was joined.
 template <class Enough>
 std::size_t threads_once(const Enough& enough) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -56,7 +56,7 @@ inline Golden read_golden_folder(const std::string& folder) {
 }
 
 // Returns the folder of a case: in the repository's data, in goldens/ unless the name begins with "quantised/", or
-// beside the repository where it begins with "shared/".
+// beside the repository if it begins with "shared/".
 inline std::string golden_path(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));
@@ -76,7 +76,7 @@ struct Distance {
   double relative = 0;
 };
 
-// `logits` end with the rows that `want` holds; with fewer rows the distance is infinite.
+// Returns the distance. `logits` end with the rows that `want` holds; with fewer rows the distance is infinite.
 inline Distance distance(std::span<const float> logits, std::span<const float> want) {
   if (logits.size() < want.size() || want.empty()) return {INFINITY, INFINITY};
   const std::span<const float> got = logits.last(want.size());

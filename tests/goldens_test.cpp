@@ -86,8 +86,8 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Covers dense models only: where experts are chosen, rounding turns ties of the router, and a row takes another path.
-// routed_layers_test.cpp compares those models layer by layer.
+// Covers dense models only: if a model chooses experts, rounding turns ties of its router, and a row takes other
+// experts. routed_layers_test.cpp compares those models layer by layer.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.
@@ -226,7 +226,7 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
   }
 }
 
-// A trained model; greedy_ids includes the prompt.
+// Compares a trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {
   if (!shared_exists("data/models/stories260k")) GTEST_SKIP() << "no shared data: models/stories260k";
   const std::string folder = shared_path("data/models/stories260k");

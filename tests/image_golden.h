@@ -42,7 +42,7 @@ struct ImageGolden {
   Request request(std::size_t i) const { return {.prompt = prompts[i], .images = images[i]}; }
 };
 
-// Returns patches of that grid without pixels, with `rows` as their result.
+// Returns an image that has a grid but no pixels, and adds `rows`, which the encoder returns for it, to the golden.
 inline PromptImage add_image(ImageGolden& golden, std::int64_t first_token, PatchGrid grid, std::vector<float> rows) {
   Hasher hasher;
   hasher.add(static_cast<std::int64_t>(golden.rows.size()));

@@ -28,7 +28,7 @@ using testing::run_one;
 using testing::scored;
 using testing::Way;
 
-// An engine with the golden rows as its images.
+// An engine whose encoder returns the golden rows.
 struct Seeing {
   std::shared_ptr<GoldenEncoder> encoder;
   std::unique_ptr<Engine> engine;
@@ -305,7 +305,7 @@ TEST_P(ImageGoldens, VerifyAndSoakPass) {
   EXPECT_GT(soaked->images.graph_forwards, 10);
 }
 
-// The checkpoint loaded as a text model: its graph has plain positions.
+// Loads the checkpoint as a text model, whose graph has plain positions.
 TEST(TextOfAnImageModel, HasTheLogitsOfPlainPositionsToTheBit) {
   const ImageGolden golden = testing::read_image_golden("qwen2.5-vl");
   const Json whole = *Json::read_file(golden.folder + "/config.json");

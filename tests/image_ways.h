@@ -1,4 +1,5 @@
-// Helpers of tests of models with images: the ways that a prompt takes, and the requests of a golden checkpoint.
+// Helpers of tests of models with images: options for each way to run a prompt, and the requests of a golden
+// checkpoint.
 #pragma once
 
 #include <gtest/gtest.h>

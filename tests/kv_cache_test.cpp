@@ -131,7 +131,7 @@ TEST(Float8CacheStages, TwoStagesComputeWhatOneDoes) {
   }
 }
 
-// A copy of a golden checkpoint with further tensors, each one number.
+// A copy of a golden checkpoint with additional tensors, each of one number.
 class WithScales {
  public:
   struct Scale {

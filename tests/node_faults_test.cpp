@@ -3,7 +3,7 @@
 // Catches: a node that leaves and is waited for, a truncated message that is read, an order that cannot be carried out
 // and ends a rank, nodes with different plugins, and a node that is left running.
 //
-// The second node is a thread of this process, with its own end of a connection.
+// The second node is a thread of this process, with its own side of a connection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Quantises a golden checkpoint as a tool would that writes files: in double precision where that is exact, one value
+// Quantises a golden checkpoint as a tool would that writes files: in double precision if that is exact, one value
 // after the other, and in the layouts of published checkpoints. It shares no code with the engine's quantisation.
 #pragma once
 
@@ -51,8 +51,8 @@ inline OfflineMatrix read_matrix(const StoredTensor& stored) {
 inline float quotient(double a, double b) { return static_cast<float>(a / b); }
 inline float one_for_zero(float scale) { return scale > 0 ? scale : 1.0F; }
 
-// Returns the code of the nearest of a format's magnitudes, of two equally near ones the even code, with `sign` for
-// negative numbers.
+// Returns the code of a format's magnitude that is nearest to the number; of two equally near ones, the even code.
+// `sign` is added for negative numbers.
 inline std::uint8_t nearest_of(const std::vector<double>& magnitudes, double number, std::uint8_t sign) {
   std::size_t best = 0;
   for (std::size_t code = 1; code < magnitudes.size(); ++code) {
@@ -73,7 +73,7 @@ inline std::uint8_t e4m3_of(double number) {
 // A checkpoint in the making. Owns the bytes of new tensors, and keeps the golden's checkpoint open.
 class OfflineCheckpoint {
  public:
-  // `modules` lists the linears to quantise to `format`, with their columns in a group of int4.
+  // `modules` has the linears to quantise to `format`, each with the columns of one group of int4.
   OfflineCheckpoint(const std::string& golden, const std::string& format,
                     const std::map<std::string, std::int64_t>& modules)
       : checkpoint_(*Checkpoint::open(golden)) {
@@ -93,7 +93,7 @@ class OfflineCheckpoint {
     config_.set("quantization_config", settings_of(format, modules));
   }
 
-  // Writes config.json and the tensors to the folder, which must be there.
+  // Writes config.json and the tensors to the folder, which must exist.
   void write(const std::string& folder) const {
     ASSERT_TRUE(replace_file(folder + "/config.json", config_.dump(2)).ok());
     const Status written = write_safetensors(folder + "/model.safetensors", tensors_, {{"format", "pt"}});

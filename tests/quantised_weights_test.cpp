@@ -1,6 +1,6 @@
 // Catches: a weight made of several stored tensors (values and scales) with wrong values: a wrong scale for a block,
-// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly. The weights are numbers, as
-// an operator needs them that takes no quantised matrix, or stay quantised and are divided among ranks.
+// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly. The weights become numbers,
+// for an operator that takes no quantised matrix, or stay quantised and are divided among ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

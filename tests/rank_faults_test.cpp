@@ -30,10 +30,10 @@ struct Topology {
   int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
   int nodes = 1;    // rank 1 is on the second one
   bool overlap = false;
-  // A request with this fault of one rank fails, and so does what is in flight with it.
-  int last_replay = 11;  // or launch, of a request
-  int lost_from = 40;    // a call amid a request
-  // A step that is alone at fault (testing::first_alone_fails).
+  // A request fails if one rank has this fault, and so does what is in flight with it.
+  int last_replay = 11;  // number of a request's last replay, or launch
+  int lost_from = 40;    // number of a call amid a request
+  // A fault that fails one step alone (testing::first_alone_fails). It must do so in more than num_alone places.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -53,7 +53,7 @@ constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
                                   .lost_from = 12,
                                   .alone_at_fault = &FaultPlan::replay_fails_at,
                                   .num_alone = 1};
-// The next step is enqueued before this one is collected.
+// Returns a topology in which the next step is enqueued before this one is collected.
 constexpr Topology ahead(Topology of, const char* name) {
   of.name = name;
   of.overlap = true;
@@ -91,7 +91,7 @@ class Group {
   }
   Engine& engine() { return nodes_ ? nodes_->engine() : *here_; }
 
-  // Sizes that were dropped, with the reasons.
+  // Returns the sizes that were dropped, with the reasons.
   std::vector<std::pair<std::int64_t, Status>> dropped() {
     std::vector<std::pair<std::int64_t, Status>> sizes = engine().runner().prefill().report().dropped;
     for (const auto& size : engine().runner().decode().report().dropped) sizes.push_back(size);
@@ -116,8 +116,8 @@ class Group {
 
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
-  // Starts groups with the n-th fault of rank 1, until there are fewer, and calls `check(group, n)` with each. A start
-  // in one process is quick enough to be tried oftener.
+  // Starts groups with the n-th `fault` of rank 1, for growing n until a start has no n-th fault, and calls
+  // `check(group, n)` with each. More n are tried in one process, since its starts are quick.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
@@ -133,7 +133,7 @@ class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInter
     }
   }
 };
-// Faults that do not depend on what is in flight.
+// These faults do not depend on what is in flight.
 using StartFaults = RankFaults;
 using StepFaults = RankFaults;
 

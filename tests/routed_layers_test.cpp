@@ -1,4 +1,4 @@
-// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show it: where two experts are
+// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show it: when two experts are
 // nearly equal, rounding chooses the other one, and all later layers differ. So each layer is computed from the inputs
 // and experts of the float32 forward.
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   return sums;
 }
 
-// ‖a − b‖² and ‖b‖² over the rows seen so far.
+// The sums ‖a − b‖² and ‖b‖² over the rows seen so far.
 struct Difference {
   double difference2 = 0;
   double norm2 = 0;

@@ -1,5 +1,5 @@
-// Catches: whole models with images that differ from Hugging Face's, from pixels through tower and body, on every way,
-// in both types, on one rank and on two.
+// Catches: whole models with images that differ from Hugging Face's, from pixels through tower and body, on every way
+// to run a prompt, in both types, on one rank and on two.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Catches: heap allocation in a decode step, in the engine or in the whole server, which costs time and, over days,
 // memory.
 //
-// A program of its own, because it replaces operator new for the whole process.
+// This is a program of its own, because it replaces operator new for the whole process.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -117,7 +117,7 @@ class StreamReader {
     ASSERT_EQ(::send(socket_, message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
   }
 
-  // Reads until `events` server-sent events have arrived in total; returns false where the stream ends before.
+  // Reads until `events` server-sent events have arrived in total; returns false if the stream ends before that.
   bool read_to(int events) {
     while (events_ < events) {
       const ssize_t got = ::recv(socket_, buffer_, sizeof(buffer_), 0);

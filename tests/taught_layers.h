@@ -151,7 +151,7 @@ class TeachingPass {
  private:
   static constexpr ir::ValueId kNone{-1};
 
-  // Returns the layer of the value that the node makes or, where it makes none, works on.
+  // Returns the layer of the value that the node makes or, if it makes none, of the value that it works on.
   std::string layer_of_node(const ir::Node& node) const {
     if (!node.results.empty()) return layer_of(from_.value(node.results[0]).name);
     for (const ir::ValueId operand : node.operands)

@@ -1,6 +1,6 @@
-// Catches: a plugin's family in graph text that differs from the same family in C++ on any way that a prompt takes
-// through the engine (weights other than named, a cache group that is not planned, an input that is not staged, a piece
-// cut elsewhere), and a faulty family with an error that does not name the fault.
+// Catches: a plugin's family in graph text that differs from the same family in C++ on any way of a prompt through the
+// engine (weights other than named, a cache group that is not planned, an input that is not staged, a piece cut
+// elsewhere), and a faulty family with an error that does not name the fault.
 //
 // The family is examples/model/plain_llama.c; the faulty ones are variants of it.
 #include <gmock/gmock.h>

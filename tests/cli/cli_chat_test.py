@@ -224,7 +224,7 @@ class Chat(CliTest):
         empty.touch()
         self.type_lines(empty, ["/reset", "/quit"])
         self.assertIn("/reset\n", empty.read_text())
-        # Where no history is possible, a chat works without one, and leaves other files alone.
+        # If no history is possible, a chat works without one, and leaves other files alone.
         self.type_lines(self.folder / ("n" * 300), ["/reset", "/quit"])
         notes = self.folder / "notes"
         notes.write_text("of the user\n")

@@ -22,7 +22,7 @@ class HelpAndVersion(CliTest):
 
 
 class BadCommandLine(CliTest):
-    """Exit code 2, one line naming the flag, its value and what is accepted."""
+    """Each ends the command with exit code 2 and one line that names the flag, its value and what is accepted."""
 
     def test_table(self):
         ids = ["generate", "--model-path", LLAMA, "--input-ids", "1,2"]

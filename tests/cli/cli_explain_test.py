@@ -20,8 +20,8 @@ class Explain(CliTest):
         told = json.loads(config.read_text())
         layers = told.get("text_config", told)["num_hidden_layers"]
         kinds = [part["kind"] for part in answer["pieces"]]
-        # The head contains what follows the last attention, except in embedding models, which need all rows, and where the last layer
-        # adds a level of the tower.
+        # The head contains what follows the last attention, except in embedding models, which need all rows, and in
+        # models whose last layer adds a level of the tower.
         last = 1 if config.parent.name in ("qwen3-embedding", "qwen3-vl") else 0
         self.assertEqual(kinds, ["piece", "split_op"] * layers + ["piece"] * last)
         for part in answer["pieces"]:

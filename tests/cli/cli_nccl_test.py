@@ -26,7 +26,7 @@ IDS = "3,9,27,81,243,17,51,153"
 
 
 def missing():
-    """Returns what is missing; "" where the tests can run."""
+    """Returns what is missing; "" if the tests can run."""
     # The library is beside the program in a build, and in lib/ where it is installed.
     if not any((PROGRAM.parent / folder / "libtessera_cuda.so").exists() for folder in (".", "../lib")):
         return "this build has no CUDA backend"
@@ -55,7 +55,7 @@ class Nccl(CliTest):
         return process
 
     def ends(self, processes, limit=60):
-        """(exit code, standard output, standard error) of each."""
+        """Returns (exit code, standard output, standard error) of each."""
         deadline = time.monotonic() + limit
         ended = []
         for process in processes:

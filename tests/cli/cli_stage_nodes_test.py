@@ -2,7 +2,7 @@
 """The stages of one pipeline as two processes, over TCP. tests/cli/cli_stage_nodes_test.py PROGRAM [TEST …]
 
 Catches: stages of two processes that compute other bits than those of one, mixed-up steps in flight on two nodes, a
-process that is left running or waits forever where the other one dies at the start or in a step, and combinations that
+process that is left running or waits forever when the other one dies at the start or in a step, and combinations that
 are accepted and then fail.
 Prints a line for each test; the last line is "N passed, N failed"."""
 

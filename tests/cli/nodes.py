@@ -42,7 +42,7 @@ class NodesCliTest(CliTest):
         self.port = free_port()
 
     def ends(self, processes, limit=60):
-        """(exit code, standard output, standard error) of each."""
+        """Returns (exit code, standard output, standard error) of each."""
         ended = []
         deadline = time.monotonic() + limit
         try:

@@ -105,7 +105,7 @@ class Serving:
 
 
 class LineResult(unittest.TextTestResult):
-    """One line for each test."""
+    """Prints one line for each test."""
 
     def startTest(self, test):
         unittest.TestResult.startTest(self, test)

@@ -14,7 +14,7 @@ NOTE = "X-Tessera-Note"
 
 
 class Skipped(Exception):
-    """Raised with the reason where a job cannot be done here."""
+    """Raised with the reason if a job cannot be done here."""
 
 
 def check(what, seen=""):

@@ -1,4 +1,4 @@
-"""Prometheus: its parser of scrapes, and its own checker where that is installed."""
+"""Prometheus: its parser of scrapes, and its own checker if that is installed."""
 
 import shutil
 import subprocess

@@ -58,8 +58,9 @@ class Stage:
         self._files = files
 
     def inside(self, command, binds=(), network=True):
-        """The command line that runs `command` in it, as its user, with /proc and `binds` of (folder here, path there). What is
-        mounted is the process's alone and goes with it. Without `network` it has a loopback of its own."""
+        """Returns the command line that runs `command` in the stage, as its user, with /proc and `binds` of (folder
+        here, path there). The mounts belong to that process alone and end with it. Without `network` it has only a
+        loopback interface of its own."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         if "HOME" not in self.environment:
             variables.append("HOME=" + ("/root" if self.user == "root" else "/"))
@@ -75,7 +76,8 @@ class Stage:
 
 
 class Containerfile:
-    """`environment` and `binds` are there while RUN runs, and not in the image: podman build's --env and --volume."""
+    """`environment` and `binds` apply while RUN runs, and are not in the image, like podman build's --env and
+    --volume."""
 
     def __init__(self, path, environment=None, binds=()):
         self.context = pathlib.Path(path).resolve().parent
@@ -85,8 +87,8 @@ class Containerfile:
         self.ignored = ignored.read_text().split() if ignored.exists() else []
 
     def build(self, folder, base, given):
-        """Stages by name, the last one as "". `base` is the folder of a Debian that stands for FROM's image. A stage of the
-        mapping `given` is not built: it is the folder that is given for it."""
+        """Returns the stages by name, the last one as "". `base` is the folder of a Debian that stands for FROM's
+        image. A stage that the mapping `given` names is not built: `given` has its folder."""
         stages = {}
         stage, name = None, ""
         for instruction, rest in self.instructions:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Builds the Containerfile step by step in a chroot of Debian 12, and tests the server of its image:
 
-  tests/deploy/containerfile_test.py BUILD_FOLDER                 the build stage's package is made of a build that is there
+  tests/deploy/containerfile_test.py BUILD_FOLDER                 takes the build stage's package from an existing build
   tests/deploy/containerfile_test.py --whole [--bind HERE:THERE] [--env NAME=VALUE]
-                                                                  the build stage too, which compiles everything
+                                                                  builds the build stage too, which compiles everything
 
---base FOLDER is a Debian 12 to begin with (`debootstrap --variant=minbase bookworm FOLDER`); without it one is made.
+--base FOLDER is a Debian 12 to begin with (`debootstrap --variant=minbase bookworm FOLDER`); else it makes one.
 --bind and --env apply to RUN alone, as those of `podman build`. Catches: a package or tool that the steps lack, a file
 that the image lacks, missing certificates, so that no model can be downloaded, a server that needs root or writes where
 it may not, and a build stage that leaves out constrained output.
@@ -46,9 +46,8 @@ def why_not():
     return None
 
 
-# These settings make Debian's images slim: apt keeps no caches, and dpkg leaves out files not needed in a container. A mirror
-# that
-# fails once is no fault of the Containerfile, so apt retries.
+# These settings make Debian's images slim: apt keeps no caches, and dpkg leaves out files not needed in a container. A
+# mirror that fails once is no fault of the Containerfile, so apt retries.
 APT = """DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
@@ -71,7 +70,7 @@ def make_slim(folder):
 
 
 def make_base(folder):
-    """Returns why there is no base: a failing mirror is no fault of the Containerfile."""
+    """Makes the base. Returns why there is none, or None: a failing mirror is no fault of the Containerfile."""
     made = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", folder], capture_output=True, text=True, check=False)
     return None if made.returncode == 0 else f"debootstrap: {made.stdout[-2000:]}{made.stderr[-2000:]}"
 
@@ -116,7 +115,7 @@ class Server:
         try:
             self.process.wait(60)
         finally:
-            self.process.kill()  # does nothing where it has ended
+            self.process.kill()  # does nothing if it has ended
             self.process.wait()
         self.said.seek(0)
         return self.process.returncode, self.said.read()

@@ -182,7 +182,7 @@ class Cases:
                     assert job.wait(40) == 0, job.returncode
                 finally:
                     try:
-                        os.killpg(job.pid, signal.SIGKILL)  # fails where all have ended
+                        os.killpg(job.pid, signal.SIGKILL)  # fails if all have ended
                         left = job.poll() is not None
                     except ProcessLookupError:
                         left = False
@@ -224,8 +224,8 @@ class Cases:
         assert not self._container_starts(TESSERA_WITHOUT_KEY="no")
 
     def _container_starts(self, *words, **environment):
-        """Returns whether the image's entry point runs the server, a stand-in that passes requests for configurations to the
-        program."""
+        """Returns whether the image's entry point runs the server. Its stand-in passes requests for configurations to
+        the program."""
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder, "tessera")
             program.write_text('#!/bin/sh\ncase "$*" in *--print-config) exec "$REAL" "$@" ;; esac\necho started\n')

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Tests the documents against the program: tests/docs/commands_test.py TESSERA [DOCUMENT …]
 
-Catches: a command that a guide tells and the program refuses, an output or exit code that is not what is stated, a link
-that leads nowhere, a source or function that is named and not there, a requirement without a line in
-docs/conformance.md, and a test named there that does not exist.
+Catches: a command of a guide that the program refuses, an output or exit code other than stated, a link that leads
+nowhere, a named source or function that does not exist, a requirement without a line in docs/conformance.md, and a
+test named there that does not exist.
 
-The mark of a block says what is done with it. Blocks are processed in order, in one empty folder for each document,
-with the program on the PATH. The folder has models/demo, unless the document brings it itself:
+The word behind ``` says what is done with a block. Blocks are processed in order, in one empty folder for each
+document, with the program on the PATH. The folder has models/demo, unless the document brings it itself:
 
-  ```bash        run by bash -euo pipefail. A comment "# exit code 2" in it is what it ends with; else 0, and a line
-                 `tessera serve …` stays up to the next one, on a free port, which takes the place of 30000 after it.
-  ```text        after it: lines of its output, in this order; … stands for anything, and so does what is between lines
-  ```yaml        with "# NAME" as first line: the file NAME, there from the start
+  ```bash        run by bash -euo pipefail. It must end with 0, or as a comment "# exit code 2" says. A line
+                 `tessera serve …` runs until the next one, on a free port, which replaces 30000 from there on.
+  ```text        behind a bash block: lines of its output, in this order; … and gaps between lines stand for anything
+  ```yaml        with "# NAME" as first line: the file NAME, which exists from the start
   anything else  each `tessera` command in it (ExecStart= and CMD too) is parsed with --print-config, on the CPU and with
                  models/demo: another machine's devices, files and rights are not asked for
 
@@ -289,7 +289,7 @@ SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".c", ".rs", ".js", ".sh"
 
 @functools.cache
 def sources():
-    """Every path of a source from any of its folders on, and every word in the sources."""
+    """Returns every path of a source, from any of its folders on, and every word in the sources."""
     paths, words = set(), set()
     for path in [path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SOURCE_SUFFIXES]:
         parts = path.relative_to(ROOT).parts

@@ -4,10 +4,9 @@
   python3 tests/image/make_vectors.py tests/data/image
 
 Needs torch 2.11, torchvision 0.26, transformers 5.17 (its Qwen2VLImageProcessor, the torchvision variant), Pillow 13 and
-numpy, and a CPU with AVX2. patches.json: images are made from a seed (`pixels` below, in C++
-in src/image/test_images.h), so that only sizes, grids and SHA-256 of the float32 values are stored. files.json: for each
-file width, height and SHA-256 of the RGB bytes of exif_transpose and convert("RGB"). Of a file in no list the tests say what
-is expected."""
+numpy, and a CPU with AVX2. patches.json: images are made from a seed (`pixels` below, in C++ in src/image/test_images.h),
+so that only sizes, grids and SHA-256 of the float32 values are stored. files.json: for each file width, height and SHA-256
+of the RGB bytes of exif_transpose and convert("RGB"). For a file in no list, the tests say what is expected."""
 
 import hashlib
 import io
@@ -35,7 +34,7 @@ PROCESSORS = {
 
 
 def pixels(width, height, seed):
-    """[height, width, 3]: noise, edges or a gradient with some noise, by seed modulo 3."""
+    """Returns [height, width, 3]: noise, edges or a gradient with some noise, by seed modulo 3."""
     y, x, c = np.meshgrid(*(np.arange(n, dtype=np.uint32) for n in (height, width, 3)), indexing="ij")
     h = (x * np.uint32(0x9E3779B1)) ^ (y * np.uint32(0x85EBCA77)) ^ (c * np.uint32(0xC2B2AE3D)) ^ np.uint32(seed * 0x27D4EB2F & 0xFFFFFFFF)
     h ^= h >> np.uint32(15)

@@ -106,7 +106,7 @@ class ChatCases(PageCase):
 
     def test_escape_stops_an_answer(self):
         page = self.open()
-        # The model continues where end-of-text tokens do not end a text. With log-probabilities an answer is longer than
+        # The model continues if end-of-text tokens do not end a text. With log-probabilities an answer is longer than
         # the browser's buffers, so a part of it is still unread when Escape is pressed.
         page.evaluate("{const made = requestBody; requestBody = (...given) => ({...made(...given), ignore_eos: true, max_tokens: 1500, "
                       "logprobs: true, top_logprobs: 20})}")
@@ -151,7 +151,7 @@ class ChatCases(PageCase):
                 ("await fake.arrive(1000, 'data: {oops\\n\\n')", "The server sent an event that is no JSON: {oops")), 1):
             self.ask(page, f"Question {number}")
             self.asked(page, number)
-            # Where the page gives up it reads no more bytes, so the last arrival is not awaited.
+            # When the page gives up, it reads no more bytes, so the last arrival is not awaited.
             page.evaluate(f"(async () => {{ await fake.arrive(1000, fake.chunk('So far', 2)); {ending.replace('await ', '')}; }})()")
             self.ended(page, number)
             assert self.text(page, ".exchange:last-child .fault") == shown, self.text(page, ".exchange:last-child .fault")

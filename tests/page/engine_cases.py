@@ -19,7 +19,7 @@ class EngineCases(PageCase):
         page.wait_for("document.getElementById('engine-state').textContent === 'live'")
         assert page.evaluate("document.activeElement.id") == "tab-engine"
         assert page.evaluate("document.getElementById('chat').hidden")
-        # Float32 where the processor does not multiply bfloat16 (device/cpu/host_limits.cpp).
+        # Float32 if the processor does not multiply bfloat16 (device/cpu/host_limits.cpp).
         flags = pathlib.Path("/proc/cpuinfo").read_text().split()
         dtype, weights = ("bf16", 12.3) if {"avx512_bf16", "amx_bf16"} & set(flags) else ("f32", 24.5)
         assert f"Qwen3 · 6.43 M parameters · 6 layers · {dtype} · " in self.text(page, "#engine-text")

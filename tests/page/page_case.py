@@ -35,7 +35,7 @@ class PageCase:
         page.press("Enter", 13)
 
     def ended(self, page, count=None):
-        """Waits until the last answer, or the `count`-th where given, is complete."""
+        """Waits until the last answer, or the `count`-th if given, is complete."""
         page.wait_for("[...document.querySelectorAll('.answer')].at(-1)?.getAttribute('aria-busy') === 'false' && !chat.running"
                       + (f" && document.querySelectorAll('.answer').length === {count}" if count else ""))
 

@@ -3,7 +3,7 @@
 
 The compiler's LeakSanitizer library is loaded first into unchanged programs. When they end, it searches for unreachable
 memory and ends them with another exit status. Catches: a table, bound kernel, handle or partly made registry that leaks
-where a plugin is refused, and memory that a request with a failing kernel leaves in the server.
+when a plugin is refused, and memory that a request with a failing kernel leaves in the server.
 
 The last line is "N passed, N failed"."""
 

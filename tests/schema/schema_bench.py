@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def one_line(path):
-    """Returns a file's text as one line: its own bytes where they parse, so that no number or order of names changes."""
+    """Returns a file's text as one line: its own bytes if they parse, so that no number or order of names changes."""
     text = path.read_text(encoding="utf-8-sig")
     json.loads(text)
     return text.replace("\r", " ").replace("\n", " ")

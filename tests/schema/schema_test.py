@@ -53,7 +53,8 @@ def properties(validator, named, instance, schema):
 
 
 def multiple_of(_, step, instance, __):
-    """The keyword "multipleOf", for decimals as the texts have them: a quotient of doubles refuses 0.07 for 0.01."""
+    """Implements the keyword "multipleOf" for decimals as the texts have them: a quotient of doubles refuses 0.07 for
+    0.01."""
     number = isinstance(instance, (int, float)) and not isinstance(instance, bool)
     if number and (fractions.Fraction(str(instance)) / fractions.Fraction(str(step))).denominator != 1:
         yield jsonschema.ValidationError(f"{instance} is no multiple of {step}")
@@ -80,7 +81,7 @@ def validator_for(schema):
 
 
 def check(schema, text):
-    """Returns what is wrong with a text; None where nothing is."""
+    """Returns what is wrong with a text; None if nothing is."""
     try:
         text.encode()  # no halves of surrogate pairs
         value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=Members)

@@ -2,7 +2,7 @@
 """Two servers whose ranks share experts, in two processes: tests/server/dp_attention_nodes_test.py TESSERA
 
 Catches: answers that differ from those of one process, a node that serves no requests or leaves while another has some,
-one that continues alone or hangs where the other is lost, and nodes that serve although they were started differently.
+one that continues alone or hangs when the other is lost, and nodes that serve although they were started differently.
 
 The last line is "N passed, N failed"."""
 

@@ -20,7 +20,7 @@ IDS = list(range(5, 15))
 
 
 def metric(server, name):
-    """Returns a sample of /metrics; 0 where there is none."""
+    """Returns a sample of /metrics; 0 if there is none."""
     _, text = server.get("/metrics")
     found = re.search("^" + re.escape(name) + r" (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0

@@ -6,7 +6,7 @@ Catches: kept connections that the server closes while nginx sends the next requ
 
 nginx keeps connections to the server in a pool, as docs/deployment.md recommends. Requests come in phases with pauses
 between them, as long as nginx or the server keeps an idle connection, a little less and a little more; then nginx stands
-still while connections are idle. Skips itself where there is no nginx. The last line is "N passed, N failed"."""
+still while connections are idle. Skips itself if there is no nginx. The last line is "N passed, N failed"."""
 
 import argparse
 import collections

@@ -5,8 +5,8 @@ Catches: endless waiting for a node that dies, hangs or is cut off, requests tha
 name the node, a health check that does not notice, a node 0 that does not end then, a process that is left running, and
 answers that differ from those of one process.
 
-The second machine is a network namespace, joined to the first by a pair of virtual interfaces. Where that is not permitted it
-is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
+The second machine is a network namespace, joined to the first by a pair of virtual interfaces. If that is not permitted,
+it is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
 
 TESSERA_TEST_DEVICE=cuda: a rank has a GPU of this machine, cuda:0 or cuda:1, joined by NCCL; both machines are this one.
 
@@ -150,7 +150,7 @@ class TwoNodes:
         return *answered[0], time.monotonic() - began
 
     def last_answer(self, ask):
-        """Returns (status, answer); None where a slow machine asks too late and the server has already ended with its error."""
+        """Returns (status, answer); None if a slow machine asks too late and the server has already ended with its error."""
         self.lost = "tessera: error: node 1 of 2 ("
         try:
             return ask()

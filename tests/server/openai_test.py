@@ -4,7 +4,7 @@
 Catches: answers that the widely used client cannot read, missing fields or fields of another type, and errors that do
 not become its exceptions.
 
-The client is installed from PyPI at the versions of openai_requirements.txt, into BUILD_FOLDER/openai-client. Where it
+The client is installed from PyPI at the versions of openai_requirements.txt, into BUILD_FOLDER/openai-client. If it
 cannot be installed, the requests recorded in tests/data/server/openai_exchanges.json (--record) are sent again, and the
 answers are compared with the recorded ones: status, fields and types. The last line is "N passed, N failed"."""
 

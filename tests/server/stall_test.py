@@ -71,7 +71,7 @@ def grammar(i):
 
 
 def make_model(tessera, folder):
-    """The folder of a small model that reads images, made inside `folder`."""
+    """Makes, inside `folder`, a small model that reads images; returns the model's folder."""
     config = pathlib.Path(folder) / "config.json"
     config.write_text(json.dumps(CONFIG))
     model = pathlib.Path(folder) / "model"
@@ -166,7 +166,7 @@ class Probe:
 
 
 def measure(port, seconds, key=None):
-    """Probes by name, after `seconds` beside all loads. `key`: what they ask with."""
+    """Returns the probes by name, after `seconds` beside all loads. `key` is the API key of their requests."""
     chat = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
     probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6}, key)),
               "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1}, key)),

@@ -38,7 +38,7 @@ HEAVY = {200, 413, 503}
 
 
 def exchange(port, address, path, body, headers):
-    """(status or RESET, seconds to wait before the next request) of a POST; the answer is read and let go."""
+    """Returns (status or RESET, seconds to wait before the next request) of a POST; reads the answer and drops it."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300, source_address=(address, 0))
     try:
         try:
@@ -142,7 +142,8 @@ def kinds(port):
 
 
 def run_loads(port, only):
-    """In a process of its own that leaves the CPU to the server: real clients have machines of theirs. Prints its counts at SIGTERM."""
+    """Runs in a process that yields the CPU to the server, since real clients have their own machines. Prints its
+    counts at SIGTERM."""
     os.nice(10)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     loads = [kind for kind in kinds(port) if re.search(only, kind.name)]
@@ -156,7 +157,8 @@ def run_loads(port, only):
 
 
 def warm(server):
-    """What first requests take for good, pages of the KV cache and the tower's buffers among it, is not the clients'."""
+    """Sends first requests. What these take for good, such as pages of the KV cache and the tower's buffers, is not the
+    clients'."""
     key = {"Authorization": f"Bearer {KEY}"}
     for body in (prompts(100), of_images([png(900, 700, 1)]), *[grammar(-i).encode() for i in range(1, 7)]):
         status, _, data = server.request("POST", "/generate", body, key)
@@ -169,7 +171,7 @@ def gauge(metrics, name):
 
 
 def storm(server, seconds, only):
-    """Loads `server` for so long. (what was measured by name, probes, what the loads saw)"""
+    """Loads `server` for `seconds`. Returns what was measured by name, the probes, and what the loads saw."""
     warm(server)
     loads = subprocess.Popen([sys.executable, __file__, "-", "--loads", str(server.port), "--only", only],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -67,7 +67,7 @@ class Supervisor:
     def stop(self):
         """Stops the command; returns its output over all starts."""
         self.stopping.set()
-        while self.thread.is_alive():  # repeats where it was between two starts
+        while self.thread.is_alive():  # repeats if it was between two starts
             self.process.send_signal(signal.SIGTERM)
             self.thread.join(1)
         with self.said:
@@ -105,7 +105,7 @@ class Nodes:
         self.cache.cleanup()
 
     def ask(self, body, timeout=60):
-        """Returns (status, answer); status 0 where nobody answers."""
+        """Returns (status, answer); status 0 if nobody answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request("POST", "/generate", json.dumps(body), {"Content-Type": "application/json"})
