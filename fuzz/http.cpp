@@ -1,5 +1,5 @@
-// Catches: crashes and hangs of the HTTP server on any bytes of a connection, sent in one or two pieces and followed by
-// its end. Every answer must begin with a status line.
+// Catches: crashes and hangs of the HTTP server on any bytes of a connection, which are sent in one or two pieces
+// before the client ends it. Every answer must begin with a status line.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ using namespace tessera;
 
 namespace {
 
-// Serves until the process ends.
+// Starts a server that runs until the process ends; returns its port.
 std::uint16_t serve() {
   HttpOptions options;
   options.port = 0;
@@ -40,7 +40,7 @@ std::uint16_t serve() {
   return server->port();
 }
 
-// Returns false where the server has closed the connection.
+// Returns false if the server has closed the connection.
 bool send_all(int connection, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);

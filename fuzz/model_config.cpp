@@ -15,7 +15,7 @@ using namespace tessera;
 
 namespace {
 
-// A folder for files that are read only from a folder.
+// A temporary folder, for files that are read only as parts of a folder.
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("tessera_fuzz_model_config." + std::to_string(::getpid()));

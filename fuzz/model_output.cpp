@@ -27,7 +27,7 @@ void add(Output& output, const ToolText& text) {
   }
 }
 
-// Tools with a schema, by which values in text become JSON.
+// Returns tools whose schemas decide how values in text become JSON.
 const Json& known_tools() {
   static const Json kTools = *Json::parse(
       R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "i": {"type": "integer"},
@@ -43,7 +43,7 @@ struct Case {
   bool has_tools = false;  // otherwise any name is a function's name
 };
 
-// `cut` is the number of bytes of a piece; 0: everything at once.
+// Reads the text in pieces of `cut` bytes; 0: everything at once.
 Output read(const Case& given, std::string_view text, std::size_t cut) {
   static const Json kNoTools;
   auto reasoning_parser = ReasoningParser::create(given.reasoning, given.opened);
