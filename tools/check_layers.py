@@ -6,9 +6,9 @@
 - No source is longer than 400 lines, tests and scripts included.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at.
 
-A layer's folders are its rooms. --rooms checks nothing: it prints, for each layer that has any, a table of its rooms with
-their files and lines, tests included, and the rooms of the layer that their sources include, tests left out. "." is the
-layer's own folder."""
+The folders within a layer are its rooms. --rooms checks nothing: it prints, for each layer that has any, a table of its
+rooms with their files and lines, tests included, and the rooms of the layer that their sources include, tests left out.
+"." is the layer's own folder."""
 
 import argparse
 import pathlib
@@ -30,7 +30,7 @@ KEYWORDS = {"SRCS", "ALONE", "TESTS", "ROOMS", "DEPS", "PRIVATE_DEPS"}
 
 
 def read_deps(cmake_file):
-    """Returns the DEPS of the folder's tessera_layer(…) calls, or None where there is no such call yet."""
+    """Returns the DEPS of the folder's tessera_layer(…) calls, or None if there is no such call yet."""
     text = re.sub(r"#.*", "", cmake_file.read_text()) if cmake_file.exists() else ""
     calls = LAYER_CALL.findall(text)
     if not calls:
@@ -69,7 +69,7 @@ def too_long(lines):
 
 
 def rooms_of(layer):
-    """{room: (files, lines, rooms of the layer that it includes)} of a layer's folder, its own folder first."""
+    """Returns {room: (files, lines, rooms of the layer that it includes)} of a layer's folder, its own folder first."""
     found = {}
     for path in sorted(p for p in layer.rglob("*") if p.suffix in CODE):
         room = path.parent.relative_to(layer).as_posix()

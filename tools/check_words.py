@@ -4,7 +4,7 @@
 - A comment begins with its subject, not with one of the words in OPENINGS.
 - The name of a test has at most nine words, counted by capitals and underscores.
 Only lines that differ from the merge base with REVISION are looked at. "auto", the default, is origin/main, or the
-commit before this one where this is origin/main. Without that much history it says so and succeeds.
+commit before this one if this is origin/main. Without that much history it says so and succeeds.
 Prints each fault as "file:line: what"."""
 
 import pathlib
@@ -71,7 +71,7 @@ def added_lines(diff):
 
 
 def git(root, *arguments):
-    """Returns git's output, or None where it fails."""
+    """Returns git's output, or None if it fails."""
     done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, errors="replace", check=False)
     return done.stdout if done.returncode == 0 else None
 

@@ -56,7 +56,7 @@ def copy_fetched(third_party, name, files, folder):
 
 def collect(build, libraries, folder, with_tests):
     """Fills `folder` with one folder for each component: the packages of `libraries` (paths), what is compiled in, and
-    what BUILD/third_party has; licences that Debian's files refer to lie in common/. Ends the program where a licence is
+    what BUILD/third_party has; licences that Debian's files refer to lie in common/. Ends the program if a licence is
     missing."""
     packages = {owner(library) for library in libraries} | set(COMPILED_IN) | set(COMPILED_INTO_TESTS if with_tests else [])
     referred = set()

@@ -20,7 +20,8 @@ import transformers
 from goldens import image_families, reference, text_families, weights
 
 SEEDS = range(1, 400)
-# The tests' limits are 1e-4 for logits in float32 and 2 % in bfloat16; there another choice of an expert changes all layers behind it.
+# The tests' limits are 1e-4 for logits in float32 and 2 % in bfloat16. In bfloat16 another choice
+# of an expert changes all layers behind it.
 DENSE_LIMITS = reference.Limits(gap=2e-3, rounding=0.015)
 ROUTED_LIMITS = reference.Limits(gap=2e-3, rounding=0.3)
 DENSE = ("gemma3", "gemma3-d256", "gemma4", "gemma4-e", "qwen3.5", *image_families.CASES)
@@ -28,7 +29,7 @@ GREATEST_BYTES = 300 * 1024
 
 
 def save_weights(name, model, folder):
-    """In the layout of published checkpoints where transformers saves another one."""
+    """Saves the weights, in the layout of published checkpoints even if transformers saves another one."""
     weights.narrow(model)
     model.save_pretrained(folder)
     file = folder / "model.safetensors"
@@ -45,7 +46,7 @@ def save_weights(name, model, folder):
 
 
 def saved_model(name, seed, folder):
-    """Saves a model, and gives it as transformers reads it again in float32, with the generator that makes its prompts."""
+    """Saves a model. Returns it as transformers reads it again in float32, and the generator that makes its prompts."""
     make = image_families.CASES[name][0] if name in image_families.CASES else text_families.CASES[name]
     model, generator = weights.random_model(make, seed)
     save_weights(name, model, folder)
@@ -53,7 +54,8 @@ def saved_model(name, seed, folder):
 
 
 def reference_of(name, seed, folder):
-    """(members of golden.json, tensors, files, relative error in bfloat16) of the model that is now in the folder"""
+    """Returns (members of golden.json, tensors, files, relative error in bfloat16) of the model that it saves in the
+    folder."""
     model, generator = saved_model(name, seed, folder)
     limits = DENSE_LIMITS if name in DENSE else ROUTED_LIMITS
     if name in image_families.CASES:
@@ -65,7 +67,7 @@ def reference_of(name, seed, folder):
 
 
 def good_reference(name, folder):
-    """(seed, what reference_of gives for it)"""
+    """Returns (seed, what reference_of() returns for it)."""
     for seed in SEEDS:
         try:
             return seed, reference_of(name, seed, folder)

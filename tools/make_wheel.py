@@ -2,10 +2,10 @@
 """Makes the Python wheels of a built Tessera: tools/make_wheel.py BUILD_FOLDER FOLDER
 
 FOLDER gets tessera_engine-VERSION-py3-none-manylinux_2_36_x86_64.whl: the package of python/, libtessera.so, the program and
-every library that they need beside glibc and the compiler's run-time library, with the licence of each. Where the build has the
+every library that they need beside glibc and the compiler's run-time library, with the licence of each. If the build has the
 CUDA backend, FOLDER gets tessera_engine_cuda-… too: that one library. CUDA's own come from NVIDIA's wheels, which it depends on, or
 from the system. Nothing is compiled here: the package calls the library by ctypes and serves every Python 3.
-Fails where a wheel is larger than LIMIT_MB."""
+Fails if a wheel is larger than LIMIT_MB."""
 
 import pathlib
 import re
@@ -51,8 +51,8 @@ def needed_names(file):
 
 
 def own_name(name):
-    """A name that nobody else in a process loads: two of one name are one to the loader, so that Python's own ssl would get our
-    libcrypto, and the other way round."""
+    """Returns a name that no other library in a process has. The loader takes two libraries of one name for one, so
+    Python's own ssl would get our libcrypto, and the other way round."""
     return name.replace(".so", "-tessera.so", 1)
 
 
@@ -101,7 +101,8 @@ def cuda_major(library):
 
 
 def make_cuda(build, folder, target, engine):
-    """`engine` is the folder of the other wheel's files: it has the libraries that both need."""
+    """Makes the CUDA backend's wheel. `engine` is the folder of the other wheel's files: it has the libraries that both
+    need."""
     package = folder / CUDA_NAME
     wheel.copy_package(ROOT / "python" / CUDA_NAME, package)
     source = build / CUDA_LIBRARY

@@ -6,7 +6,7 @@
 
 Libraries lie beside the programs or in lib/, where $ORIGIN finds them; licenses/ has the licence of each, and of what is
 compiled in (tools/licenses.py). Not packed are glibc, the compiler's run-time library and CUDA's own libraries: those are
-the system's. A build without the CUDA backend gives archives for CPUs. Fails where the archive is larger than LIMIT_MIB.
+the system's. A build without the CUDA backend gives archives for CPUs. Fails if the archive is larger than LIMIT_MIB.
 ARCHIVE.tar is not compressed, and of any size."""
 
 import pathlib

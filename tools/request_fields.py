@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The fields of requests: src/server/fields/request_fields.json against the sources that they come from, and the tables
+"""Compares src/server/fields/request_fields.json with the sources of its fields, and writes the tables
 of docs/request-fields.md.
 
   tools/request_fields.py docs            writes the tables into docs/request-fields.md
-  tools/request_fields.py docs --check    status 1 where they are not current; the last line is "N passed, N failed"
+  tools/request_fields.py docs --check    status 1 if they are not current; the last line is "N passed, N failed"
   tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
-                                          and the reverse; status 1 where they differ. For the versions that the file
+                                          and the reverse; status 1 if they differ. For the versions that the file
                                           names: pip download --no-deps openai==… sglang==… vllm==…, and unpack each into
                                           a folder of its name. After a new version, change "versions" as well.
 """
@@ -128,7 +128,8 @@ def remark(row):
 
 
 def origins(on):
-    """The objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params: –"."""
+    """Returns the objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params:
+    –"."""
     groups = {}
     for target, packages in on.items():
         known = ", ".join(name for package, name in NAMES.items() if package in packages.split()) or "–"

@@ -96,7 +96,7 @@ def count_program(case, reports, tally):
 
 
 def read_known_skips(file):
-    """The patterns of a list of known skips; ends the program at a line without a reason."""
+    """Returns the patterns of a list of known skips; ends the program at a line without a reason."""
     patterns = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if not line or line.startswith("#"):

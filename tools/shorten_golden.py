@@ -13,7 +13,7 @@ import sys
 
 
 def read_safetensors(file):
-    """(header without metadata, data) of a file."""
+    """Returns (header without metadata, data) of a file."""
     content = file.read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8:8 + size])
@@ -33,7 +33,7 @@ def write_safetensors(file, tensors):
 
 
 def is_of_prompts(name, prompts):
-    """Whether a name such as logits_2 or logits_act_2_tail belongs to one of the first prompts, or to none."""
+    """Returns whether a name such as logits_2 or logits_act_2_tail belongs to one of the first prompts, or to none."""
     found = re.search(r"_(\d+)(_tail)?$", name)
     return found is None or int(found.group(1)) < prompts
 

@@ -144,7 +144,8 @@ class Makefile(unittest.TestCase):
             self.assertTrue(target == "help" or f"\n# make {target} " in "\n" + text, f"{target} has no line of help")
 
     def make_test_cuda(self, environment, tools=()):
-        """`make test-cuda` with a cmake that only says that it ran, and `tools`: (name, script). Status and output."""
+        """Runs `make test-cuda` with a cmake that only says that it ran, and `tools`: (name, script). Returns status
+        and output."""
         with tempfile.TemporaryDirectory() as folder:
             for name, script in (("cmake", "echo cmake has run; exit 1\n"), *tools):
                 path = pathlib.Path(folder) / name

@@ -6,7 +6,7 @@ import pathlib
 import zipfile
 
 TAG = "py3-none-manylinux_2_36_x86_64"
-# The same bytes from the same build.
+# A fixed date, so that the same build gives the same bytes.
 DATE = (2020, 1, 1, 0, 0, 0)
 
 METADATA = """Metadata-Version: 2.1
@@ -23,7 +23,7 @@ Classifier: Programming Language :: Python :: 3 :: Only
 
 
 def write_info(folder, package, version, summary, fields, description):
-    """The folder that tells of the package; licences go into it too. `fields` are more lines of METADATA."""
+    """Makes the .dist-info folder, into which licences go too; returns it. `fields` are more lines of METADATA."""
     info = folder / f"{package}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(METADATA.format(name=package.replace("_", "-"), version=version, summary=summary,
@@ -37,7 +37,7 @@ def digest(data):
 
 
 def write_wheel(folder, info, target):
-    """All files of `folder`, as one wheel in the folder `target`. Returns its path."""
+    """Writes all files of `folder` as one wheel in the folder `target`. Returns its path."""
     path = target / f"{info.name.removesuffix('.dist-info')}-{TAG}.whl"
     record = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
@@ -57,7 +57,7 @@ def write_wheel(folder, info, target):
 
 
 def copy_package(source, package):
-    """Python files and the mark of types."""
+    """Copies the Python files and py.typed."""
     for file in sorted(pathlib.Path(source).rglob("*")):
         if file.suffix == ".py" or file.name == "py.typed":
             target = package / file.relative_to(source)

@@ -30,7 +30,7 @@ VOCABULARY = GRAMMAR.vocabulary()
 
 
 def parts(output):
-    """The prompt's part that belongs to the text, and the text, without special tokens."""
+    """Return the prompt's part that belongs to the text, and the text, without special tokens."""
     prompt = "" if SPECIAL_TOKEN.search(output["prompt"]) else output["prompt"]
     return prompt, SPECIAL_TOKEN.sub("", output["text"])
 
@@ -45,7 +45,7 @@ def unknown_words(output):
 
 
 def judge_sentences(output):
-    """The sentences that the text takes part in, each with whether it is accepted."""
+    """Return the sentences that the text takes part in, each with whether it is accepted."""
     prompt, text = parts(output)
     before = split_sentences(prompt)
     sentences = split_sentences(prompt + text)
@@ -58,14 +58,14 @@ def judge_sentences(output):
 
 
 def is_consistent(output):
-    """Whether the grammar derives the whole text, with its names, pronouns and facts."""
+    """Return whether the grammar derives the whole text, with its names, pronouns and facts."""
     prompt, text = parts(output)
     whole = (prompt + text).rstrip("\n")
     return any(GRAMMAR.accepts(rule, whole, prefix=True) for rule in ANSWERS)
 
 
 def most_repeated(texts):
-    """The most frequent sequence of four words and how often it occurs."""
+    """Return the most frequent sequence of four words and how often it occurs."""
     counts = Counter()
     for text in texts:
         found = words(text)

@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z]+|[0-9]+")
 
 
 def words(text):
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
@@ -137,13 +137,13 @@ class Grammar:
                 self._expand(child, random, bound, preference, pieces)
 
     def _allowed(self, variable, bound):
-        """The entries that a variable may have next to those already bound."""
+        """Return the entries that a variable may have next to those already bound."""
         return [i for i, entry in enumerate(self.variables[variable])
                 if all(accepts(entry, self.variables[other][bound[other]])
                        for other, accepts in self._partners.get(variable, ()) if other in bound)]
 
     def _pick(self, site, count, random, bound, preference):
-        """The favoured one of ``count`` options with probability ``preference``, else any."""
+        """Return the favoured one of ``count`` options with probability ``preference``, else any."""
         if random.random() >= preference:
             return random.randrange(count)
         variable, attribute = self.rule_keys.get(site, (None, None))
@@ -153,7 +153,7 @@ class Grammar:
         return self._hash(site, bound) % count
 
     def _hash(self, site, bound):
-        """A fixed number for a choice, given one of the entries that steer it."""
+        """Return a fixed number for a choice, given one of the entries that steer it."""
         keys = [key for key in self.keys if key in bound][:2]
         number = zlib.crc32(site.encode())
         if not keys:
@@ -164,11 +164,11 @@ class Grammar:
     # ---- recognition ----------------------------------------------------------------
 
     def accepts(self, rule, text, prefix=False):
-        """Whether the rule derives the text, or with ``prefix`` a continuation of it."""
+        """Return whether the rule derives the text, or with ``prefix`` a continuation of it."""
         return self._matches((self.parsed[rule],), text, prefix)
 
     def accepts_sentence(self, text, prefix=False):
-        """Whether any sentence of the grammar is the text, or continues it."""
+        """Return whether any sentence of the grammar is the text, or continues it."""
         return any(self._matches(template, text, prefix) for template in self.sentence_templates)
 
     def _matches(self, nodes, text, prefix):
@@ -238,7 +238,7 @@ class Grammar:
     # ---- what the start rules can contain ---------------------------------------------
 
     def _reachable(self):
-        """The names of all rules that the start rules use, directly or not."""
+        """Return the names of all rules that the start rules use, directly or not."""
         found, pending = [], list(self.starts)
         while pending:
             name = pending.pop()
@@ -248,7 +248,7 @@ class Grammar:
         return found
 
     def vocabulary(self):
-        """Every word that texts of the start rules can contain."""
+        """Return every word that texts of the start rules can contain."""
         found, pending = set(), [self.parsed[name] for name in self._reachable()]
         while pending:
             node = pending.pop()
@@ -263,7 +263,7 @@ class Grammar:
 
 
 def value(entry, attribute):
-    """An entry's attribute; a capital attribute name asks for a capital first letter."""
+    """Return an entry's attribute; a capital attribute name asks for a capital first letter."""
     if attribute[0].isupper():
         text = entry[attribute[0].lower() + attribute[1:]]
         return text[0].upper() + text[1:]

@@ -37,13 +37,13 @@ GRAMMAR = Grammar(
 
 
 def make_story(random):
-    """A story as plain text."""
+    """Return a story as plain text."""
     bound = {name: random.randrange(len(GRAMMAR.variables[name])) for name in ("hero", "kind", "trait")}
     return GRAMMAR.generate("story", random, bound)
 
 
 def make_dialogue(random):
-    """A dialogue as a list of messages."""
+    """Return a dialogue as a list of messages."""
     messages = []
     if random.random() < 0.2:
         messages.append({"role": "system", "content": random.choice(SYSTEM_PROMPTS)})
@@ -59,7 +59,7 @@ def make_dialogue(random):
 
 
 def make_question(rule, random, bound):
-    """A question, now and then in lower case or without its last mark."""
+    """Return a question, now and then in lower case or without its last mark."""
     text = GRAMMAR.generate(rule, random, bound, steer=False)
     if random.random() < 0.15:
         text = text.lower()

@@ -39,7 +39,7 @@ NAMES = persons(
     "Adam Ben Carlo Davy Emil Felix Gus Henry Hugo Jasper Leo Max Milo Nico "
     "Otto Oscar Sam Theo Tom Victor", "he him his himself")
 
-# size: rank among all animals, for comparisons.
+# The column "size" is the rank among all animals, for comparisons.
 KINDS = with_article(table(
     "kind plural land house food sound colour legs size", """
 fox       | foxes      | in the forest        | a cosy den              | blackberries      | barks    | red    | four | 19
@@ -83,7 +83,7 @@ for _entry in KINDS:
     _entry["place"] = _entry["land"].split(" ", 1)[1]
     _entry["a_colour"] = ("an " if _entry["colour"] == "orange" else "a ") + _entry["colour"]
 
-# plot: the kind of story that usually goes with the trait.
+# The column "plot" is the kind of story that usually goes with the trait.
 TRAITS = table("trait plot", """
 brave      | rescue
 gentle     | rescue

@@ -20,12 +20,12 @@ _TEMPLATE = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string
 
 
 def render_chat(messages, add_generation_prompt=False):
-    """The text of a dialogue with its special tokens."""
+    """Return the text of a dialogue with its special tokens."""
     return _TEMPLATE.render(messages=messages, add_generation_prompt=add_generation_prompt)
 
 
 def make_document(random):
-    """One training document, with its end-of-text token."""
+    """Return one training document, with its end-of-text token."""
     text = make_story(random) if random.random() < 0.5 else render_chat(make_dialogue(random))
     return text + END_OF_TEXT
 

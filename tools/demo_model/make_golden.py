@@ -26,7 +26,7 @@ LOGITS_PROMPT_TOKENS = 40   # logits are stored for prompts up to this length
 
 @torch.no_grad()
 def greedy(model, input_ids, end_ids):
-    """The greedy continuation, all logits, and the smallest gap between the two best tokens."""
+    """Return the greedy continuation, the logits of all positions, and the smallest gap between the two best tokens."""
     ids = list(input_ids)
     min_gap = float("inf")
     while len(ids) < len(input_ids) + NEW_TOKENS:
@@ -40,7 +40,7 @@ def greedy(model, input_ids, end_ids):
 
 
 def reference(prompt, model, tokenizer, end_ids):
-    """One entry of golden.json, and its logits."""
+    """Return one entry of golden.json, and its logits."""
     entry = {}
     if isinstance(prompt, list):
         entry["messages"] = prompt
@@ -56,7 +56,7 @@ def reference(prompt, model, tokenizer, end_ids):
 
 
 def choose(references):
-    """The first stories and chats that are clear and together repeat no four words too often."""
+    """Return the first stories and chats that are clear and together repeat no four words too often."""
     chosen = []
     wanted = {True: CHATS, False: STORIES}
     for candidate in references:

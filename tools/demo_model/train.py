@@ -35,7 +35,7 @@ WEIGHT_DECAY = 0.05
 
 
 def model_config(end_of_text, end_of_turn):
-    """config.json in the spelling that published Qwen3 checkpoints use."""
+    """Return config.json in the spelling that published Qwen3 checkpoints use."""
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "attention_bias": False,
@@ -78,7 +78,7 @@ def generation_config(end_of_text, end_of_turn):
 
 
 def tokenized_shard(tokenizer_file, seed, count):
-    """Token ids of the documents of one shard, one array each."""
+    """Return the token ids of the documents of one shard, one array each."""
     tokenizer = Tokenizer.from_file(tokenizer_file)
     return [np.array(e.ids, dtype=np.uint16) for e in tokenizer.encode_batch(make_documents(seed, count))]
 
@@ -106,7 +106,7 @@ class Packer:
         return self.documents[index]
 
     def batch(self, rows, length):
-        """An array of rows with one token more than ``length``."""
+        """Return an array of rows with one token more than ``length``."""
         packed = np.empty((rows, length + 1), dtype=np.int64)
         for row in packed:
             filled = 0

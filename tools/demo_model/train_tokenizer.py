@@ -42,7 +42,7 @@ def train_tokenizer():
 
 
 def plain_texts():
-    """Training documents without their special tokens."""
+    """Yield training documents without their special tokens."""
     for text in make_documents(SEED, DOCUMENTS):
         for token in SPECIAL_TOKENS:
             text = text.replace(token, "\n")

@@ -11,7 +11,7 @@ HALF = dict(image_mean=[0.5] * 3, image_std=[0.5] * 3)
 
 
 def processor(**changes):
-    """Images of 4 to 64 tokens."""
+    """Returns a processor that makes images of 4 to 64 tokens."""
     return hf.Qwen2VLImageProcessor(min_pixels=16 * 16, max_pixels=8 * 8 * 64, patch_size=4, merge_size=2, temporal_patch_size=2, **changes)
 
 

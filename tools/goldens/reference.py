@@ -1,4 +1,4 @@
-"""What transformers computes in float32 from golden checkpoints: logits, greedy tokens, rows of images."""
+"""Computes with transformers, in float32, what golden checkpoints store: logits, greedy tokens, rows of images."""
 
 import copy
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Limits(NamedTuple):
 
 
 class Unclear(Exception):
-    """These random weights make no good reference: the seed is given up."""
+    """Raised if random weights make no good reference: the next seed is tried."""
 
 
 def store_logits(tensors, i, logits):
@@ -30,7 +30,8 @@ def store_logits(tensors, i, logits):
 
 
 def greedy(run, prompt, count, least_gap):
-    """The tokens that follow; each is ahead of the next best one by `least_gap`, or another order of sums might choose that one."""
+    """Returns the tokens that follow. Each is ahead of the next best one by `least_gap`, since otherwise another order
+    of sums might choose that one."""
     tokens = list(prompt)
     for _ in range(count):
         logits = run(torch.tensor([tokens]))[-1]
@@ -44,7 +45,7 @@ def greedy(run, prompt, count, least_gap):
 
 
 def rounding(model, runs, expected, greatest):
-    """The greatest ‖a−b‖/‖b‖ of a prompt's logits in bfloat16, where `expected` are those in float32."""
+    """Returns the greatest ‖a−b‖/‖b‖ of a prompt's logits in bfloat16; `expected` are the logits in float32."""
     narrow = copy.deepcopy(model).to(torch.bfloat16)
     error = max(float((run(narrow) - logits).norm() / logits.norm()) for run, logits in zip(runs, expected))
     if error > greatest:
@@ -53,7 +54,7 @@ def rounding(model, runs, expected, greatest):
 
 
 def of_text(model, generator, lengths, limits):
-    """(members of golden.json, tensors, relative error of bfloat16)"""
+    """Returns (members of golden.json, tensors, relative error of bfloat16)."""
     prompts = [torch.randint(3, 500, (length,), generator=generator).tolist() for length in lengths]
     run = lambda ids, model=model: model(ids).logits[0].float()
     tensors = {}
@@ -67,14 +68,14 @@ def of_text(model, generator, lengths, limits):
 
 
 def picture(width, height, noise):
-    """A gradient with squares and noise, as bytes [height, width, 3]."""
+    """Returns a gradient with squares and noise, as bytes [height, width, 3]."""
     y, x = numpy.mgrid[0:height, 0:width]
     plain = numpy.stack([x * 255 // width, y * 255 // height, (x // 5 + y // 5) % 2 * 200], -1)
     return (plain + noise.integers(0, 40, (height, width, 3))).clip(0, 255).astype(numpy.uint8)
 
 
 def of_images(model, processor, generator, seed, sizes, limits):
-    """(members of golden.json, tensors, {file: bytes of RGB}, relative error of bfloat16)"""
+    """Returns (members of golden.json, tensors, {file: bytes of RGB}, relative error of bfloat16)."""
     noise = numpy.random.default_rng(seed)
     tensors, cases, files, runs, expected = {}, [], {}, [], []
     for i, of_prompt in enumerate(sizes):

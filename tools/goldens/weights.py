@@ -45,7 +45,7 @@ def calm(model):
 
 
 def random_model(make, seed):
-    """A model of float32 whose parameters are exact in bfloat16, and the generator that goes on to make its prompts."""
+    """Returns a float32 model whose parameters are exact in bfloat16, and the generator that then makes its prompts."""
     torch.manual_seed(seed)
     model = make().eval().float()
     generator = torch.Generator().manual_seed(seed + 1)
@@ -59,7 +59,7 @@ def random_model(make, seed):
 
 
 def narrow(model):
-    """To the types that published checkpoints have: bfloat16, but for what Qwen3.5 keeps in float32."""
+    """Converts the model to the types of published checkpoints: bfloat16, but float32 for some weights of Qwen3.5."""
     model.to(torch.bfloat16)
     if hasattr(model, "published_config"):
         for name, parameter in model.named_parameters():

@@ -9,7 +9,7 @@ from scaling.machine import Machine
 from scaling.shapes import read_shapes
 from scaling.tables import table, total
 
-CONTEXT = 1024  # of the measured decodes
+CONTEXT = 1024  # tokens of context of the measured decodes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     read      weights from memory: bytes / memory_TBps
     matmul    the time of matmuls beyond that. A matmul that reads for r and computes for c takes sqrt(r² + c²), with
-              c = 2 x parameters x rows / matmul_TFLOPs: one hides the other, except where both are similar
+              c = 2 x parameters x rows / matmul_TFLOPs: one hides the other, unless both are similar
     experts   the greater of reading the experts' weights and computing their matmuls, since an expert has few rows or many weights
     attention keys and values: a constant for each layer and bytes / attention_TBps; for prompts 4 x heads x head_dim x T² / 2
               operations / prompt_attention_TFLOPs
@@ -27,15 +27,16 @@ def gather(parts: Parts, more: Parts, times: float = 1) -> None:
 
 
 def product(machine: Machine, weights: float, rows: float) -> Parts:
-    """A linear with this many bytes of weights (2 a parameter, so that one row takes the same number of operations)."""
+    """Returns the time of a linear with this many bytes of weights (2 a parameter, so that one row takes as many
+    operations)."""
     read, compute = weights / machine.fit["memory_TBps"] / 1e6, weights * rows / machine.fit["matmul_TFLOPs"] / 1e6
     return {"read": read, "matmul": math.hypot(read, compute) - read}
 
 
 def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: int) -> float:
-    """The experts of a layer on the rank that reads most. `tokens` are those of all ranks together. The experts are divided among
-    ranks / slices groups, and each expert is cut into `slices`. The largest of n groups is estimated as the greatest of n normal
-    values (Blom's approximation)."""
+    """Returns the time of a layer's experts on the rank that reads most. `tokens` are those of all ranks together. The
+    experts are divided among ranks / slices groups, and each expert is cut into `slices`. The largest of n groups is
+    estimated as the greatest of n normal values (Blom's approximation)."""
     groups, part = ranks // slices, shapes.reached(tokens)
     read = shapes.experts * part / groups
     if groups > 1:
@@ -48,12 +49,13 @@ def experts(machine: Machine, shapes: Shapes, tokens: int, ranks: int, slices: i
 
 
 def exchange(machine: Machine, size: float, tp: int) -> Parts:
-    """One all-reduce and the ranks' wait in it."""
+    """Returns the time of one all-reduce and of the ranks' wait in it."""
     return {"collectives": machine.all_reduce_us(size, tp), "waits": machine.fit["wait_us"]} if tp > 1 else {}
 
 
 def layers(machine: Machine, shapes: Shapes, layout: Layout, rows: int, attention_us: float, launches_us: float) -> Parts:
-    """One layer over `rows` tokens: of each GPU, where they are spread, of all ranks together else."""
+    """Returns the time of one layer over `rows` tokens: each GPU's own if requests are spread, else all ranks'
+    together."""
     tp = 1 if layout.spread else layout.tp
     parts = {"attention": attention_us, "launches": launches_us}
     gather(parts, product(machine, shapes.dense_bytes() / tp, rows))
@@ -87,8 +89,8 @@ def forward(machine: Machine, shapes: Shapes, layout: Layout, rows: int, layer: 
 
 
 def decode(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context: int) -> Parts:
-    """Returns ms of one token for each of `batch` requests of a model instance. Where requests are spread, each GPU has a part of
-    them; each stage computes a `pp`th of them at a time."""
+    """Returns ms of one token for each of `batch` requests of a model instance. If requests are spread, each GPU has a
+    part of them; each stage computes a `pp`th of them at a time."""
     shares = layout.tp if layout.spread else layout.pp
     rows = math.ceil(batch / shares)
     tp = 1 if layout.spread else layout.tp
@@ -99,7 +101,7 @@ def decode(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context
 
 
 def prefill(machine: Machine, shapes: Shapes, layout: Layout, tokens: int) -> Parts:
-    """Returns ms of a prompt of `tokens`, computed at once (one on each GPU where requests are spread)."""
+    """Returns ms of a prompt of `tokens`, computed at once (one on each GPU if requests are spread)."""
     tp = 1 if layout.spread else layout.tp
     operations = 2 * shapes.heads / tp * shapes.head_dim * tokens**2
     attention = machine.fit["prompt_attention_us"] + operations / machine.fit["prompt_attention_TFLOPs"] / 1e6

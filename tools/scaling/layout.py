@@ -28,7 +28,7 @@ class Layout:
 
 
 def whole_experts(shapes: Shapes, tp: int, pp: int = 1) -> Layout:
-    """Keeps experts whole where they divide, which is faster than slices for many requests."""
+    """Returns a layout with whole experts if they divide, which is faster than slices for many requests."""
     return Layout(tp=tp, ep=tp if shapes.experts and shapes.experts % tp == 0 else 1, pp=pp)
 
 
@@ -41,7 +41,7 @@ def bytes_of_a_gpu(shapes: Shapes, layout: Layout, batch: int, context: int) -> 
 
 
 def problem(machine: Machine, shapes: Shapes, layout: Layout, batch: int, context: int) -> str:
-    """Returns why the layout is impossible; "" where it is possible."""
+    """Returns why the layout is impossible; "" if it is possible."""
     if layout.tp & (layout.tp - 1):
         return f"TP {layout.tp} is not accepted; powers of two are"
     if not layout.spread and shapes.heads % layout.tp:

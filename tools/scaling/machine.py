@@ -48,8 +48,9 @@ class Machine:
         return (self.nccl_us(op, size, 4) / self.nccl_us(op, size, 2)) ** (math.log2(ranks) - 1)
 
     def all_reduce_us(self, size: float, ranks: int) -> float:
-        """Sums `size` bytes of every rank. Measured on 2 GPUs. With several hosts each GPU has a part of the host's sum and adds it
-        to those of the other hosts: 2 log2(hosts) messages, and 2 (hosts - 1) / hosts of the part over its adapter."""
+        """Returns the time to sum `size` bytes of every rank, measured on 2 GPUs. With several hosts each GPU has a
+        part of the host's sum and adds it to those of the other hosts: 2 log2(hosts) messages, and 2 (hosts - 1) /
+        hosts of the part over its adapter."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -61,7 +62,8 @@ class Machine:
         return us
 
     def all_gather_us(self, size: float, ranks: int) -> float:
-        """Gathers `size` bytes, of which each rank has a part, on all ranks: NCCL's times. Between hosts as above, once."""
+        """Returns the time to gather `size` bytes, of which each rank has a part, on all ranks: NCCL's times. Between
+        hosts as above, but once."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -73,7 +75,8 @@ class Machine:
         return us
 
     def all_to_all_us(self, size: float, ranks: int) -> float:
-        """Each GPU sends `size` bytes, in equal parts to all. Transfers within the host overlap those between hosts."""
+        """Returns the time in which each GPU sends `size` bytes, in equal parts to all. Transfers within the host
+        overlap those between hosts."""
         if ranks == 1:
             return 0
         inside = min(ranks, GPUS_OF_A_HOST)
@@ -83,8 +86,8 @@ class Machine:
         return us
 
     def send_us(self, size: float, other_host: bool) -> float:
-        """Sends from one GPU to another; within a host at the speed of NCCL's all-to-all of two, which sends half of its
-        bytes."""
+        """Returns the time to send from one GPU to another; within a host at the speed of NCCL's all-to-all of two,
+        which sends half of its bytes."""
         if other_host:
             return self.network.latency_us + size / self.network.gb_per_s / 1e3
         return self.nccl_us("all_to_all", 2 * size, 2)

@@ -16,7 +16,7 @@ OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurren
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """A decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert where `experts` is not 0."""
+    """A decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert if `experts` is not 0."""
     layers: int
     hidden: int
     heads: int
@@ -28,35 +28,36 @@ class Shapes:
     vocab: int
 
     def attention_bytes(self) -> int:
-        """Weights of a layer's projections of queries, keys, values and output."""
+        """Returns the bytes of a layer's projections of queries, keys, values and output."""
         return BYTES * self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
 
     def mlp_bytes(self) -> int:
-        """Weights of a layer's gate, up and down; of one expert, where there are experts."""
+        """Returns the bytes of a layer's gate, up and down; of one expert, if there are experts."""
         return BYTES * 3 * self.hidden * self.intermediate
 
     def dense_bytes(self) -> int:
-        """Weights of a layer that every token uses."""
+        """Returns the bytes of a layer's weights that every token uses."""
         return self.attention_bytes() + (BYTES * self.hidden * self.experts if self.experts else self.mlp_bytes())
 
     def head_bytes(self) -> int:
         return BYTES * self.hidden * self.vocab
 
     def weight_bytes(self) -> int:
-        """All weights; the embedding counts beside the head, although some models tie them."""
+        """Returns the bytes of all weights; the embedding counts beside the head, although some models tie them."""
         return self.layers * (self.dense_bytes() + self.experts * self.mlp_bytes()) + 2 * self.head_bytes()
 
     def kv_bytes(self, ranks: int = 1) -> int:
-        """Bytes of one token in one layer on a rank. With fewer KV heads than ranks, neighbours hold the same heads."""
+        """Returns the bytes of one token in one layer on a rank. With fewer KV heads than ranks, neighbours hold the
+        same heads."""
         return BYTES * 2 * self.head_dim * -(-self.kv_heads // ranks)
 
     def reached(self, tokens: int) -> float:
-        """The share of experts that some token chooses with an even router: 1 - (1 - k/E)^tokens."""
+        """Returns the share of experts that some token chooses with an even router: 1 - (1 - k/E)^tokens."""
         return 1 - (1 - self.experts_per_token / self.experts) ** tokens
 
 
 def read_shapes(config: dict[str, Any]) -> Shapes:
-    """Raises ValueError with the member's name for an unsupported model."""
+    """Returns the shapes. Raises ValueError with the member's name for an unsupported model."""
     other = {name: what for name, what in OTHER.items() if config.get(name)}
     if config.get("use_sliding_window", True) and config.get("sliding_window"):
         other["sliding_window"] = "layers with a window"
