@@ -55,7 +55,7 @@ struct EngineOptions {
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
   int tp_size = 1;  // ranks that share every layer, each on its own device: "cuda:N" and the ones after it
-  int ep_size = 1;  // parts of a mixture's experts; must divide the ranks. Equal to tp_size: an expert is on one rank
+  int ep_size = 1;  // parts of a mixture's experts; must divide the ranks. Equal to tp_size: each expert on one rank
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
   // Index of this engine among those that share the requests. Its devices follow the earlier engines' on this node.
   int replica = 0;

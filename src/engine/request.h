@@ -67,7 +67,7 @@ struct StopConditions {
 inline constexpr std::size_t kMaxStopTexts = 32;
 inline constexpr std::size_t kMaxLogitBias = 1024;
 inline constexpr std::size_t kMaxBadWords = 1024;
-inline constexpr std::size_t kMaxBadWordTokens = 64;  // of one bad word
+inline constexpr std::size_t kMaxBadWordTokens = 64;  // tokens of one bad word
 inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.

@@ -86,7 +86,7 @@ bool drop_oversized(EnginePlan& plan, const Status& why) {
 struct Room {
   ShareInputs inputs;
   MemoryReport predicted;
-  std::int64_t bytes = 0;  // of graph objects
+  std::int64_t bytes = 0;  // room for graph objects
 };
 
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {

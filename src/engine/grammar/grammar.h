@@ -41,10 +41,10 @@ struct GrammarOptions {
 
 // Limits on what a client may ask for. A grammar beyond them is refused with the reason, and so is one that the output
 // cannot be guaranteed to follow (a regex with an anchor in its middle or a lookahead, a schema with "contains").
-inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;  // of a schema
-inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;    // of a regex or EBNF
-inline constexpr int kMaxGrammarDepth = 64;                   // of a schema; a regex or EBNF may nest 1000 parentheses
-inline constexpr std::size_t kMaxGrammarRules = 8192;         // rules of the compiled grammar
+inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
+inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
+inline constexpr int kMaxGrammarDepth = 64;                     // nesting of a schema; a regex or EBNF may nest 1000
+inline constexpr std::size_t kMaxGrammarRules = 8192;           // rules of the compiled grammar
 inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar
 inline constexpr double kMaxCompileSeconds = 10;                // thread time
 inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
@@ -75,7 +75,7 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks i
 // A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer.
 // These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of
 // items without a list of up to 512 values; minProperties of more than the named properties and one more;
-// unevaluatedProperties beside other schemas; oneOf, not, if and else if the excluded values cannot be taken away; in
+// unevaluatedProperties beside other schemas; oneOf, not, if and else with values that cannot be taken away; in
 // patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax that
 // ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
 // references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name of

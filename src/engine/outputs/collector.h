@@ -35,8 +35,8 @@ class Collector {
 
  private:
   const LoadedModel& model_;
-  std::vector<float> logits_;         // of the current forward
-  std::vector<float> hidden_states_;  // of the current forward's hidden_rows
+  std::vector<float> logits_;         // logits of the current forward
+  std::vector<float> hidden_states_;  // rows of the current forward's hidden_rows
   std::int64_t output_tokens_ = 0;
   std::optional<Timeline::Phase> first_token_;
 };

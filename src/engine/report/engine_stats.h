@@ -21,7 +21,7 @@ struct EngineStats {
   std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // the first num_cache_groups are used
   std::int64_t page_size = 0;
   // Counters since the start:
-  std::int64_t prompt_tokens = 0;  // of admitted requests
+  std::int64_t prompt_tokens = 0;  // tokens of admitted prompts
   std::int64_t cached_tokens = 0;  // tokens among them that were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;

@@ -38,8 +38,8 @@ struct GraphInventory {
   MemoryReport memory{};
   MemoryReport predicted_memory{};
   int ranks = 1;                            // ranks that run each forward together
-  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 and up at the last capture, without the runners' sizes
-  std::int64_t max_tokens = 0;              // of one forward
+  std::vector<MemoryReport> rank_memory{};  // other ranks' memory at the last capture, without the runners' sizes
+  std::int64_t max_tokens = 0;              // tokens of the largest forward
 };
 
 // Keeps the current inventory and rebuilds it only after a change; without one, a call takes a few nanoseconds.

@@ -35,7 +35,7 @@ class RopePositions {
   // Neighbouring tokens up to the next segment.
   struct Segment {
     std::int64_t first_token;
-    std::int64_t position;  // of its first token
+    std::int64_t position;  // position of its first token
     std::int64_t columns;   // columns of an image; 0: text
   };
   std::vector<Segment> segments_;  // ascending

@@ -48,11 +48,11 @@ struct Simulation {
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
-  std::int64_t mixed_forwards = 0;  // with prompts and decodes together
+  std::int64_t mixed_forwards = 0;  // forwards with prompts and decodes together
   // Time of prefill replays, and the time that they would save at their exact sizes.
   double replay_ms = 0;
   double padding_ms = 0;
-  double prefill_ms = 0;  // of all forwards that are not pure decodes
+  double prefill_ms = 0;  // time of all forwards that are not pure decodes
   double end_s = 0;       // when the last request was done
   EngineStats stats;      // the scheduler's part
 

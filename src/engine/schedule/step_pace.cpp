@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;   // factor on the sums for each added forward
 constexpr int kFewest = 6;       // forwards before a line is used
 constexpr double kFar = 2;       // a forward counts as at most this many times the estimate
-constexpr double kLittle = 0.2;  // for that limit, the estimate is at least this share of the mean
+constexpr double kLittle = 0.2;  // in kFar's limit, the estimate is at least this share of the mean
 
 }  // namespace
 

@@ -61,8 +61,8 @@ class Partition {
     std::size_t marked = 0;
   };
   std::vector<std::size_t> order_;
-  std::vector<std::size_t> place_;  // in order_, by state
-  std::vector<std::size_t> block_;  // by state
+  std::vector<std::size_t> place_;  // [state]: its index in order_
+  std::vector<std::size_t> block_;  // [state]: its block
   std::vector<Block> blocks_;
   std::vector<std::size_t> touched_;  // blocks with marked states
 };
@@ -102,7 +102,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
   const Sources sources(a);
   Partition parts(a.states());
   std::vector<std::size_t> waiting = {0};
-  std::vector<std::uint8_t> waits = {1};  // by block
+  std::vector<std::uint8_t> waits = {1};  // [block]: 1 if it is in `waiting`
   const auto wait = [&](std::size_t block) {
     waiting.push_back(block);
     waits[block] = 1;

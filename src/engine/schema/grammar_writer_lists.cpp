@@ -31,7 +31,7 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   // Computes what may follow each element, from the last one backwards.
   std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
-  // [element]: the texts that begin with that element.
+  // The texts that begin with each element, the last element first.
   std::vector<std::string> starts;
   if (!elements.more.empty()) starts.push_back(tail.empty() ? elements.more : elements.more + ' ' + tail);
   bool may_be_empty = true;

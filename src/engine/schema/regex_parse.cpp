@@ -12,8 +12,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr int kMaxDepth = 100;                 // of nested groups
-constexpr std::size_t kMaxRanges = 1'000'000;  // of characters in all classes; \w has hundreds
+constexpr int kMaxDepth = 100;                 // nesting of groups
+constexpr std::size_t kMaxRanges = 1'000'000;  // ranges of characters in all classes; \w has hundreds
 
 class Parser {
  public:

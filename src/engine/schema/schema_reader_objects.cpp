@@ -83,7 +83,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
     additional = unevaluated;
   }
   std::vector<Matched> classes = TRY(match_patterns(patterns));
-  std::vector<std::uint8_t> of_pattern;  // by class
+  std::vector<std::uint8_t> of_pattern;  // [class]: 1 if a pattern matches its names
   for (Matched& one : classes) {
     const bool matched = !one.schemas.empty();
     of_pattern.push_back(matched ? 1 : 0);

@@ -10,10 +10,10 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxNamesOfClass = 64;  // written as properties of their own
+constexpr std::size_t kMaxNamesOfClass = 64;  // names of a class that become properties of their own
 constexpr std::int64_t kMaxFewValues = 512;
-constexpr std::size_t kMaxPieces = 8;      // of an object minus another one
-constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas
+constexpr std::size_t kMaxPieces = 8;      // parts of one object minus another
+constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas that are told apart
 
 // Returns whether the shape has every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {

@@ -12,8 +12,8 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxTypes = 20'000;
-constexpr std::size_t kMaxShapes = 2048;  // of one type
-constexpr int kMaxHops = 64;              // of references to references
+constexpr std::size_t kMaxShapes = 2048;  // shapes of one type
+constexpr int kMaxHops = 64;              // steps from reference to reference
 constexpr std::size_t kMaxReading = 256;  // nesting of schemas that are read inside one another
 constexpr std::size_t kReadSteps = 2000;  // units of work for one schema
 

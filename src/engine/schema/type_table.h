@@ -92,8 +92,8 @@ class TypeTable {
   std::vector<std::unique_ptr<Type>> types_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;
-  std::unordered_map<const Json*, const Json*> targets_;  // of references
-  std::unordered_set<const Json*> reading_;               // for references that go round in a circle
+  std::unordered_map<const Json*, const Json*> targets_;  // targets of references
+  std::unordered_set<const Json*> reading_;               // schemas being read; finds circular references
 };
 
 }  // namespace tessera::schema

@@ -64,7 +64,7 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   return ir::DType::kFloat32;
 }
 
-// Notes which of LongRoPE's two sets of rotation factors is used, since answers to short prompts depend on it.
+// Notes if all prompts get LongRoPE's long rotation factors, which change the answers to short ones.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
   const std::int64_t short_context = rope.original_max_position_embeddings;
