@@ -85,11 +85,30 @@ Status Engine::collect_oldest() {
   if (!outputs.ok()) return recovery_.not_collected(outputs.status());
   const ScheduledBatch& oldest = flights_.oldest();
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
-    if (entry.sequence == nullptr) continue;
-    if (auto event = collector_.collect(oldest, entry, *outputs, profiler())) outcomes_.report(*std::move(event));
+    if (entry.sequence != nullptr) collect(oldest, entry, *outputs);
   }
   flights_.end_oldest();
   return ok_status();
+}
+
+// A draft is kept if it is the token that was sampled from the row before it. The draft's own row was then computed
+// behind the right tokens, and gives the token after it.
+void Engine::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
+  std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
+  std::int64_t kept = 0;
+  while (event && event->finish == FinishReason::kNone && kept < entry.drafts &&
+         event->token == batch.draft_of(entry, kept)) {
+    outcomes_.report(*std::move(event));
+    ++kept;
+    keep_draft(entry);
+    event = collector_.collect_next(batch, entry, outputs, profiler());
+  }
+  if (entry.drafts > 0) {
+    const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
+    drafts_.add(entry.drafts, kept + (ends_by_draft ? 1 : 0));
+    entry.sequence->drafter->judge(entry.drafts, kept);
+  }
+  if (event) outcomes_.report(*std::move(event));  // may end the sequence
 }
 
 Result<bool> Engine::idle_work() {
@@ -107,6 +126,7 @@ void Engine::read_stats(EngineStats& stats) const {
   report_.read(stats);
   images_.report(stats.images);
   stats.output_tokens = collector_.output_tokens();
+  stats.drafts = drafts_;
 }
 
 }  // namespace tessera

@@ -72,7 +72,7 @@ class Engine {
   // Schedules and enqueues one forward, and collects the results of the previous one, or of this one. If the device
   // runs beside the host, the next step is enqueued before the last one's tokens are read. Returns the events of every
   // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
-  // Allocates nothing in a steady decode.
+  // Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step();
   // Returns the best time for the next step() while a longer forward runs: requests submitted until then join its
   // forward (step_pace.h). The time is in the past if step() should be called at once.
@@ -116,6 +116,7 @@ class Engine {
   Status submit_next(bool overlap);
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
+  void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
 
   std::unique_ptr<LoadedModel> model_;
   Scheduler scheduler_;
@@ -127,6 +128,7 @@ class Engine {
   Collector collector_;
   Outcomes outcomes_;
   Recovery recovery_;
+  DraftStats drafts_;
   IdleWork idle_work_;
 };
 

@@ -46,6 +46,12 @@ struct GraphOptions {
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
 
+// Speculative decoding (engine/drafts): a request's next tokens are guessed, and checked in one forward.
+struct DraftOptions {
+  bool from_text = false;        // speculative_algorithm SUFFIX: drafts are what followed earlier in the request's text
+  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: of a request in a step, at least 1
+};
+
 // The value of chunked_prefill_size with which every prompt is one forward.
 inline constexpr std::int64_t kWholePrompts = -1;
 
@@ -97,6 +103,7 @@ struct EngineOptions {
   std::uint64_t random_seed = 0;               // 0: a random seed is drawn
   // Schedules and enqueues a step while the one before it runs; none: only if the device runs beside the host.
   std::optional<bool> overlap_schedule{};
+  DraftOptions drafts{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // Folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.

@@ -24,6 +24,15 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
   return mask;
 }
 
+// Returns whether a request's tokens can be drafted. Edits and masks of grammars depend on the tokens before,
+// embeddings have no ids, and wanted hidden states would be those of refused drafts too. One or two tokens leave no
+// room.
+bool may_draft(const Sequence& sequence) {
+  return sequence.request.generates() && sequence.request.stop.max_new_tokens > 2 &&
+         sequence.request.input_embeds.empty() && !sequence.request.score && !sequence.wants_hidden() &&
+         !sequence.edits && !sequence.matcher;
+}
+
 }  // namespace
 
 Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler)
@@ -140,6 +149,8 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   if (model_.tokenizer() != nullptr && (kept.wants_text || !kept.stop.texts.empty()))
     sequence->text.emplace(*model_.tokenizer(), kept);
   place_images(model_.config, *sequence);
+  if (model_.options.drafts.from_text && may_draft(*sequence))
+    sequence->drafter.emplace(model_.options.drafts.most_tokens);
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {
     sequence->deadline =

@@ -106,6 +106,8 @@ class CacheManager {
   // available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 
+  // Returns how many pages of the group are neither held nor cached.
+  std::int64_t num_free(std::size_t g) const { return pools_[g].num_free(); }
   // Returns whether pages are available for all `tokens` in paged groups, and for those before `window_end` in window
   // groups.
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;

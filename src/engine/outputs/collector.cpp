@@ -27,25 +27,42 @@ std::optional<RequestEvent> Collector::collect(const ScheduledBatch& batch, cons
   RequestEvent& event = *made;
   event.request = sequence.id;
   if (sequence.request.return_graph_info)
-    add_graph_use(sequence.result.graph_uses, batch.phase(), batch.decision, entry.new_tokens);
+    add_graph_use(sequence.result.graph_uses, batch.phase(), batch.decision, entry.new_tokens + entry.drafts);
   if (entry.prompt_rows > 0 || entry.position == 0)
     add_prompt_rows(entry, outputs, batch.top_logprobs, logits_, model_.config.num_logits());
   if (entry.hidden_count > 0) add_hidden(entry, hidden_states_, model_.config.hidden_size);
   if (entry.row >= 0) {
-    add_token(batch, entry, outputs, model_.end_ids, profiler, event);
+    add_output(batch, entry, outputs, profiler, event);
   } else if (sequence.request.stop.max_new_tokens == 0 &&
              entry.position + entry.new_tokens == sequence.prompt_tokens()) {
     event.finish = FinishReason::kLength;
   }
-  if (event.token && output_tokens_++ == 0) {
-    first_token_ = {.name = "first token",
-                    .begin_s = model_.start.seconds_at(sequence.arrived),
-                    .end_s = model_.start.seconds_at(Timeline::Clock::now())};
-  }
-  if (event.finish != FinishReason::kNone && sequence.text) event.text += sequence.text->finish();
-  sequence.result.text += event.text;
+  finish_text(sequence, event);
   if (!event.token && event.finish == FinishReason::kNone) made.reset();
   return made;
+}
+
+RequestEvent Collector::collect_next(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                                     const StepOutputs& outputs, StepProfiler* profiler) {
+  RequestEvent event;
+  event.request = entry.sequence->id;
+  add_output(batch, entry, outputs, profiler, event);
+  finish_text(*entry.sequence, event);
+  return event;
+}
+
+void Collector::add_output(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+                           StepProfiler* profiler, RequestEvent& event) {
+  add_token(batch, entry, outputs, model_.end_ids, profiler, event);
+  if (!event.token || output_tokens_++ > 0) return;
+  first_token_ = {.name = "first token",
+                  .begin_s = model_.start.seconds_at(entry.sequence->arrived),
+                  .end_s = model_.start.seconds_at(Timeline::Clock::now())};
+}
+
+void Collector::finish_text(Sequence& sequence, RequestEvent& event) {
+  if (event.finish != FinishReason::kNone && sequence.text) event.text += sequence.text->finish();
+  sequence.result.text += event.text;
 }
 
 }  // namespace tessera

@@ -24,9 +24,13 @@ class Collector {
   ForwardInputs inputs_of(const ScheduledBatch& batch);
 
   // Adds the entry's outputs to its sequence. Returns its event, or nothing if there is no progress to report.
-  // Allocates nothing in a steady decode. `profiler` may be null.
+  // Allocates nothing in a steady decode without drafts. `profiler` may be null.
   std::optional<RequestEvent> collect(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                                       const StepOutputs& outputs, StepProfiler* profiler);
+
+  // Adds one more token of a sequence, sampled behind a kept draft, and returns its event.
+  RequestEvent collect_next(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+                            StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
   // Returns the time from the arrival of the first request to its first token, on the clock of LoadedModel::start;
@@ -34,6 +38,10 @@ class Collector {
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:
+  void add_output(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+                  StepProfiler* profiler, RequestEvent& event);
+  static void finish_text(Sequence& sequence, RequestEvent& event);
+
   const LoadedModel& model_;
   std::vector<float> logits_;         // logits of the current forward
   std::vector<float> hidden_states_;  // rows of the current forward's hidden_rows

@@ -14,6 +14,21 @@
 
 namespace tessera {
 
+// Counters of speculative decoding since the start.
+struct DraftStats {
+  std::int64_t steps = 0;    // forwards of a request that had drafts
+  std::int64_t drafted = 0;  // tokens
+  std::int64_t kept = 0;     // tokens among them that were output
+
+  void add(std::int64_t more_drafted, std::int64_t more_kept) {
+    ++steps;
+    drafted += more_drafted;
+    kept += more_kept;
+  }
+  // Tokens that a forward with drafts gave on average, its own one included; 0 before the first.
+  double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
+};
+
 struct EngineStats {
   std::int64_t running = 0;  // requests in the current batch
   std::int64_t queued = 0;   // requests that wait for room
@@ -29,6 +44,7 @@ struct EngineStats {
   std::int64_t profile_cache_hits = 0;  // entries of earlier starts that were found on disk
   std::int64_t steps = 0;
   ImageStats images{};
+  DraftStats drafts{};
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 

@@ -8,7 +8,7 @@ Flights::Flights(ModelRunner& runner, StepPace& pace)
     : runner_(runner), pace_(pace), batches_(static_cast<std::size_t>(runner.max_in_flight())) {}
 
 void Flights::enqueued(const ScheduledBatch& batch, StepPace::Clock::time_point begin) {
-  const bool decodes = batch.phase() == ForwardPhase::kDecode;
+  const bool decodes = batch.phase() == ForwardPhase::kDecode && batch.batch.is_decode();
   pace_.submitted({.decodes = decodes, .rows = decodes ? batch.num_decoding : batch.batch.num_tokens()}, begin,
                   StepPace::Clock::now());
 }

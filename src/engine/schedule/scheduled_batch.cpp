@@ -44,6 +44,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
               .position = sequence.computed,
               .row = -1,
               .next_token = total,
+              .drafts = std::ssize(sequence.drafts),
               .prompt_rows = 0,
               .first_prompt_row = 0,
               .wanted_from = 0,
@@ -57,20 +58,30 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
     batch.positions.push_back(static_cast<std::int32_t>(position));
   }
-  const std::int64_t kv_len = sequence.computed + count;
-  batch.query_lens.push_back(static_cast<std::int32_t>(count));
+  for (const TokenId draft : sequence.drafts) {
+    batch.positions.push_back(
+        static_cast<std::int32_t>(total + std::ssize(batch.input_ids) - entry.first_token - count));
+    batch.input_ids.push_back(draft);
+    batch.input_rows.push_back(-1);
+  }
+  const std::int64_t with_drafts = count + entry.drafts;
+  const std::int64_t kv_len = sequence.computed + with_drafts;
+  batch.query_lens.push_back(static_cast<std::int32_t>(with_drafts));
   batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
   append_embeddings(sequence, kv_len);
   append_images(sequence, kv_len);
-  append_rope_positions(sequence, count);
+  append_rope_positions(sequence, with_drafts);
   append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
   append_hidden_rows(sequence, entry);
-  const bool samples = kv_len == total && sequence.request.generates() && sequence.request.stop.max_new_tokens > 0;
+  const bool samples =
+      sequence.computed + count == total && sequence.request.generates() && sequence.request.stop.max_new_tokens > 0;
   if (samples) {
     entry.row = batch.num_wanted_rows();
-    batch.wanted_rows.push_back(static_cast<std::int32_t>(entry.first_token + count - 1));
-    append_sampled_row(sequence, vocab_size);
+    for (std::int64_t ahead = 0; ahead <= entry.drafts; ++ahead) {
+      batch.wanted_rows.push_back(static_cast<std::int32_t>(entry.first_token + count - 1 + ahead));
+      append_sampled_row(sequence, ahead, vocab_size);
+    }
   }
   wants_logits |= sequence.request.score;
   entries.push_back(entry);
@@ -152,7 +163,8 @@ void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len,
   }
 }
 
-void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_size) {
+// Adds the row of the next token, or of one `ahead` of it.
+void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size) {
   const SamplingParams& params = sequence.request.sampling;
   const std::size_t row = sampling.size();
   sampling.push_back({.temperature = static_cast<float>(params.temperature),
@@ -161,7 +173,7 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_s
                       .min_p = static_cast<float>(params.min_p),
                       .seed = sequence.seed,
                       .choice = params.choice,
-                      .position = static_cast<std::int32_t>(sequence.tokens.size())});
+                      .position = static_cast<std::int32_t>(std::ssize(sequence.tokens) + ahead)});
   if (sequence.edits && sequence.edits->any(sequence.generated())) {
     if (edits.starts.empty()) edits.starts.assign(row + 1, 0);
     edits.starts.resize(row + 1, static_cast<std::int32_t>(edits.ids.size()));

@@ -20,6 +20,7 @@ struct ScheduledBatch {
     std::int64_t position;     // position of the first of them in the sequence
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
+    std::int64_t drafts;       // tokens behind the new ones, whose rows are sampled too, in order behind `row`
     // Wanted rows for the prompt's log-probabilities or logits: the rows of the sequence's tokens from first_prompt_row
     // on.
     std::int64_t prompt_rows;
@@ -52,6 +53,11 @@ struct ScheduledBatch {
   std::int64_t num_decoding = 0;  // number of entries that decode
   Decision decision{};            // set once the forward was submitted
 
+  // Returns the draft of number `draft`, from 0.
+  TokenId draft_of(const Entry& entry, std::int64_t draft) const {
+    return batch.input_ids[static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft)];
+  }
+
   ForwardPhase phase() const {
     if (num_decoding == 0) return ForwardPhase::kPrefill;
     return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
@@ -59,8 +65,8 @@ struct ScheduledBatch {
 
   // Empties the batch for a model with `num_cache_groups`; keeps its memory.
   void clear(std::size_t num_cache_groups);
-  // Adds the next `count` tokens of `sequence`. Precondition: the sequence holds the pages for them and the rows of
-  // their images.
+  // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
+  // the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
   // Call once all sequences are added: puts rows that are not sampled behind the sampled ones.
   void finish();
@@ -71,7 +77,7 @@ struct ScheduledBatch {
   void append_rope_positions(const Sequence& sequence, std::int64_t count);
   void use_plain_rope_positions(std::size_t tokens);
   void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
-  void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
+  void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
   std::vector<std::int32_t> prompt_rows_;

@@ -11,8 +11,6 @@ bool comes_before(const Sequence& a, const Sequence& b) {
   return a.request.priority != b.request.priority ? a.request.priority > b.request.priority : a.order < b.order;
 }
 
-std::int64_t size_of(const auto& container) { return static_cast<std::int64_t>(container.size()); }
-
 }  // namespace
 
 void Scheduler::insert(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
@@ -60,13 +58,16 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     }
     if (!decodes) count = take_images(sequence, count);
     if (count == 0) continue;
-    cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
+    cache_.take_pages(sequence.cache, std::ssize(sequence.tokens), sequence.computed + count);
     chosen_.push_back({.sequence = &sequence, .count = count});
+    sequence.drafts.clear();
     budget -= count;
     if (!decodes) share.take(count);
   }
   if (decodes) keep_places();
+  StepDrafts drafts(running_, decodes ? options_.limits.max_requests : 0, budget, filling_, cache_);
   for (const Chosen& chosen : chosen_) {
+    if (decodes && chosen.sequence->drafter) drafts.take(*chosen.sequence);
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
   }
@@ -91,7 +92,7 @@ void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (Chosen& chosen : chosen_) {
     const std::int64_t place = chosen.sequence->place;
-    if (place >= 0 && place < size_of(placed_) && placed_[static_cast<std::size_t>(place)].sequence == nullptr)
+    if (place >= 0 && place < std::ssize(placed_) && placed_[static_cast<std::size_t>(place)].sequence == nullptr)
       std::swap(placed_[static_cast<std::size_t>(place)], chosen);
   }
   auto free = placed_.begin();
@@ -108,7 +109,7 @@ void Scheduler::keep_places() {
 // the point where the prompt diverges from prompts with the same beginning.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
-  const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
+  const std::int64_t end = std::min(sequence.computed + count, std::ssize(sequence.tokens) - 1);
   const std::int64_t cut = end / cache_.page_size() * cache_.page_size() - sequence.computed;
   const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size() - sequence.computed;
   if (branch > 0 && branch < cut) return branch;
@@ -158,7 +159,7 @@ void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.is_done()) continue;
-    const std::int64_t tokens = size_of(sequence.tokens);
+    const std::int64_t tokens = std::ssize(sequence.tokens);
     const std::int64_t window_end = sequence.decodes() ? tokens : 0;
     while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
       preempt_last();  // may be this sequence
@@ -181,7 +182,7 @@ void Scheduler::admit() {
     // Reserves the final size once, so that decoding does not allocate.
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
     sequence.tokens.reserve(static_cast<std::size_t>(most));
-    cache_.admit(sequence.cache, size_of(sequence.tokens), most);
+    cache_.admit(sequence.cache, std::ssize(sequence.tokens), most);
     if (!sequence.request.input_embeds.empty()) sequence.first_embedding = embeddings_.take(sequence.prompt_tokens());
     sequence.computed = sequence.cache.cached_pages() * cache_.page_size();
     if (!sequence.admitted_before) {
@@ -208,7 +209,7 @@ void Scheduler::admit() {
 // Returns the tokens that the prefix cache may supply. The last token is always computed, because its row is wanted.
 PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   if (!caches(sequence)) return {};
-  const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
+  const std::int64_t count = std::min(sequence.first_wanted(), std::ssize(sequence.tokens) - 1);
   return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
 }
 
@@ -217,7 +218,7 @@ bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
   };
-  while (size_of(running_) >= options_.limits.max_requests) {
+  while (std::ssize(running_) >= options_.limits.max_requests) {
     if (!may_preempt()) return false;
     preempt_last();
   }
@@ -237,8 +238,8 @@ bool Scheduler::make_room(Sequence& sequence) {
 
 bool Scheduler::has_room(const Sequence& sequence) const {
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
-    std::int64_t needed = cache_.needed(g, sequence.cache, size_of(sequence.tokens));
-    for (const auto& other : running_) needed += cache_.headroom(g, other->cache, size_of(other->tokens));
+    std::int64_t needed = cache_.needed(g, sequence.cache, std::ssize(sequence.tokens));
+    for (const auto& other : running_) needed += cache_.headroom(g, other->cache, std::ssize(other->tokens));
     if (cache_.available(g) < needed) return false;
   }
   return true;
@@ -275,7 +276,7 @@ void Scheduler::compute_again() {
 // entered.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
-  const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
+  const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
   cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images});
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
 }
@@ -328,12 +329,8 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);
     ++sequence.pending;
-    sequence.last_row = options_.turns > 1 ? -1 : static_cast<std::int32_t>(entry.row);
+    sequence.last_row = options_.turns > 1 || sequence.drafter ? -1 : static_cast<std::int32_t>(entry.row);
   }
-}
-
-void Scheduler::forget_rows() {
-  for (const auto& sequence : running_) sequence->last_row = -1;
 }
 
 void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {
@@ -385,8 +382,8 @@ void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<Reques
 }
 
 void Scheduler::report(EngineStats& stats) const {
-  stats.running = size_of(running_);
-  stats.queued = size_of(waiting_);
+  stats.running = std::ssize(running_);
+  stats.queued = std::ssize(waiting_);
   stats.num_cache_groups = cache_.num_groups();
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) stats.cache_groups[g] = cache_.stats(g);
   stats.page_size = cache_.page_size();

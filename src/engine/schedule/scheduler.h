@@ -1,7 +1,8 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence and then fills up to `max_tokens` tokens with prompts, so a
+// A step takes one decode token of every running sequence, drafts behind it if there are no prompts (step_drafts.h),
+// and then fills up to `max_tokens` tokens with prompts, so a
 // long prompt is computed in chunks beside running decodes. Higher priorities come first, then older sequences. Prompts
 // that fill the device one by one are not computed together (prompt_share.h). `fit` may shorten the step's prompts,
 // from the last one on, so that the step fills a captured size, as long as prompts still make up at least half of the
@@ -37,6 +38,7 @@
 #include "tessera/engine/schedule/row_ranges.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/sequence.h"
+#include "tessera/engine/schedule/step_drafts.h"
 
 namespace tessera {
 
@@ -53,9 +55,6 @@ struct SchedulerOptions {
 // Returns how many of a step's tokens, prompts and decodes together, to compute at once: 1 … tokens (split_tokens in
 // runner/dispatch/dispatch.h). Empty: all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
-// Returns the number of tokens from which on a forward's time is proportional to them (filling_tokens in
-// runner/dispatch/dispatch.h). Empty: unknown.
-using FillingTokens = std::function<std::int64_t()>;
 
 class Scheduler {
  public:
@@ -82,7 +81,9 @@ class Scheduler {
   // Records that the forward was enqueued, so that it runs before any later one.
   void mark_submitted(const ScheduledBatch& scheduled);
   // Forbids reading the ids that the last step left on the device. Precondition: no token is pending.
-  void forget_rows();
+  void forget_rows() {
+    for (const auto& sequence : running_) sequence->last_row = -1;
+  }
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay

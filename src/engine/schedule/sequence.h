@@ -11,6 +11,7 @@
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/cache/prefix_tokens.h"
 #include "tessera/engine/cache/prefix_waits.h"
+#include "tessera/engine/drafts/drafter.h"
 #include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/images/image_rows.h"
 #include "tessera/engine/outputs/output_text.h"
@@ -38,7 +39,7 @@ struct Sequence {
   std::vector<ImageRows::Image*> image_rows;
   std::optional<RopePositions> rope;  // none: positions are indices in the text
   std::int64_t seed = 0;
-  std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
+  std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none, or only the host knows
   std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of its latest admission, from 1
   PrefixStanding prefix;       // compared with sequences whose prompts are being computed
@@ -49,6 +50,8 @@ struct Sequence {
   // One bit for each token that may be chosen, as in GrammarMatcher's masks. Empty: all may.
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
+  std::optional<Drafter> drafter;  // none: one token is computed at a time
+  std::vector<TokenId> drafts;     // computed behind the last token in the next forward
 
   // Returned at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
@@ -74,7 +77,7 @@ struct Sequence {
   // Returns whether `token` may be output token `number` (from 0), as far as edits and allowed tokens say.
   bool may_choose(TokenId token, std::int64_t number) const;
   // Returns whether its forwards must be read before more is scheduled.
-  bool is_read_at_once() const { return request.score || wants_hidden() || needs_text(); }
+  bool is_read_at_once() const { return request.score || wants_hidden() || needs_text() || drafter.has_value(); }
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
   // Returns whether the hidden states of all its tokens are wanted, and not those of one token only.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }

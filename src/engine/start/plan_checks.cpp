@@ -8,6 +8,8 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kMostDrafts = 64;  // of a request in a step
+
 Status zero_or_more(std::int64_t value, std::string_view option) {
   if (value >= 0) return ok_status();
   return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", option, value));
@@ -18,6 +20,18 @@ Status check_chunk(std::int64_t chunk) {
   if (chunk <= kMaxLadderSize) return ok_status();
   return invalid_argument(
       fmt::format("chunked_prefill_size: {} is not accepted; at most {} is", chunk, kMaxLadderSize));
+}
+
+Status check_draft_options(const EngineOptions& options) {
+  if (options.drafts.most_tokens < 1 || options.drafts.most_tokens > kMostDrafts)
+    return invalid_argument(fmt::format("speculative_num_draft_tokens: {} is not accepted; 1 to {} is",
+                                        options.drafts.most_tokens, kMostDrafts));
+  if (!options.drafts.from_text) return ok_status();
+  if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
+  if (options.dp_attention)
+    return unimplemented(
+        "speculative_algorithm: data-parallel attention (enable_dp_attention) is not supported with it");
+  return ok_status();
 }
 
 }  // namespace
@@ -36,7 +50,7 @@ Status check_values(PlanDraft& draft) {
   if (options.two_batch_least_tokens < 2)
     return invalid_argument(
         fmt::format("two_batch_least_tokens: {} is not accepted; at least 2 is", options.two_batch_least_tokens));
-  return ok_status();
+  return check_draft_options(options);
 }
 
 }  // namespace tessera

@@ -92,6 +92,21 @@ Status choose_cuts(PlanDraft& draft) {
   return ok_status();
 }
 
+Status check_drafts(PlanDraft& draft) {
+  if (!draft.options.drafts.from_text) return ok_status();
+  if (draft.plan.runner.max_requests < 2)
+    return invalid_argument(
+        "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the rows "
+        "of "
+        "further requests; 2 or more is");
+  for (const ir::CacheGroup& group : draft.plan.graphs.body.cache_groups)
+    if (group.kind == ir::CacheGroup::Kind::kState)
+      return unimplemented(
+          "speculative_algorithm: the model keeps recurrent states, which cannot go back over refused drafts; models "
+          "without them are supported");
+  return ok_status();
+}
+
 Status note_halves(PlanDraft& draft) {
   const RunnerOptions& runner = draft.plan.runner;
   if (runner.halves_from > max_padded_tokens(runner))

@@ -227,6 +227,8 @@ void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stat
   for (const auto& [reason, count] : ends) all += count;
   families.counter("sglang:num_requests_total", "Requests that ended.", labels, all);
   families.counter("sglang:num_aborted_requests_total", "Requests cancelled or out of time.", labels, ends.at("abort"));
+  families.gauge("sglang:spec_accept_length", "Tokens that a forward with drafts gives on average.", labels,
+                 stats.drafts.mean_length());
   families.counter("sglang:num_retracted_requests_total", "Requests put back for want of pages.", labels,
                    stats.preemptions);
   families.histogram("sglang:prompt_tokens_histogram", "Prompt tokens of a request.", labels, prompt_tokens);
@@ -255,6 +257,11 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
                    stats.prompt_tokens);
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", labels,
                    stats.cached_tokens);
+  families.counter("vllm:spec_decode_num_drafts_total", "Forwards of a request that had drafts.", labels,
+                   stats.drafts.steps);
+  families.counter("vllm:spec_decode_num_draft_tokens_total", "Drafts that were checked.", labels,
+                   stats.drafts.drafted);
+  families.counter("vllm:spec_decode_num_accepted_tokens_total", "Drafts that were output.", labels, stats.drafts.kept);
   families.counter("vllm:num_preemptions_total", "Requests put back for want of pages.", labels, stats.preemptions);
   std::vector<Sample> by_reason;
   for (const auto& [reason, count] : ends) {
@@ -332,6 +339,9 @@ void ServerMetrics::Impl::add_memory(Families& families, const MemoryBudget& mem
 void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {
   add_graph_metrics(families, stats);
   families.counter("tessera:steps_total", "Steps of the engine.", {}, stats.steps);
+  families.counter("tessera:draft_steps_total", "Forwards of a request that had drafts.", {}, stats.drafts.steps);
+  families.counter("tessera:draft_tokens_total", "Drafts that were checked.", {}, stats.drafts.drafted);
+  families.counter("tessera:kept_draft_tokens_total", "Drafts that were output.", {}, stats.drafts.kept);
   families.counter("tessera:preemptions_total", "Requests put back for want of pages.", {}, stats.preemptions);
   families.gauge("tessera:cached_pages", "Pages that the prefix cache alone holds.", {},
                  static_cast<double>(stats.fullest_group().cached_pages));

@@ -55,6 +55,8 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.key("used_pages").value(cache.used_pages).key("cached_pages").value(cache.cached_pages);
   json.key("usable_pages").value(cache.usable_pages).key("prompt_tokens").value(stats.prompt_tokens);
   json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
+  json.key("drafts").object().key("steps").value(stats.drafts.steps).key("drafted").value(stats.drafts.drafted);
+  json.key("kept").value(stats.drafts.kept).end_object();
   json.key("preemptions").value(stats.preemptions).key("steps").value(stats.steps).key("forwards");
   write_forwards(json, stats.forwards);
   json.end_object();

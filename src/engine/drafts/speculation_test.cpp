@@ -1,0 +1,210 @@
+// Catches: drafts that change what a request gets, whatever it asks for, ends by or shares the engine with; forwards
+// behind refused drafts that read what those left in the cache; drafts that are never kept; and models and options with
+// which drafts would give wrong results but are accepted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/engine_test_util.h"
+#include "tessera/ops/testing/ranks.h"
+
+namespace tessera {
+namespace {
+
+using test::demo_options;
+using test::make_engine;
+using test::request;
+using test::sampled;
+using test::small_options;
+using ::testing::HasSubstr;
+
+// Bits of a row do not depend on the number of rows, so outputs are equal to the bit.
+EngineOptions exact(EngineOptions options) {
+  options.deterministic = true;
+  return options;
+}
+
+EngineOptions with_drafts(EngineOptions options) {
+  options.max_running_requests = 32;  // rows that are sampled in a step, drafts included
+  options.drafts.from_text = true;
+  return options;
+}
+
+// Runs the requests with drafts and without, and returns what was drafted.
+DraftStats expect_same(const EngineOptions& options, const std::vector<Request>& requests) {
+  const std::unique_ptr<Engine> plain = make_engine(exact(options));
+  const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
+  for (const bool cached : {false, true}) {
+    const Result<std::vector<Completion>> expected = plain->run(requests);
+    const Result<std::vector<Completion>> actual = drafting->run(requests);
+    EXPECT_TRUE(expected.ok()) << expected.status().to_string();
+    EXPECT_TRUE(actual.ok()) << actual.status().to_string();
+    for (std::size_t i = 0; i < requests.size() && actual.ok(); ++i) {
+      EXPECT_EQ((*actual)[i].output_ids, (*expected)[i].output_ids) << "request " << i << (cached ? " cached" : "");
+      EXPECT_EQ((*actual)[i].text, (*expected)[i].text);
+      EXPECT_EQ((*actual)[i].finish, (*expected)[i].finish);
+      EXPECT_EQ((*actual)[i].matched.text, (*expected)[i].matched.text);
+      EXPECT_EQ((*actual)[i].output_logprobs.size(), (*expected)[i].output_logprobs.size());
+      for (std::size_t t = 0; t < (*expected)[i].output_logprobs.size(); ++t)
+        EXPECT_EQ((*actual)[i].output_logprobs[t].token.logprob, (*expected)[i].output_logprobs[t].token.logprob)
+            << "token " << t;
+    }
+  }
+  EXPECT_EQ(plain->stats().drafts.steps, 0);
+  EXPECT_EQ(drafting->stats().output_tokens, plain->stats().output_tokens);
+  EXPECT_LE(drafting->stats().steps, plain->stats().steps);
+  return drafting->stats().drafts;
+}
+
+// A prompt that repeats `period` tokens.
+Request repeating(std::int64_t prompt, std::int64_t period, std::int64_t new_tokens, std::int32_t salt = 1) {
+  Request made = request(prompt, new_tokens, salt);
+  for (std::int64_t i = period; i < prompt; ++i)
+    made.prompt[static_cast<std::size_t>(i)] = made.prompt[static_cast<std::size_t>(i - period)];
+  return made;
+}
+
+TEST(Speculation, GreedyTokensAreThoseOfPlainDecodes) {
+  const DraftStats stats =
+      expect_same(small_options(), {repeating(12, 4, 40), repeating(16, 5, 30, 2), request(9, 40, 3), request(20, 1)});
+  EXPECT_GT(stats.kept, 20);
+  EXPECT_GE(stats.drafted, stats.kept);
+}
+
+TEST(Speculation, SampledTokensAreThoseOfPlainDecodes) {
+  std::vector<Request> requests{sampled(12, 40, 1), sampled(14, 40, 2), repeating(16, 3, 40)};
+  requests[2].sampling = {.temperature = 0.1, .seed = 3};
+  EXPECT_GT(expect_same(small_options(), requests).drafted, 0);
+}
+
+TEST(Speculation, WindowsSeeTheSameTokens) {
+  for (const char* name : {"gemma3", "mistral-swa"}) {
+    EngineOptions options = small_options();
+    options.model_path = testing::data_path(std::string("goldens/") + name);
+    EXPECT_GT(expect_same(options, {repeating(20, 4, 40), repeating(12, 5, 44, 2)}).kept, 0) << name;
+  }
+}
+
+TEST(Speculation, EndsWherePlainDecodesEnd) {
+  EngineOptions options = demo_options();
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  std::vector<Request> requests;
+  for (const char* stop : {"is 10.", "user", "nt\n1"}) {
+    Request made{.prompt = *engine->tokenizer()->encode(
+                     "What is 10 * 1?\nassistant\n10 times 1 is 10.\nuser\nWhat is 10 * 1?\nassistant\n10 times"),
+                 .stop = {.max_new_tokens = 60}};
+    made.stop.texts = {stop};
+    made.stop.min_new_tokens = 0;
+    made.wants_text = true;
+    requests.push_back(made);
+  }
+  requests.push_back(requests[0]);
+  requests[3].stop.texts.clear();
+  EXPECT_GT(expect_same(options, requests).kept, 0);
+}
+
+// The first prompt's end and its output are pages of the prefix cache, which kept drafts wrote.
+TEST(Speculation, ASecondTurnContinuesOnPagesOfDrafts) {
+  EngineOptions options = exact(small_options());
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(small_options())));
+  Request turn = repeating(12, 4, 20);
+  const Completion first = test::run_one(*plain, turn);
+  EXPECT_EQ(test::run_one(*drafting, turn).output_ids, first.output_ids);
+  EXPECT_GT(drafting->stats().drafts.kept, 8);
+  turn.prompt.insert(turn.prompt.end(), first.output_ids.begin(), first.output_ids.end());
+  turn.prompt.emplace_back(7);
+  const Completion second = test::run_one(*drafting, turn);
+  EXPECT_GT(second.cached_tokens, 16);
+  EXPECT_EQ(second.output_ids, test::run_one(*plain, turn).output_ids);
+}
+
+TEST(Speculation, StopsAmongKeptDrafts) {
+  const Request request = repeating(12, 4, 30);
+  const std::unique_ptr<Engine> plain = make_engine(exact(small_options()));
+  const std::vector<TokenId> output = test::run_one(*plain, request).output_ids;
+  for (const std::size_t at : {std::size_t{8}, std::size_t{15}, std::size_t{22}})
+    for (const bool keep : {false, true}) {
+      Request stopped = request;
+      stopped.stop.ids = {output[at]};
+      stopped.stop.min_new_tokens = 0;
+      stopped.stop.keep_matched = keep;
+      expect_same(small_options(), {stopped});
+    }
+}
+
+TEST(Speculation, RanksDraftTogether) {
+  EngineOptions options = small_options();
+  options.tp_size = 2;
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  EXPECT_GT(expect_same(options, {repeating(12, 4, 40), repeating(16, 5, 30, 2)}).kept, 0);
+}
+
+TEST(Speculation, NoDraftsWhilePromptsAreComputed) {
+  EngineOptions options = exact(with_drafts(small_options()));
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_TRUE(engine->submit(repeating(12, 4, 40)).ok());
+  for (int step = 0; step < 8; ++step) ASSERT_TRUE(engine->step().ok());
+  const std::int64_t before = engine->stats().drafts.steps;
+  EXPECT_GT(before, 0);
+  for (int prompt = 0; prompt < 6; ++prompt) {
+    ASSERT_TRUE(engine->submit(request(30, 1, 10 + prompt)).ok());
+    ASSERT_TRUE(engine->step().ok());
+    EXPECT_EQ(engine->stats().drafts.steps, before) << "prompt " << prompt;
+  }
+}
+
+TEST(Speculation, LogprobsAreThoseOfPlainDecodes) {
+  std::vector<Request> requests{repeating(12, 4, 40), request(9, 20, 3)};
+  for (Request& each : requests) each.logprobs.output = 3;
+  EXPECT_GT(expect_same(small_options(), requests).kept, 0);
+}
+
+TEST(Speculation, RequestsWithEditsRunBesideIt) {
+  std::vector<Request> requests{repeating(12, 4, 40), repeating(12, 4, 40)};
+  requests[1].sampling.presence_penalty = 0.5;
+  EXPECT_GT(expect_same(small_options(), requests).kept, 0);
+}
+
+TEST(Speculation, FewPagesAndPreemptionsChangeNothing) {
+  EngineOptions options = small_options();
+  options.max_total_tokens = 96;
+  const std::vector<Request> requests{repeating(12, 4, 40), repeating(16, 5, 40, 2), repeating(14, 3, 40, 4)};
+  EXPECT_GT(expect_same(options, requests).kept, 0);
+  const std::unique_ptr<Engine> plain = make_engine(exact(options));
+  const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
+  ASSERT_TRUE(plain->run(requests).ok());
+  ASSERT_TRUE(drafting->run(requests).ok());
+  EXPECT_GT(plain->stats().preemptions, 0);
+  EXPECT_LE(drafting->stats().preemptions, plain->stats().preemptions);
+}
+
+TEST(Speculation, CancelledRequestsLeaveOthersAlone) {
+  const std::unique_ptr<Engine> engine = make_engine(exact(with_drafts(small_options())));
+  const Request other = repeating(12, 4, 40);
+  const std::vector<TokenId> expected = test::run_one(*engine, other).output_ids;
+  const RequestId first = *engine->submit(repeating(16, 5, 40, 2));
+  const RequestId second = *engine->submit(other);
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(engine->step().ok());
+  engine->cancel(first);
+  while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
+  EXPECT_EQ(engine->take(second)->output_ids, expected);
+}
+
+TEST(Speculation, WhatItDoesNotSupportIsRefusedByName) {
+  const auto refusal = [](auto change) {
+    EngineOptions options = with_drafts(small_options());
+    change(options);
+    return Engine::create(options).status().message();
+  };
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.pp_size = 2; }), HasSubstr("speculative_algorithm: a pipeline"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.max_running_requests = 1; }),
+              HasSubstr("max_running_requests: 1 is not accepted with speculative_algorithm"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.most_tokens = 0; }), HasSubstr("0 is not accepted; 1 to 64 is"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.most_tokens = 65; }),
+              HasSubstr("speculative_num_draft_tokens: 65 is not accepted; 1 to 64 is"));
+  EXPECT_THAT(refusal([](EngineOptions& o) { o.model_path = testing::data_path("goldens/qwen3.5-text"); }),
+              HasSubstr("speculative_algorithm: the model keeps recurrent states"));
+}
+
+}  // namespace
+}  // namespace tessera

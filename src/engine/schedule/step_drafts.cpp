@@ -1,0 +1,66 @@
+#include "tessera/engine/schedule/step_drafts.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tessera {
+
+namespace {
+
+// A forward of an eighth of `filling` tokens takes at most one and a half times as long as one of few tokens.
+constexpr std::int64_t kCheapShare = 8;
+constexpr std::int64_t kCheapTokens = 32;   // if nothing was measured
+constexpr std::int64_t kTokensRead = 8192;  // takes some two milliseconds
+
+// Returns how many pages of every group are free and not about to be taken.
+std::int64_t spare_pages(const std::deque<std::unique_ptr<Sequence>>& running, const CacheManager& cache) {
+  std::int64_t least = INT64_MAX;
+  for (std::size_t g = 0; g < cache.num_groups(); ++g) {
+    std::int64_t spare = cache.num_free(g);
+    for (const auto& sequence : running) spare -= cache.headroom(g, sequence->cache, std::ssize(sequence->tokens));
+    least = std::min(least, spare);
+  }
+  return least;
+}
+
+}  // namespace
+
+StepDrafts::StepDrafts(const std::deque<std::unique_ptr<Sequence>>& running, std::int64_t rows, std::int64_t budget,
+                       const FillingTokens& filling, CacheManager& cache)
+    : cache_(cache) {
+  const auto drafts = [](const auto& sequence) { return sequence->drafter.has_value(); };
+  const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
+  if (rows == 0 || std::ranges::none_of(running, drafts)) return;
+  reading_ = kTokensRead;
+  if (std::ranges::any_of(running, has_prompt)) return;
+  const std::int64_t cheap = filling ? filling() / kCheapShare : kCheapTokens;
+  room_ = std::max<std::int64_t>(std::min({rows, cheap, budget}) - std::ssize(running), 0);
+  pages_ = spare_pages(running, cache);
+}
+
+void StepDrafts::take(Sequence& sequence) {
+  reading_ -= sequence.drafter->read(sequence.tokens, reading_);
+  const std::int64_t left = sequence.request.stop.max_new_tokens - sequence.generated() - 1;
+  sequence.drafter->propose(sequence.tokens, std::min(room_, left), sequence.drafts);
+  if (sequence.drafts.empty()) return;
+  const std::int64_t now = std::ssize(sequence.tokens);
+  const std::int64_t end = now + std::ssize(sequence.drafts);
+  const std::int64_t pages = cache_.pages_for(end) - cache_.pages_for(now);
+  if (pages > std::max<std::int64_t>(pages_, 0)) {
+    sequence.drafts.clear();
+    return;
+  }
+  cache_.take_pages(sequence.cache, end, end);
+  pages_ -= pages;
+  room_ -= std::ssize(sequence.drafts);
+}
+
+void keep_draft(ScheduledBatch::Entry& entry) {
+  ++entry.sequence->computed;
+  entry.sequence->tokens.emplace_back(0);
+  ++entry.sequence->pending;
+  ++entry.row;
+  ++entry.next_token;
+}
+
+}  // namespace tessera

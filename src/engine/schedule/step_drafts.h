@@ -1,0 +1,42 @@
+// Drafts of a step (engine/drafts): how many there may be, and what becomes of them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "tessera/engine/cache/cache_manager.h"
+#include "tessera/engine/schedule/scheduled_batch.h"
+#include "tessera/engine/schedule/sequence.h"
+
+namespace tessera {
+
+// Returns the number of tokens from which on a forward's time is proportional to them (filling_tokens in
+// runner/dispatch/dispatch.h). Empty: unknown.
+using FillingTokens = std::function<std::int64_t()>;
+
+// Chooses the drafts of a step. Only steps without prompts have drafts: a prompt fills a forward by itself, and would
+// wait longer. Drafts never postpone a decode, and never evict a page.
+class StepDrafts {
+ public:
+  // `rows` rows are sampled at most, and `budget` tokens are computed beside the decodes. Every running sequence may
+  // need a row and its next page. `cache` must outlive this object.
+  StepDrafts(const std::deque<std::unique_ptr<Sequence>>& running, std::int64_t rows, std::int64_t budget,
+             const FillingTokens& filling, CacheManager& cache);
+
+  // Sets the drafts of a sequence that decodes in this step, possibly none, and takes pages for them.
+  void take(Sequence& sequence);
+
+ private:
+  CacheManager& cache_;
+  std::int64_t room_ = 0;     // in tokens
+  std::int64_t pages_ = 0;    // of every cache group
+  std::int64_t reading_ = 0;  // tokens of texts that drafters may still read in this step
+};
+
+// Records that the entry's next draft is the token that was sampled before it. Moves the entry to the row of the token
+// behind the draft. Precondition: the sampled token was settled.
+void keep_draft(ScheduledBatch::Entry& entry);
+
+}  // namespace tessera
