@@ -8,6 +8,7 @@
 
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/net/socket.h"
+#include "tessera/options/draft_flags.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera {
@@ -173,6 +174,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlag
            engine.disable_radix_cache);
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
            engine.deterministic);
+  add_draft_flags(add, engine);
   add.flag("--enable-two-batch-overlap",
            "several ranks exchange one half of a large prefill while they compute the other", engine.two_batch_overlap);
   add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
@@ -290,6 +292,8 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
         "are captured, is not part of this program");
   if (common.torch_compile_max_bs > 0 && !engine.graphs.torch_compile)
     warnings.emplace_back("--torch-compile-max-bs has no effect without --enable-torch-compile");
+  if (!engine.drafts.from_text && engine.drafts.most_tokens != DraftOptions{}.most_tokens)
+    warnings.emplace_back("--speculative-num-draft-tokens has no effect without --speculative-algorithm");
   if (engine.two_batch_overlap && engine.tp_size == 1 && !engine.dp_attention)
     warnings.emplace_back("--enable-two-batch-overlap has no effect with --tp-size 1: there is nothing to exchange");
   warn_about_foreign_flags(common.foreign, engine, warnings);
