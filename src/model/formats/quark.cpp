@@ -18,7 +18,7 @@ Status refuse_more(const Fields& fields, const char* key) {
   const Json* value = fields.find(key);
   const bool empty = value == nullptr || (value->is_object() && value->as_object().empty()) ||
                      (value->is_array() && value->as_array().empty());
-  return empty ? ok_status() : fields.unsupported(key, "null, {}");
+  return empty ? ok_status() : fields.unsupported(key, "null, {}, []");
 }
 
 Status expect_word(const Fields& fields, const char* key, std::string_view accepted) {
@@ -44,9 +44,9 @@ Status read_quark_weights(const Fields& weight) {
 Result<FormatRules> read_quark(const Fields& fields) {
   const Fields global = TRY(required_object(fields, "global_quant_config"));
   TRY(read_quark_weights(TRY(required_object(global, "weight"))));
+  // "input_tensors" is not read: inputs are rounded to 4 bits, if at all, which this engine does not do.
   for (const char* key : {"output_tensors", "bias"}) TRY(refuse_more(global, key));
-  // Inputs are rounded to 4 bits, if at all, which this engine does not do.
-  for (const char* key : {"layer_quant_config", "layer_type_quant_config", "algo_config"})
+  for (const char* key : {"layer_quant_config", "layer_type_quant_config", "algo_config", "kv_cache_quant_config"})
     TRY(refuse_more(fields, key));
   FormatRules rules{.method = "quark", .groups = {{.every_linear = true}}};
   rules.groups[0].format = {.values = WeightFormat::Values::kE2M1,
