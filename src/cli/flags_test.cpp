@@ -1,6 +1,6 @@
 // Catches: a flag of SGLang's that is unknown, silently ignored or has another meaning; a configuration file that
-// overrides the command line or is applied only in part; an error about it without its place; and an effective
-// configuration that differs from the one it was printed for.
+// overrides the command line or is applied only in part; an error in such a file that does not name file and line; and
+// a printed effective configuration that gives another configuration when it is read back.
 #include "tessera/options/flags.h"
 
 #include <gmock/gmock.h>

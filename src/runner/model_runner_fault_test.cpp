@@ -27,7 +27,8 @@ using testing::try_make_bench;
 const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
 const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 
-// 3 layers make 4 pieces a prefill size; a decode size is one piece. The order is 40, 16, 4, then 4, 2, 1.
+// A prefill size is recorded in 4 pieces, because the model has 3 layers; a decode size is recorded in one. Prefill
+// sizes 40, 16 and 4 are recorded in this order, then decode sizes 4, 2 and 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
 TEST(ModelRunnerFaults, ASizeWithAFailedCaptureRunsEagerly) {

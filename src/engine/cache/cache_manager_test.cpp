@@ -169,7 +169,8 @@ TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   EXPECT_EQ(cache.stats(1).cached_pages, 0);
 }
 
-// Sequences with the same beginning continue from the point where they diverge, from the second one's forward on.
+// The second of several sequences with the same beginning finds the point where it diverges from the first. Once it has
+// left a checkpoint there, later sequences continue from that point.
 TEST_F(CacheManagerTest, FindsTheBranchPointWithoutACheckpoint) {
   CacheManager& cache = state(10);
   SequenceCache first;

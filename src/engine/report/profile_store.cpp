@@ -44,7 +44,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler,
                                  &plan.graphs.prefill_body(), &plan.graphs.prefill_head()})
     costs.add(ir::to_text(*graph));
-  // The graphs are the results of the passes, but another version of a pass may give the same graph.
+  // Adds the passes as well as the graphs that they made, because another version of a pass may make the same graph.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);

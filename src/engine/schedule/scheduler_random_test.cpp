@@ -192,7 +192,7 @@ class RandomLoad {
       // Some forwards fail before they are planned.
       if (std::string fault = below(20) == 0 ? "" : tables_.check(batch.batch); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed);
-      // Windows and states may make a step shorter.
+      // Caches with sliding windows or recurrent states may make a step shorter, so their steps are not checked.
       const bool only_pages = load_.cache.groups.size() == 1 && load_.cache.groups[0].keeps_all();
       if (load_.cut && only_pages && !fits(batch)) return "prompts that do not fit: " + shown(batch);
       scheduler_.mark_submitted(batch);

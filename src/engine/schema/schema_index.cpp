@@ -12,7 +12,7 @@ namespace {
 
 // Keywords with plain values, which contain no schemas.
 constexpr std::array<std::string_view, 4> kValues = {"const", "enum", "default", "examples"};
-// Keywords with schemas as named members; a property may be called "$id" or "enum".
+// Keywords whose value maps names to schemas. A name is not a keyword, even if a property is called "$id" or "enum".
 constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternProperties", "$defs",
                                                     "definitions", "dependentSchemas",  "dependencies"};
 

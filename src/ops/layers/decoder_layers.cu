@@ -87,7 +87,8 @@ bool runs_all_blocks(const BindArgs& call) {
          can_launch_early() && !is_shared_with_processes();
 }
 
-// Claims the device. Returns null if blocks of another engine's launch may wait beside our blocks.
+// Claims the device for this engine. Returns null if another engine has claimed it: two launches at once, each
+// with blocks that wait for one another, could deadlock.
 std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return nullptr;

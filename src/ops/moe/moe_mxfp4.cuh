@@ -53,7 +53,8 @@ __device__ inline void unpack_word(std::uint32_t word, const PackedFactor& facto
   for (std::uint32_t& pair : pairs) pair = times(pair, factor.second());
 }
 
-// Arranges 32 columns of x so that the pairs of eight words are neighbours: transposes them as a matrix of 8 by 4.
+// Transposes 32 columns of x as a matrix of 8 by 4: column 4 i + j goes to place 8 j + i. columns[j] then holds pair j
+// for each of four words of weights.
 __device__ inline void pair_up(uint4 (&columns)[4]) {
   std::uint32_t pairs[4][4];
 #pragma unroll

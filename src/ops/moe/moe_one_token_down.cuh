@@ -14,7 +14,8 @@ inline constexpr int kTokenDownAhead = 3;  // steps whose loads are in flight
 inline constexpr int kTokenDownWarps = 8;  // warps of a block
 inline constexpr int kTokenMostExperts = 2 * kTokenDownWarps;
 
-// Bytes of shared memory of a warp's PackedWalk: the steps in flight, and the scale factors of its rows of k columns.
+// Returns the bytes of shared memory that one warp's PackedWalk needs. They hold the weights of the steps in flight,
+// and the scale factors of sixteen rows with k columns.
 constexpr std::int64_t walk_bytes(std::int64_t k) {
   return std::int64_t{kTokenDownAhead} * 2 * kWarp * 16 + k / kPackedBlock * 16;
 }

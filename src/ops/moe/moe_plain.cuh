@@ -21,8 +21,8 @@ __device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
   return p.packed != nullptr ? packed_weight(p, at) : quantised::element(p.matrix, row, k);
 }
 
-// A thread computes rows 4 · (t / 16) … + 3 and weight rows t % 16, + 16, + 32, + 48 of a tile. For gate and up these
-// are two columns, with both sums of each.
+// Thread t computes 4 x 4 sums of a tile: the rows of x from 4 · (t / 16) on, by weight rows t % 16, + 16, + 32, + 48.
+// For gate and up, the four weight rows belong to two columns of y, each with a sum for gate and one for up.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order order) {
   __shared__ float x[kPlainDepth][kPlainRows + 1];

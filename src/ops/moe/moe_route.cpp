@@ -117,7 +117,7 @@ std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count)
   return best;
 }
 
-// Takes the experts of all groups except the best ones, so that they cannot be chosen.
+// Marks the experts outside the best groups as taken, so that they cannot be chosen.
 void exclude_groups(const RouteProblem& p, const float* choice, bool* taken) {
   const std::int64_t size = p.experts / p.groups;
   float scores[kMaxExperts];

@@ -2,12 +2,14 @@
 // memory.
 //
 // Eager and graph runs share program and memory plan, so a fault of the plan would corrupt both alike. The oracle
-// compares each size's replay, bit for bit, with a run in which every value has a NaN-poisoned, guarded allocation of
-// its own. Padded rows carry an id whose embedding row is NaN, and rows of attention's output past the real count are
-// NaN there, so a padded row that influences a real one shows. The batches have other lengths than those of the
-// captures, several requests, cached prefixes, and pages of each cache group's own pool without the pages before a
-// window. Pages of no request are NaN, so that a kernel that reads another group's page table shows. KV cache contents
-// are compared too.
+// compares each size's replay, bit for bit, with an isolated run. In that run every value has its own guarded
+// allocation, which is filled with NaN first.
+//
+// The oracle notices a padded row that influences a real one: padded rows have a token id whose embedding row is NaN,
+// and in the isolated run the padded rows of attention's output are NaN. The batches have several requests with cached
+// prefixes, and other lengths than the captures. Each cache group takes pages from its own pool, without the pages
+// before a window. Pages that belong to no request are NaN, which exposes a kernel that reads another group's page
+// table. KV cache contents are compared too.
 //
 // The head, which is not captured, is compared for its sizes. verify_vision.h compares a vision tower. A prefill size
 // with a full graph is compared in both forms. If the last attention computes wanted rows alone, each prefill size
