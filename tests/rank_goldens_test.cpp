@@ -169,7 +169,7 @@ class ExpertRankGoldens : public RankGoldens {
 TEST_P(ExpertRankGoldens, EachRankHasWholeExperts) { run_parts(2, 2); }
 TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 
-// Each rank compares its captured sizes with its own isolated memory, then random batches.
+// Each rank compares its captured sizes with a run on isolated memory, then random batches with runs without graphs.
 void expect_verified(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);

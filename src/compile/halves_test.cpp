@@ -1,6 +1,6 @@
-// Catches: operators in halves that read more than their own row; runs without an exchange, or with one that has
-// scratch; an order in which a half is read before it was exchanged, or in which nothing runs on the side stream; rows
-// that are left out or computed twice; and scratch that is too small for a half.
+// Catches: a run in halves (halves.h) with an operator that reads other rows than its own, without an exchange, or with
+// an exchange that needs scratch; a half that is read before it was exchanged; a side stream on which nothing runs;
+// rows that are left out or computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"
 
 #include <gmock/gmock.h>

@@ -63,8 +63,8 @@ struct PassRun {
 // Returns kInvalidArgument with the existing names if one of the names is unknown.
 Status check_pass_names(std::span<const std::string> names, std::span<const Pass> passes = pass_list());
 
-// Runs the passes that are not disabled. Returns the first pass's error, which names the pass; refuses a graph that is
-// already broken. The second form runs `passes` instead of pass_list(); then options.disabled may name only these.
+// Runs the passes that are not disabled, until one fails; the error names the pass. Refuses a graph that is already
+// broken. The second form runs `passes` instead of pass_list(); then options.disabled may name only these.
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options = {});
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options,
                            std::span<const Pass> passes);

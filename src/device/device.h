@@ -142,8 +142,8 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual Status synchronize() = 0;  // the host waits; an event that was never recorded counts as passed
-  // Returns the milliseconds on the device between the passing of `earlier` and of this event. kFailedPrecondition
-  // unless both take the time, were recorded and have passed.
+  // Returns the time on the device from `earlier` to this event, in milliseconds. Returns kFailedPrecondition unless
+  // both events are of EventKind::kTime, were recorded and have passed.
   virtual Result<double> milliseconds_since(const Event& earlier) const = 0;
 };
 

@@ -104,7 +104,7 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 answers once the last node has come, or when its own time is over, which began before this connection.
+  // Node 0 answers when the last node has come or node 0's time limit, which began before this connection, is over.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

@@ -1,4 +1,4 @@
-// The table of functions with which a plugin adds to a registry while it registers.
+// The table of functions that a plugin calls while it registers, to add its operators, kernels etc. to a registry.
 #pragma once
 
 #include <memory>

@@ -89,7 +89,7 @@ std::ptrdiff_t count_told(const ir::Graph& graph) {
   return std::ranges::count_if(graph.nodes, [](const ir::Node& n) { return n.attribute_or(kWantedRowsOnly, false); });
 }
 
-// Only the last attention writes wanted rows alone, because the next layer reads the rows of an earlier one.
+// Only the last attention may skip rows that are not wanted: the next layer reads all rows of an earlier attention.
 TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   const auto made = graphs_of(R"(  %b: f32[T, 8] = empty_like(%a)
   attention(%a, %k, %v, mut %b) {group = 0, scale = 0.5, window = 0}

@@ -92,7 +92,7 @@ TEST(FusionPlan, QueriesKeysAndValuesAreOneKernel) {
 )");
 }
 
-// Rotation of neighbouring pairs has no form by rows; the rest of the graph is still fused.
+// A rotation of neighbouring pairs cannot be part of a row kernel. The rest of the graph is still fused.
 TEST(FusionPlan, AnOperatorWithoutARowFormStaysAnOperator) {
   const std::string text = plan(
       "%a: f32[T, 8] = rotary(%x, %table) {head_dim = 4, interleaved = true} %b: f32[T, 8] = silu(%a) "

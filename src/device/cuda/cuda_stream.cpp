@@ -222,8 +222,8 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed. This
-// thread is another one, by a defect of the caller.
+// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed.
+// Called if a faulty caller ends a capture on another thread.
 Status CudaStream::replace_handle() {
   const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();

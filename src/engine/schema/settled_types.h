@@ -45,7 +45,7 @@ class SettledTypes {
   Status settle(TypeId type);
   Result<Shapes> without(const Shape& shape, const LeftOut& other);
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
-  // Returns nothing if the difference cannot be stated property by property.
+  // Returns `closed` without the objects of `other`; nothing if that cannot be stated property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
   // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
   // the number of items; nothing if none is found.

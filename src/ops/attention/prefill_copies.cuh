@@ -76,8 +76,9 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Returns where the lane's box begins, as a number of groups of 8 tokens in the cache. The box is one of the boxes of
-  // `tile` that this block copies. Returns a group beyond the cache if no row of the work item sees the box.
+  // Returns the cache index, in groups of 8 tokens, at which the lane's box begins. A box is kBoxTokens tokens; the
+  // lane's box is one that this block copies of `tile`. Returns an index beyond the cache if no row of the work item
+  // sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;

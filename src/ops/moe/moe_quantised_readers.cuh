@@ -88,8 +88,8 @@ class QuantisedRows {
   WeightRow rows_[2];
 };
 
-// Copies quantised weights. A thread copies half of a weight row's columns of a stage: one piece, or two if a value has
-// a byte.
+// Copies quantised weights. In each stage a thread copies half of the columns of one weight row. They are one piece of
+// 4-bit values or two pieces of 8-bit values.
 template <class T, int kRows, bool kGateUp>
 class QuantisedCopy {
  public:

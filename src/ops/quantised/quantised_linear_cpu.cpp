@@ -186,7 +186,7 @@ class QuantisedLinearOp final : public BoundOp {
   Status multiply_by_onednn(const std::byte* x, const Block& block, std::byte* own) const {
     T* weights = reinterpret_cast<T*>(own);
     quantised_rows(p_.w, block.first, block.count, weights, codes(own));
-    // Clears the product's columns beyond the block's; the last block may have fewer.
+    // Zeroes the missing weights if the last block has fewer columns: oneDNN always computes kBlockColumns.
     std::fill(weights + block.count * p_.k, weights + kBlockColumns * p_.k, T{});
     const std::int64_t most = onednn_rows(p_);
     for (std::int64_t row = 0; row < p_.m; row += most) {

@@ -5,10 +5,10 @@
 // preceding kernels have ended. Eight warps share the columns of a stage. Their sums are added at the end of a tile, in
 // an order that depends neither on the number of rows nor on the tile.
 //
-// The four threads of a quad read neighbouring 16 bytes of a row, which are 16 or 32 values each, and convert them to
-// pairs (quantised_values.cuh). The first matrix of a tensor-core product is 16 rows of w, the second is eight rows of
-// x. The columns of k may be in any order, as long as both matrices use the same one. So x's columns are paired as the
-// conversion pairs w's.
+// Each of the four threads of a quad reads 16 bytes of a row (16 or 32 values) next to its neighbour's, and converts
+// them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
+// of k may be in any order, as long as both matrices use the same one. The conversion decides which columns of w form a
+// pair, and x's columns are paired alike.
 //
 // Scales are applied in one of three places:
 //   - to the sums of a row of w, at the end, if the row has one scale;

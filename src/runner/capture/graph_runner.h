@@ -52,8 +52,8 @@ class GraphRunner {
                       const std::function<Status(std::int64_t size)>& capture) const;
   // Captures one more size. A failure is returned and recorded in the report; the caller handles it.
   Status capture_one(std::int64_t size, const StageSize& stage);
-  // Captures one graph of a captured size's whole forward, beside those of its pieces (Executable::capture_full). After
-  // a failure the size has no full graph.
+  // Captures the whole forward of a captured size as one more graph; the graphs of the pieces stay
+  // (Executable::capture_full). After a failure the size has no full graph.
   Status capture_full(std::int64_t size);
   bool has_full(std::int64_t size) const;
   void drop_full(std::int64_t size);

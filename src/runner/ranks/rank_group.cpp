@@ -106,8 +106,8 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   return waited;
 }
 
-// Returns the error that caused the others, from the oldest message that has one. Errors that ranks report because
-// another rank left are not the cause.
+// Returns the gravest error, and the earliest of equally grave ones. kDeviceLost is the gravest. kCancelled is the
+// least grave: a rank reports it because another rank left, so it is not the cause.
 ForwardEnd RankGroup::first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {

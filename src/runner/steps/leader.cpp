@@ -72,7 +72,7 @@ Result<StepOutputs> Leader::collect_led() {
 ForwardEnd Leader::end_collected(std::uint64_t collecting, const Status& own) {
   if (Status waited = ranks_.wait(collecting); !waited.ok()) return {std::move(waited)};
   ForwardEnd end = ranks_.settle(ranks_.cause(std::array{collecting}, {.status = own}));
-  // Results differ between ranks of an ended group, but that is not the cause.
+  // Results are compared only without an error: after one they may differ, but the difference is not the cause.
   if (end.status.ok()) end.status = ranks_.same_results(collecting, forwards_.digest());
   return end;
 }
