@@ -6,7 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-constexpr std::int64_t kMostMisses = 6;  // pauses are up to 32 decodes
+constexpr std::int64_t kLongestPause = 32;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t room, std::v
   const std::int64_t end = std::ssize(tokens);
   const SuffixAutomaton::Match& match = text_.match();
   if (text_.size() < end || match.length < kShortestMatch) return;
-  const std::int64_t count = std::min({room, length_, most_});
+  const std::int64_t count = std::min(room, length_);
   // Behind the text's end the drafts themselves go on.
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = match.end + i;
@@ -35,15 +35,18 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t room, std::v
 }
 
 void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
-  if (kept > 0) {
-    misses_ = 0;
-    if (kept < drafted) length_ = kept + 1;
-    if (kept >= length_) length_ = std::min(most_, 2 * length_);
+  if (kept == 0) {
+    length_ = 1;
+    pause_ = next_pause_;
+    next_pause_ = std::min(2 * next_pause_, kLongestPause);
     return;
   }
-  length_ = 1;
-  pause_ = std::int64_t{1} << misses_;
-  misses_ = std::min(misses_ + 1, kMostMisses - 1);
+  next_pause_ = 1;
+  if (kept < drafted) {
+    length_ = kept + 1;
+  } else if (kept >= length_) {
+    length_ = std::min(most_, 2 * length_);
+  }
 }
 
 }  // namespace tessera

@@ -3,10 +3,11 @@
 // that it would have chosen too are kept (Sequence, Engine). No weights are needed.
 //
 // How many tokens are proposed follows the request: twice as many after drafts that were all kept, one more than were
-// kept otherwise. After a decode without any kept draft the next decodes propose nothing, at first one, then two, four
-// …
+// kept otherwise. After a decode without any kept draft the next decodes propose nothing: at first one, then two, four
+// and so on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,7 +20,7 @@ namespace tessera {
 class Drafter {
  public:
   // `most`: drafts of a step, at least 1.
-  explicit Drafter(std::int64_t most) : most_(most) {}
+  explicit Drafter(std::int64_t most) : most_(most), length_(std::min<std::int64_t>(most, 2)) {}
 
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
   // far; it only grows from call to call.
@@ -32,9 +33,9 @@ class Drafter {
 
  private:
   std::int64_t most_;
-  std::int64_t length_ = 2;  // proposed at most
-  std::int64_t pause_ = 0;   // decodes that propose nothing
-  std::int64_t misses_ = 0;  // decodes in a row without a kept draft
+  std::int64_t length_;          // proposed at most
+  std::int64_t pause_ = 0;       // decodes that propose nothing
+  std::int64_t next_pause_ = 1;  // the same after the next decode without a kept draft
   SuffixAutomaton text_;
 };
 

@@ -238,9 +238,8 @@ bool Scheduler::make_room(Sequence& sequence) {
 
 bool Scheduler::has_room(const Sequence& sequence) const {
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
-    std::int64_t needed = cache_.needed(g, sequence.cache, std::ssize(sequence.tokens));
-    for (const auto& other : running_) needed += cache_.headroom(g, other->cache, std::ssize(other->tokens));
-    if (cache_.available(g) < needed) return false;
+    const std::int64_t needed = cache_.needed(g, sequence.cache, std::ssize(sequence.tokens));
+    if (cache_.available(g) < needed + promised_pages(running_, cache_, g)) return false;
   }
   return true;
 }

@@ -2,12 +2,11 @@
 // nothing.
 //
 // A step takes one decode token of every running sequence, drafts behind it if there are no prompts (step_drafts.h),
-// and then fills up to `max_tokens` tokens with prompts, so a
-// long prompt is computed in chunks beside running decodes. Higher priorities come first, then older sequences. Prompts
-// that fill the device one by one are not computed together (prompt_share.h). `fit` may shorten the step's prompts,
-// from the last one on, so that the step fills a captured size, as long as prompts still make up at least half of the
-// step; decodes are never postponed. A decoding sequence keeps its place in the batch as far as possible, so that plans
-// that remember the contents of each place have little to do.
+// and then fills up to `max_tokens` tokens with prompts, so a long prompt is computed in chunks beside running decodes.
+// Higher priorities come first, then older sequences. Prompts that fill the device one by one are not computed together
+// (prompt_share.h). `fit` may shorten the step's prompts, from the last one on, so that the step fills a captured size,
+// as long as prompts still make up at least half of the step; decodes are never postponed. A decoding sequence keeps
+// its place in the batch as far as possible, so that plans that remember the contents of each place have little to do.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those of the prefix cache, and
 // for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no page is
@@ -108,8 +107,6 @@ class Scheduler {
   void report(EngineStats& stats) const;
 
  private:
-  using Sequences = std::deque<std::unique_ptr<Sequence>>;  // in order of priority, then arrival
-
   void grow_running();
   void admit();
   PromptShare prompt_share() const;
@@ -158,7 +155,7 @@ class Scheduler {
   RowRanges embeddings_;
   ImageRows images_{embeddings_};
   ImageStats image_stats_;
-  Sequences waiting_;
+  Sequences waiting_;  // this and the next in order of priority, then arrival
   Sequences running_;
   std::vector<Chosen> chosen_;  // sequences of the current step
   std::vector<Chosen> placed_;  // the same sequences in their places

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace tessera {
-
 namespace {
 
 // A forward of an eighth of `filling` tokens takes at most one and a half times as long as one of few tokens.
@@ -13,20 +12,23 @@ constexpr std::int64_t kCheapTokens = 32;   // if nothing was measured
 constexpr std::int64_t kTokensRead = 8192;  // takes some two milliseconds
 
 // Returns how many pages of every group are free and not about to be taken.
-std::int64_t spare_pages(const std::deque<std::unique_ptr<Sequence>>& running, const CacheManager& cache) {
+std::int64_t spare_pages(const Sequences& running, const CacheManager& cache) {
   std::int64_t least = INT64_MAX;
-  for (std::size_t g = 0; g < cache.num_groups(); ++g) {
-    std::int64_t spare = cache.num_free(g);
-    for (const auto& sequence : running) spare -= cache.headroom(g, sequence->cache, std::ssize(sequence->tokens));
-    least = std::min(least, spare);
-  }
+  for (std::size_t g = 0; g < cache.num_groups(); ++g)
+    least = std::min(least, cache.num_free(g) - promised_pages(running, cache, g));
   return least;
 }
 
 }  // namespace
 
-StepDrafts::StepDrafts(const std::deque<std::unique_ptr<Sequence>>& running, std::int64_t rows, std::int64_t budget,
-                       const FillingTokens& filling, CacheManager& cache)
+std::int64_t promised_pages(const Sequences& running, const CacheManager& cache, std::size_t g) {
+  std::int64_t pages = 0;
+  for (const auto& sequence : running) pages += cache.headroom(g, sequence->cache, std::ssize(sequence->tokens));
+  return pages;
+}
+
+StepDrafts::StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t budget, const FillingTokens& filling,
+                       CacheManager& cache)
     : cache_(cache) {
   const auto drafts = [](const auto& sequence) { return sequence->drafter.has_value(); };
   const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };

@@ -1,6 +1,7 @@
 // Drafts of a step (engine/drafts): how many there may be, and what becomes of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,14 +17,19 @@ namespace tessera {
 // runner/dispatch/dispatch.h). Empty: unknown.
 using FillingTokens = std::function<std::int64_t()>;
 
+using Sequences = std::deque<std::unique_ptr<Sequence>>;
+
+// Returns how many pages of the cache group running sequences are about to take.
+std::int64_t promised_pages(const Sequences& running, const CacheManager& cache, std::size_t g);
+
 // Chooses the drafts of a step. Only steps without prompts have drafts: a prompt fills a forward by itself, and would
 // wait longer. Drafts never postpone a decode, and never evict a page.
 class StepDrafts {
  public:
   // `rows` rows are sampled at most, and `budget` tokens are computed beside the decodes. Every running sequence may
   // need a row and its next page. `cache` must outlive this object.
-  StepDrafts(const std::deque<std::unique_ptr<Sequence>>& running, std::int64_t rows, std::int64_t budget,
-             const FillingTokens& filling, CacheManager& cache);
+  StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t budget, const FillingTokens& filling,
+             CacheManager& cache);
 
   // Sets the drafts of a sequence that decodes in this step, possibly none, and takes pages for them.
   void take(Sequence& sequence);
