@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "tessera/model/formats/format_rules.h"
+#include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 namespace {
@@ -89,7 +90,7 @@ Status read_block_structure(const Fields& weights, WeightFormat& format) {
 Status read_strategy(const Fields& weights, WeightFormat& format) {
   const std::string strategy = TRY(strategy_of(weights));
   if (format.values == Values::kE2M1) {
-    const std::int64_t group = format.is_mxfp4() ? kMxfp4Columns : kNvfp4Group;
+    const std::int64_t group = format.is_mxfp4() ? kMxfp4Block : kNvfp4Group;
     const std::optional<std::int64_t> size = TRY(weights.optional_int("group_size", 1, kMaxGroup));
     if (size != group) return weights.unsupported("group_size", fmt::format("{}, for {} of float", group, strategy));
     format.block_rows = 1;

@@ -12,9 +12,6 @@
 
 namespace tessera {
 
-// Neighbouring values of a row that share an exponent in MXFP4 (OCP Microscaling Formats 1.0).
-inline constexpr std::int64_t kMxfp4Columns = 32;
-
 // Linears that are stored alike.
 struct FormatGroup {
   WeightFormat format = {};

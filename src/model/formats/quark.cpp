@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tessera/model/formats/format_rules.h"
+#include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +33,7 @@ Status read_quark_weights(const Fields& weight) {
   TRY(expect_word(weight, "qscheme", "per_group"));
   TRY(expect_word(weight, "scale_format", "e8m0"));
   const std::optional<std::int64_t> size = TRY(weight.optional_int("group_size", 1, 1 << 16));
-  if (size != kMxfp4Columns) return weight.unsupported("group_size", std::to_string(kMxfp4Columns));
+  if (size != kMxfp4Block) return weight.unsupported("group_size", std::to_string(kMxfp4Block));
   const std::int64_t axis = TRY(weight.optional_int("ch_axis", -1, 1)).value_or(-1);
   if (axis == 0) return weight.unsupported("ch_axis", "-1, 1");
   if (TRY(weight.optional_bool("is_dynamic")).value_or(false)) return weight.unsupported("is_dynamic", "false");
@@ -52,7 +53,7 @@ Result<FormatRules> read_quark(const Fields& fields) {
   rules.groups[0].format = {.values = WeightFormat::Values::kE2M1,
                             .spelling = WeightFormat::Spelling::kMxfp4,
                             .block_rows = 1,
-                            .block_cols = kMxfp4Columns};
+                            .block_cols = kMxfp4Block};
   TRY(rules.plain.add("lm_head"));
   TRY(read_modules(fields, "exclude", rules.plain));
   return rules;

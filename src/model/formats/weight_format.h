@@ -31,8 +31,7 @@ struct WeightFormat {
     // factor.
     kNvfp4,
     // MXFP4 of compressed-tensors: "weight_packed" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] of
-    // exponents:
-    // a scale is 2^(exponent − 127).
+    // exponents. A scale is 2^(exponent − 127).
     kMxfp4Packed,
     // MXFP4 of Quark: "weight" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] as above.
     kMxfp4,
@@ -59,6 +58,7 @@ struct WeightFormat {
 
   bool is_plain() const { return values == Values::kPlain; }
   bool is_mxfp4() const { return spelling == Spelling::kMxfp4Packed || spelling == Spelling::kMxfp4; }
+  bool is_nvfp4() const { return values == Values::kE2M1 && !is_mxfp4(); }
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 

@@ -13,8 +13,7 @@ namespace {
 
 constexpr std::string_view kMethods =
     "fp8, fbgemm_fp8, compressed-tensors, modelopt, modelopt_fp4, modelopt_fp8, gptq, gptq_marlin, awq, awq_marlin, "
-    "quark; "
-    "mxfp4 for GPT-OSS alone";
+    "quark; mxfp4 for GPT-OSS alone";
 
 constexpr std::string_view kModules = "a list of module names, and \"re:\" with a regular expression";
 

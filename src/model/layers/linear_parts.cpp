@@ -97,7 +97,7 @@ const char* input_scale(const WeightFormat& format) {
 QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
   constexpr std::array kValues{QuantisedFormat::Values::kE4M3, QuantisedFormat::Values::kInt8,
                                QuantisedFormat::Values::kInt4, QuantisedFormat::Values::kE2M1};
-  const bool nvfp4 = format.values == FormatValues::kE2M1 && !format.is_mxfp4();
+  const bool nvfp4 = format.is_nvfp4();
   return {.values = kValues[static_cast<std::size_t>(format.values) - 1],
           .scales = nvfp4 ? QuantisedFormat::Scales::kE4M3 : QuantisedFormat::Scales::kFloat32,
           .group_rows = nvfp4 ? 1 : grid.rows,
@@ -355,8 +355,7 @@ WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> part
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts, LastBlock last) {
   for (const LinearPart& part : parts) {
     if (part.padded) return unimplemented(fmt::format("{}: a quantised matrix with zeros behind it", part.tensor));
-    const bool nvfp4 = part.format.values == FormatValues::kE2M1 && !part.format.is_mxfp4();
-    if (nvfp4) TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
+    if (part.format.is_nvfp4()) TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
     if (part.format.values == FormatValues::kInt4 || part.format.is_mxfp4())
       TRY(check_slice(part, 2, "as a byte has two values"));
   }
