@@ -80,6 +80,7 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "prefill_attention.h" EXCLUDE
   PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
   PATTERN "latent_rotation.h" EXCLUDE
+  PATTERN "greatest.h" EXCLUDE
   PATTERN "row_cpu_loops.h" EXCLUDE
   PATTERN "test_*" EXCLUDE
   PATTERN "*_test*" EXCLUDE)
