@@ -45,6 +45,10 @@ struct ModelFamily {
   // Builds the tower: patches and their places → rows for the body, X[S / merged patches, row_values()]
   // (model/vision/towers.h). Null: the family has no tower, and `defaults` has none.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
+  // Builds the checkpoint's next-token layer: hidden states of the body and the tokens behind them → hidden [T,
+  // hidden], which the head and the next draft read (layers/draft.h). `config` is with_draft_layer()'s. Null: the
+  // family has none.
+  ir::ValueId (*build_draft)(LayerBuilder& b, const ModelConfig& config) = nullptr;
   // The next three describe a family by its difference from another one, whose functions it uses. Empty: no difference.
 
   // Returns config.json with the other family's fields.

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "tessera/model/family.h"
+#include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/sampler.h"
@@ -90,6 +91,37 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
+Status check_draft_layer(const ModelConfig& config, const ModelFamily& family) {
+  if (family.build_draft == nullptr)
+    return unimplemented(fmt::format("a next-token layer (MTP) of {} is not supported", family.architecture));
+  if (config.draft_layers == 0)
+    return invalid_argument(
+        "the checkpoint has no next-token layer (MTP): config.json has neither num_nextn_predict_layers nor "
+        "mtp_num_hidden_layers, or it is 0");
+  if (config.draft_layers > 1)
+    return unimplemented(
+        fmt::format("the checkpoint has {} next-token layers (MTP); one is supported", config.draft_layers));
+  if (family.make_body || family.change_body)
+    return unimplemented(fmt::format(
+        "a next-token layer (MTP) of {}, whose body was given as a whole, is not supported", family.architecture));
+  return ok_status();
+}
+
+// Builds the next-token layer and its head, which is the model's.
+Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                                const ModelFamily& family, ModelGraphs& graphs) {
+  TRY(check_draft_layer(config, family));
+  LayerBuilder b("draft", options, ops, config.tensor_prefix, config.formats);
+  DraftGraphs draft;
+  draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
+  draft.head = graphs.head;
+  draft.head.name = "draft_head";
+  std::ranges::move(b.take_stored(), std::back_inserter(graphs.stored));
+  std::ranges::move(b.take_dequantised(), std::back_inserter(graphs.dequantised));
+  std::ranges::move(b.take_at_start(), std::back_inserter(graphs.at_start));
+  return draft;
+}
+
 // Keeps only the graphs' own weights.
 void keep_own_weights(bool is_last, ModelGraphs& graphs) {
   const auto is_own = [&](const WeightSpec& spec) {
@@ -169,6 +201,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   std::ranges::move(head.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
+  if (options.draft_layer) graphs.draft = TRY(build_draft(config, options, ops, *family, graphs));
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);
     const ir::ValueId rows = family->build_tower(tower, *config.vision);
@@ -183,6 +216,12 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));
   return graphs;
+}
+
+std::vector<const ir::Graph*> cached_graphs(const ModelGraphs& graphs) {
+  std::vector<const ir::Graph*> cached{&graphs.body};
+  if (graphs.draft) cached.push_back(&graphs.draft->body);
+  return cached;
 }
 
 std::vector<WeightSpec> all_weights(const ModelGraphs& graphs) {

@@ -5,6 +5,9 @@
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a tower
+//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if the next-token layer is wanted; it has a
+//   head
+//            of its own
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
 // In a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next stage
@@ -54,6 +57,9 @@ struct ModelOptions {
   // Tells how the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the
   // cache. Empty: the config decides, and scales are 1.
   StoredTypeOf stored_type = {};
+  // Whether to build the checkpoint's next-token layer, and the rows of its input "draft_hidden".
+  bool draft_layer = false;
+  std::int64_t max_draft_rows = 2048;
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;
@@ -76,6 +82,13 @@ struct VisionGraph {
 struct PrefillGraphs {
   ir::Graph body;  // its outputs are inputs of the head, by name
   ir::Graph head;  // → hidden [R, hidden], logits
+};
+
+// Graphs of a next-token layer. A row is a token and the hidden state of the row before it; its logits are those of the
+// next token (layers/draft.h). The layer's keys and values lie in the body's cache groups.
+struct DraftGraphs {
+  ir::Graph body;  // → hidden [T, hidden], which the head reads, and a draft's next row
+  ir::Graph head;  // hidden, wanted_rows → logits f32[R, vocab]
 };
 
 // A linear of a checkpoint that has quantised ones, and how its matrix is stored.
@@ -112,6 +125,7 @@ struct ModelGraphs {
   std::vector<WeightAtStart> at_start = {};  // matrices of body and head, each once
   std::vector<LayerInfo> layers = {};        // [layers], or empty: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
+  std::optional<DraftGraphs> draft = std::nullopt;  // ModelOptions::draft_layer
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare
   // them, without weights.
   LayerRange own_layers = {};
@@ -124,6 +138,9 @@ struct ModelGraphs {
   const ir::Graph& prefill_body() const { return prefill ? prefill->body : body; }
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
+
+// Returns the graphs whose states are the model's cache: the body, and the next-token layer's if there is one.
+std::vector<const ir::Graph*> cached_graphs(const ModelGraphs& graphs);
 
 // Builds the graphs. kUnimplemented or kInvalidArgument if the config cannot be built (heads or experts that do not
 // divide among the ranks, fewer layers than stages, types that no kernel takes together). Needs no weights and no
@@ -144,6 +161,9 @@ inline constexpr std::string_view kEmbeddingRows = "embedding_rows";  // i32[T]:
 // X[max_embeddings, row values]: rows given by prompts
 inline constexpr std::string_view kEmbeddings = "embeddings";
 inline constexpr std::string_view kPositions = "positions";  // i32[T]
+// X[max_draft_rows, hidden size]: what the last forward, or the last draft, left for a next-token layer
+inline constexpr std::string_view kDraftHidden = "draft_hidden";
+inline constexpr std::string_view kDraftRows = "draft_rows";  // i32[T]: row of draft_hidden; -1 for padding
 // Replaces kPositions if the model has positions in three dimensions; they are equal for tokens of text.
 inline constexpr std::string_view kRopePositions = "rope_positions";    // i32[3, T]: time, height, width
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"

@@ -67,6 +67,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
   const ir::Bucket bucket = runner.bucket(size);
   if (!inputs.hidden_states.empty())
     TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
+  TRY(keep_for_drafts(inputs, TRY(decode.output(bucket, kHidden))));
   return take_rows(inputs,
                    {.first = 0,
                     .count = inputs.batch.num_wanted_rows(),
@@ -97,6 +98,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   const ir::Bucket bucket = runner.bucket(decision.size);
   if (!parts_.model.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
+  TRY(keep_for_drafts(inputs, TRY(runner.executable().output(bucket, 0))));
   // In planned memory the outputs already lie where the head reads them; in isolated memory they have addresses of
   // their own.
   for (std::size_t i = 0; i < parts_.model.handed_over.size(); ++i) {
@@ -107,6 +109,11 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
     TRY(parts_.stream().copy(place, made.data, static_cast<std::size_t>(made.bytes())));
   }
   return ok_status();
+}
+
+Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const OutputView& hidden) {
+  DraftHidden* const kept = parts_.draft_hidden();
+  return kept == nullptr ? ok_status() : kept->keep(hidden.data, inputs.batch.num_tokens(), parts_.stream());
 }
 
 // Stages one run of the head, on the wanted rows from `first` on.

@@ -12,6 +12,7 @@ namespace tessera {
 ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts)
     : parts_(std::move(parts)),
       step_(*parts_),
+      draft_(*parts_, step_.launcher()),
       captures_(*parts_, step_.launcher()),
       dispatcher_(*parts_, captures_),
       capture_(*parts_, captures_, dispatcher_, step_),

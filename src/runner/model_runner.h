@@ -23,6 +23,7 @@
 #include "tessera/runner/capture/size_capture.h"
 #include "tessera/runner/dispatch/cost_measurement.h"
 #include "tessera/runner/dispatch/dispatcher.h"
+#include "tessera/runner/drafts/draft_step.h"
 #include "tessera/runner/forward_counters.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/forward_step.h"
@@ -96,6 +97,10 @@ class ModelRunner {
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
   // in flight.
   Result<StepOutputs> collect();
+  // Drafts tokens with the model's next-token layer (drafts/draft_step.h). Precondition: no forward is in flight.
+  Status draft(const DraftInputs& inputs, std::span<TokenId> drafts, std::span<float> logits = {}) {
+    return draft_.run(inputs, drafts, logits);
+  }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }
   // Updates dispatch after sizes were captured or dropped directly.
@@ -139,6 +144,7 @@ class ModelRunner {
 
   std::unique_ptr<RunnerParts> parts_;
   ForwardStep step_;
+  DraftStep draft_;
   SizeCapture captures_;
   Dispatcher dispatcher_;
   GraphCapture capture_;

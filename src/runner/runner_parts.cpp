@@ -40,10 +40,11 @@ Status RunnerParts::allocate() {
   const ModelGraphs& graphs = model.graphs;
   Device& device = model.device;
   stream_ = TRY(device.create_stream("main"));
-  kv_ = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs.body, options.num_pages, device, *stream_)));
+  kv_ = std::make_unique<KvStorage>(TRY(KvStorage::create(cached_graphs(graphs), options.num_pages, device, *stream_)));
   edits_ = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, model.vocab_size)));
   embeddings_ = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
   TRY(embeddings_->reserve(options.embedding_rows));
+  if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
 
   // The step buffer has the plans first and then the inputs, so that the short lists of both are neighbours.
   step_ = std::make_unique<StepBuffer>();
@@ -101,6 +102,7 @@ Status RunnerParts::name_externals() {
   inputs_->add_to(externals_);
   edits_->add_to(externals_);
   embeddings_->add_to(externals_);
+  if (draft_hidden_ != nullptr) draft_hidden_->add_to(externals_);
   for (const HandedOver& value : model.handed_over) {
     if (externals_.contains(value.name))
       return invalid_argument(

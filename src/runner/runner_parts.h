@@ -16,6 +16,7 @@
 #include "tessera/ops/contract/forward_states.h"
 #include "tessera/piecewise/external_values.h"
 #include "tessera/runner/capture/graph_runner.h"
+#include "tessera/runner/drafts/draft_hidden.h"
 #include "tessera/runner/embedding_rows.h"
 #include "tessera/runner/memory/edit_buffers.h"
 #include "tessera/runner/memory/input_buffers.h"
@@ -43,6 +44,7 @@ class RunnerParts {
   // Memory that forwards read and write.
   KvStorage& kv() const { return *kv_; }
   EmbeddingRows& embeddings() const { return *embeddings_; }
+  DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
   Arena& arena() const { return *arena_; }
   Arena& workspace() const { return *workspace_; }
   // What the host stages for a forward (Launcher). One copy of the step buffer brings plans and inputs to the device.
@@ -84,6 +86,7 @@ class RunnerParts {
   std::unique_ptr<InputBuffers> inputs_;
   std::unique_ptr<EditBuffers> edits_;
   std::unique_ptr<EmbeddingRows> embeddings_;
+  std::unique_ptr<DraftHidden> draft_hidden_;
   std::unique_ptr<OpPlans> plans_;
   ForwardStates states_;  // used by the contexts
   ForwardContext extend_context_;

@@ -57,6 +57,8 @@ std::string_view runner_role_name(RunnerRole role) {
     case RunnerRole::kDecode: return "decode";
     case RunnerRole::kChoose: return "choose";
     case RunnerRole::kLogprobs: return "logprobs";
+    case RunnerRole::kDraft: return "draft";
+    case RunnerRole::kDraftHead: return "draft head";
     case RunnerRole::kVision: return "vision";
   }
   return "unknown";
@@ -117,8 +119,11 @@ Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const Runne
                   TRY(end_of_outputs(graphs.prefill_body(), graphs.prefill_head())));
 }
 
-std::array<const ir::Graph*, 6> all_graphs(const ModelGraphs& graphs) {
-  return {&graphs.body, &graphs.prefill_body(), &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs};
+std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs) {
+  std::vector<const ir::Graph*> all{&graphs.body,    &graphs.prefill_body(), &graphs.head,
+                                    &graphs.sampler, &graphs.choose,         &graphs.logprobs};
+  if (graphs.draft) all.insert(all.end(), {&graphs.draft->body, &graphs.draft->head});
+  return all;
 }
 
 PlanLimits plan_limits(const RunnerOptions& options) {
@@ -181,6 +186,21 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .ladder = decode_ladder(kMaxChoiceRows),
                    .split_ops = {},
                    .reserved_bytes = choice_reserved});
+  if (!graphs.draft) return specs;
+  // A draft runs between forwards, so it overwrites all but what the host has not read yet: nothing.
+  specs.push_back({.role = RunnerRole::kDraft,
+                   .graph = graphs.draft->body,
+                   .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },
+                   .largest = options.max_tokens,
+                   .ladder = decode_ladder(options.max_tokens),
+                   .split_ops = options.split_ops});
+  specs.push_back({.role = RunnerRole::kDraftHead,
+                   .graph = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.sampler})),
+                   .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
+                   .largest = max_rows,
+                   .ladder = decode_ladder(max_rows),
+                   .split_ops = {},
+                   .reserved_bytes = TRY(handed_over_bytes(graphs, options))});
   return specs;
 }
 

@@ -7,6 +7,8 @@
 //   decode    body, head and sampler, chained                     sizes: requests         captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
+//   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h), if the
+//             model's graphs have them                            sizes: as prefill, head eager
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
 // overwrite them. choice_logits lie behind all outputs of head and decode, and choose and logprobs do not overwrite
@@ -31,13 +33,13 @@ namespace tessera {
 // wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
-// The role of a runner in a step. A list of specs has one spec of each role in this order, except kVision: a vision
-// tower is a runner of its own (vision_runner.h).
-enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kVision };
-inline constexpr int kNumRunnerRoles = 5;
+// The role of a runner in a step. A list of specs has one spec of each role in this order, except that the two of
+// drafts may be missing, and kVision: a vision tower is a runner of its own (vision_runner.h).
+enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kDraft, kDraftHead, kVision };
 // Roles that have graphs, if the options ask for graphs.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
-std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "vision"
+std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "draft" "draft
+                                                     // head" "vision"
 
 struct RunnerSpec {
   RunnerRole role = RunnerRole::kPrefill;
@@ -73,7 +75,7 @@ Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOp
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns every graph of the model, since a planned operator may be in any of them. The body appears twice if prompts
 // run it too. Borrows the graphs.
-std::array<const ir::Graph*, 6> all_graphs(const ModelGraphs& graphs);
+std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs);
 // Returns the limits that plans and kernels must support.
 PlanLimits plan_limits(const RunnerOptions& options);
 

@@ -141,6 +141,8 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
 
 Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelConfig& config) {
   config.rms_norm_eps = TRY(fields.optional_number("rms_norm_eps", 0.0, 0.1)).value_or(config.rms_norm_eps);
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"})
+    config.draft_layers = TRY(fields.optional_int(key, 0, ModelConfig::kMaxLayers)).value_or(config.draft_layers);
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
   if (family.make_body) return ok_status();  // the body's own graph has the activation

@@ -94,6 +94,8 @@ struct ModelConfig {
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<Gemma4Config> gemma4 = std::nullopt;
+  // Next-token layers behind the body's layers, which draft tokens (layers/draft.h). Families without them leave 0.
+  std::int64_t draft_layers = 0;
   std::optional<ImageTokens> images = std::nullopt;   // absent: prompts have only text
   std::optional<VisionConfig> vision = std::nullopt;  // the tower that turns images into rows, if the file has one
   std::optional<StoredDtype> dtype = std::nullopt;    // F32, F16 or BF16, if the file says

@@ -1,11 +1,14 @@
 #include "tessera/model/families/deepseek.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "tessera/model/config/mla_fields.h"
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mla.h"
 #include "tessera/model/layers/moe.h"
@@ -54,6 +57,18 @@ Status read_v3(const Fields& fields, ModelConfig& config) {
   return set_full_attention(fields, config);
 }
 
+// Adds a layer:
+//   h += o(latent_attention(norm(h)));  h += mlp or experts(norm(h))
+void add_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
+               const std::string& prefix) {
+  const std::string attn = prefix + "self_attn.";
+  const std::string mlp = prefix + "mlp.";
+  const ValueId heads = latent_attention(b, shared, layer, h.norm(prefix + "input_layernorm.weight"), attn);
+  h.add(output_projection(b, shared.config, heads, attn));
+  const ValueId x = h.norm(prefix + "post_attention_layernorm.weight");
+  h.add(moe_or_mlp(b, shared.config, layer, x, shared.tokens.padding_slots, separate_experts(mlp), mlp));
+}
+
 }  // namespace
 
 Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, ModelConfig& config) {
@@ -71,23 +86,22 @@ Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, Mod
   return read_first_dense(fields, first_dense, config);
 }
 
-// DeepSeek-AI, arXiv 2405.04434 and 2412.19437. Each layer:
-//   h += o(latent_attention(norm(h)));  h += mlp or experts(norm(h))
+// DeepSeek-AI, arXiv 2405.04434 and 2412.19437.
 ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config, latent_groups(config));
   ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const std::string attn = p + "self_attn.";
-    const std::string mlp = p + "mlp.";
-    const ValueId heads = latent_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), attn);
-    h.add(output_projection(b, config, heads, attn));
-    const ValueId x = h.norm(p + "post_attention_layernorm.weight");
-    h.add(moe_or_mlp(b, config, layer, x, tokens.padding_slots, separate_experts(mlp), mlp));
-  }
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    add_layer(b, shared, layer, h, b.begin_layer(layer));
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));
+}
+
+ValueId build_deepseek_draft(LayerBuilder& b, const ModelConfig& config) {
+  return next_token_layer(b, config, latent_groups(config), nextn_tensors(config),
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
+                            add_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer));
+                          });
 }
 
 ModelFamily deepseek_v2_family() {
@@ -115,7 +129,8 @@ ModelFamily deepseek_v3_family() {
                                         .groups_per_token = 4,
                                         .scale = 2.5}},
           .read_config = read_v3,
-          .build_body = build_deepseek_body};
+          .build_body = build_deepseek_body,
+          .build_draft = build_deepseek_draft};
 }
 
 }  // namespace tessera

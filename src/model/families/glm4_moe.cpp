@@ -2,9 +2,13 @@
 // are chosen by DeepSeek-V3's router, beside an expert that processes every token.
 #include "tessera/model/families/glm4_moe.h"
 
+#include <fmt/format.h>
+
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/families/qwen3_moe.h"
+#include "tessera/model/layers/cache.h"
+#include "tessera/model/layers/draft.h"
 
 namespace tessera {
 namespace {
@@ -17,6 +21,13 @@ Status read_config(const Fields& fields, ModelConfig& config) {
   TRY(read_grouped_routing(fields, *config.moe));
   TRY(read_first_dense(fields, /*first_dense=*/1, config));
   return set_full_attention(fields, config);
+}
+
+ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
+  return next_token_layer(b, config, cache_groups(config), nextn_tensors(config),
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
+                            add_qwen3_moe_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer));
+                          });
 }
 
 }  // namespace
@@ -33,7 +44,8 @@ ModelFamily glm4_moe_family() {
                                         .correction_bias = true}},
           .partial_rotary = true,
           .read_config = read_config,
-          .build_body = build_qwen3_moe_body};
+          .build_body = build_qwen3_moe_body,
+          .build_draft = build_draft};
 }
 
 }  // namespace tessera

@@ -31,7 +31,8 @@ ModelFamily glm4_moe_lite_family() {
                                         .correction_bias = true,
                                         .scale = 1.8}},
           .read_config = read_config,
-          .build_body = build_deepseek_body};
+          .build_body = build_deepseek_body,
+          .build_draft = build_deepseek_draft};
 }
 
 }  // namespace tessera

@@ -9,6 +9,8 @@
 namespace tessera {
 namespace {
 
+using ir::ValueId;
+
 // Hugging Face's default (configuration_qwen3_moe.py).
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
 
@@ -22,14 +24,23 @@ Status read_config(const Fields& fields, ModelConfig& config) {
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
 
+ValueId experts_or_mlp(LayerBuilder& b, const ModelConfig& config, const FeedForwardInput& in) {
+  const std::string mlp = in.prefix + "mlp.";
+  return moe_or_mlp(b, config, in.layer, in.x, in.slots, separate_experts(mlp), mlp);
+}
+
 }  // namespace
 
 // Yang et al., arXiv 2505.09388: Qwen3's layers, with experts instead of the MLP in most or all of them.
-ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
-  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
-    const std::string mlp = in.prefix + "mlp.";
-    return moe_or_mlp(b, config, in.layer, in.x, in.slots, separate_experts(mlp), mlp);
-  });
+ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks,
+                          [&](const FeedForwardInput& in) { return experts_or_mlp(b, config, in); });
+}
+
+void add_qwen3_moe_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
+                         const std::string& prefix) {
+  add_llama_layer(b, shared, layer, h, prefix, qkv_blocks,
+                  [&](const FeedForwardInput& in) { return experts_or_mlp(b, shared.config, in); });
 }
 
 ModelFamily qwen3_moe_family() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "tessera/model/family.h"
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/norm.h"
 
 namespace tessera {
 
@@ -10,5 +12,9 @@ ModelFamily qwen3_moe_family();
 // Builds Llama's layers, with experts instead of the MLP in the layers that config.moe lists. Precondition: config.moe
 // is set. input_ids, positions … → hidden [T, hidden].
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config);
+
+// Adds one such layer, whose tensors' names begin with `prefix`.
+void add_qwen3_moe_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
+                         const std::string& prefix);
 
 }  // namespace tessera

@@ -4,7 +4,9 @@
 
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/cache.h"
 #include "tessera/model/layers/delta_net.h"
+#include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
@@ -31,36 +33,53 @@ ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t la
   return moe_or_mlp(b, config, layer, x, slots, experts, prefix);
 }
 
-// Each layer:
+// Adds a layer:
 //   h += mix(norm(h));  h += mlp(norm(h))
 // where mix is a gated delta net, or o(attention(rope(norm(q)), rope(norm(k)), v) · sigmoid(gate)).
+void add_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
+               const std::string& prefix, const Tensors& tensors) {
+  const ModelConfig& config = shared.config;
+  const ValueId x = h.norm(prefix + "input_layernorm.weight");
+  if (config.delta_net->layers[static_cast<std::size_t>(layer)]) {
+    const std::string net = prefix + "linear_attn.";
+    h.add(delta_net(b, config, layer, x, tensors.net_blocks(b, config, net), net));
+  } else {
+    const std::string attn = prefix + "self_attn.";
+    h.add(output_projection(b, config, gated_rope_attention(b, shared, layer, x, attn), attn));
+  }
+  const ValueId y = h.norm(prefix + "post_attention_layernorm.weight");
+  h.add(feed_forward(b, config, layer, y, shared.tokens.padding_slots, tensors, prefix + "mlp."));
+}
+
 ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const ValueId x = h.norm(p + "input_layernorm.weight");
-    if (config.delta_net->layers[static_cast<std::size_t>(layer)]) {
-      const std::string net = p + "linear_attn.";
-      h.add(delta_net(b, config, layer, x, tensors.net_blocks(b, config, net), net));
-    } else {
-      const std::string attn = p + "self_attn.";
-      h.add(output_projection(b, config, gated_rope_attention(b, shared, layer, x, attn), attn));
-    }
-    const ValueId y = h.norm(p + "post_attention_layernorm.weight");
-    h.add(feed_forward(b, config, layer, y, tokens.padding_slots, tensors, p + "mlp."));
-  }
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    add_layer(b, shared, layer, h, b.begin_layer(layer), tensors);
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));
 }
 
-ValueId build_qwen3_next(LayerBuilder& b, const ModelConfig& config) {
-  return build_layers(b, config, {.net_blocks = joint_delta_net_blocks, .experts = ExpertLayout::kSeparate});
+// Both generations name the tensors of the next-token layer alike.
+ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
+  return next_token_layer(b, config, cache_groups(config),
+                          {.embedding_norm = "mtp.pre_fc_norm_embedding.weight",
+                           .hidden_norm = "mtp.pre_fc_norm_hidden.weight",
+                           .projection = "mtp.fc",
+                           .final_norm = "mtp.norm.weight"},
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
+                            add_layer(b, shared, layer, h, "mtp.layers.0.", tensors);
+                          });
 }
-ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) {
-  return build_layers(b, config, {.net_blocks = delta_net_blocks, .experts = ExpertLayout::kStacked});
-}
+
+constexpr Tensors kNextTensors{.net_blocks = joint_delta_net_blocks, .experts = ExpertLayout::kSeparate};
+constexpr Tensors k35Tensors{.net_blocks = delta_net_blocks, .experts = ExpertLayout::kStacked};
+
+ValueId build_qwen3_next(LayerBuilder& b, const ModelConfig& config) { return build_layers(b, config, kNextTensors); }
+ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) { return build_layers(b, config, k35Tensors); }
+ValueId build_next_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, kNextTensors); }
+ValueId build_3_5_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, k35Tensors); }
 
 // Reads which layers are delta nets: "layer_types", or all but every n-th one, with n = "full_attention_interval".
 Status read_layers(const Fields& fields, const ModelConfig& config, DeltaNetConfig& net) {
@@ -186,7 +205,8 @@ ModelFamily qwen3_next_family() {
           .defaults = moe_defaults(512, 10),
           .partial_rotary = true,
           .read_config = read_next_config,
-          .build_body = build_qwen3_next};
+          .build_body = build_qwen3_next,
+          .build_draft = build_next_draft};
 }
 
 ModelFamily qwen3_5_text_family() {
@@ -194,7 +214,8 @@ ModelFamily qwen3_5_text_family() {
           .defaults = defaults(),
           .partial_rotary = true,
           .read_config = read_config,
-          .build_body = build_qwen3_5};
+          .build_body = build_qwen3_5,
+          .build_draft = build_3_5_draft};
 }
 
 ModelFamily qwen3_5_family() {
@@ -210,7 +231,8 @@ ModelFamily qwen3_5_moe_text_family() {
           .defaults = moe_defaults(256, 8),
           .partial_rotary = true,
           .read_config = read_moe_config,
-          .build_body = build_qwen3_5};
+          .build_body = build_qwen3_5,
+          .build_draft = build_3_5_draft};
 }
 
 ModelFamily qwen3_5_moe_family() {

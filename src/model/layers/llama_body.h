@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "tessera/model/config/config.h"
+#include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/layers/norm.h"
 
 namespace tessera {
 
@@ -25,9 +27,13 @@ struct FeedForwardInput {
 // Returns [T, hidden].
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
-// Builds the body: input_ids, positions … → norm(h) [T, hidden] after the last layer. Each layer:
+// Adds a layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += the layer's part of image rows
 //   (deepstack)
+void add_llama_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
+                     const std::string& prefix, QkvBlocks qkv, const FeedForward& feed_forward);
+
+// Builds the body: input_ids, positions … → norm(h) [T, hidden] after the last layer.
 ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
                              const FeedForward& feed_forward);
 

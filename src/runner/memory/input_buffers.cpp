@@ -29,6 +29,7 @@ InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options
   for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
   limits.rope_positions = std::ranges::any_of(
       graphs.body.inputs, [&](ir::ValueId id) { return graphs.body.value(id).name == input_names::kRopePositions; });
+  limits.draft_rows = graphs.draft.has_value();
   return limits;
 }
 
@@ -42,10 +43,10 @@ std::size_t InputBuffers::packed(const auto& inputs, std::size_t count, std::int
 InputBuffers::InputBuffers(InputLimits limits, StepBuffer& step)
     : limits_(std::move(limits)),
       step_(&step),
-      table_(make_input_table(limits_.cache_groups, limits_.rope_positions)) {}
+      table_(make_input_table(limits_.cache_groups, limits_.rope_positions, limits_.draft_rows)) {}
 
 std::int64_t InputBuffers::bytes_needed(const InputLimits& limits) {
-  const InputTable table = make_input_table(limits.cache_groups, limits.rope_positions);
+  const InputTable table = make_input_table(limits.cache_groups, limits.rope_positions, limits.draft_rows);
   return static_cast<std::int64_t>(packed(table.rows, table.rows.size(), limits.max_rows) +
                                    packed(table.tokens, table.tokens.size(), limits.max_tokens) +
                                    last_ids_bytes(limits));

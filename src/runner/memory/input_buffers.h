@@ -30,6 +30,7 @@ struct InputLimits {
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
   bool rope_positions = false;  // the rotary embedding uses three-dimensional positions
+  bool draft_rows = false;      // a next-token layer reads rows of draft_hidden
 };
 
 // Returns the limits of a model's graphs.

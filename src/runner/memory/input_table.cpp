@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 // Writes the batch's values, then `padding` up to `padded` elements.
-template <class T>
-void write_list(const std::vector<T>& values, T padding, std::size_t padded, std::byte* to) {
+template <class List, class T>
+void write_list(const List& values, T padding, std::size_t padded, std::byte* to) {
   if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
   for (std::size_t i = values.size(); i < padded; ++i) std::memcpy(to + i * sizeof(T), &padding, sizeof(T));
 }
@@ -49,7 +49,7 @@ void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) 
 
 }  // namespace
 
-InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions) {
+InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions, bool draft_rows) {
   using ir::DType;
   InputTable table;
   const auto token_input = [&](std::string_view name, std::size_t group, auto* write) {
@@ -73,6 +73,11 @@ InputTable make_input_table(std::span<const std::string> cache_groups, bool rope
       });
   if (rope_positions)
     table.tokens.push_back({std::string(input_names::kRopePositions), DType::kInt32, 0, 3, write_rope_positions});
+  if (draft_rows)
+    token_input(
+        input_names::kDraftRows, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
+          write_list(s.draft_rows, std::int32_t{-1}, padded, to);
+        });
   for (std::size_t g = 0; g < cache_groups.size(); ++g) {
     token_input(
         std::string(input_names::kSlots) + cache_groups[g], g,

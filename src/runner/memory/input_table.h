@@ -3,7 +3,8 @@
 //
 // A graph's input names its source, which is the table's entry of that name. Other inputs are in device memory already:
 // the device writes last_ids, hidden and choice_logits; embeddings are written when a forward first needs them
-// (embedding_rows.h); logit edits have buffers of their own (edit_buffers.h).
+// (embedding_rows.h), and draft_hidden by forwards and drafts (drafts/draft_hidden.h); logit edits have buffers of
+// their own (edit_buffers.h).
 #pragma once
 
 #include <array>
@@ -40,6 +41,8 @@ struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   TokenId padding_id{0};  // for rows past the batch's tokens
+  // [T]: for each token the row of draft_hidden that it continues; empty for forwards of the model itself.
+  std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {
   std::span<const std::int32_t> rows;   // indices of the body's output rows that the head computes
@@ -65,7 +68,8 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-// With `rope_positions`, the table includes RopeAxes, for models with three-dimensional rotary positions.
-InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions);
+// With `rope_positions`, the table includes RopeAxes, for models with three-dimensional rotary positions; with
+// `draft_rows`, those of a next-token layer.
+InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions, bool draft_rows = false);
 
 }  // namespace tessera

@@ -22,32 +22,36 @@ Result<std::int64_t> state_bytes(const ir::Value& state, std::size_t group, std:
 
 }  // namespace
 
-Result<std::vector<std::int64_t>> KvStorage::page_bytes(const ir::Graph& graph) {
-  std::vector<std::int64_t> bytes(graph.cache_groups.size());
-  for (const ir::ValueId id : graph.states) {
-    const ir::Value& state = graph.value(id);
-    const std::size_t group = TRY(group_of(graph, state));
-    bytes[group] += TRY(state_bytes(state, group, 1));
+Result<std::vector<std::int64_t>> KvStorage::page_bytes(std::span<const ir::Graph* const> graphs) {
+  std::vector<std::int64_t> bytes(graphs[0]->cache_groups.size());
+  for (const ir::Graph* graph : graphs) {
+    for (const ir::ValueId id : graph->states) {
+      const ir::Value& state = graph->value(id);
+      const std::size_t group = TRY(group_of(*graph, state));
+      bytes[group] += TRY(state_bytes(state, group, 1));
+    }
   }
   return bytes;
 }
 
-Result<KvStorage> KvStorage::create(const ir::Graph& graph, std::span<const std::int64_t> num_pages, Device& device,
-                                    Stream& stream) {
-  if (num_pages.size() != graph.cache_groups.size())
+Result<KvStorage> KvStorage::create(std::span<const ir::Graph* const> graphs, std::span<const std::int64_t> num_pages,
+                                    Device& device, Stream& stream) {
+  if (num_pages.size() != graphs[0]->cache_groups.size())
     return internal_error(
-        fmt::format("pages of {} cache groups for a graph with {}", num_pages.size(), graph.cache_groups.size()));
+        fmt::format("pages of {} cache groups for a graph with {}", num_pages.size(), graphs[0]->cache_groups.size()));
   KvStorage storage;
   storage.num_pages_.assign(num_pages.begin(), num_pages.end());
   std::vector<std::int64_t> offsets;
   std::int64_t total = 0;
-  for (const ir::ValueId id : graph.states) {
-    const ir::Value& state = graph.value(id);
-    const std::size_t group = TRY(group_of(graph, state));
-    offsets.push_back(total);
-    total += align_up(TRY(state_bytes(state, group, num_pages[group])));
-    storage.states_.push_back(
-        {.name = state.name, .group = group, .address = {}, .page_bytes = TRY(state_bytes(state, group, 1))});
+  for (const ir::Graph* graph : graphs) {
+    for (const ir::ValueId id : graph->states) {
+      const ir::Value& state = graph->value(id);
+      const std::size_t group = TRY(group_of(*graph, state));
+      offsets.push_back(total);
+      total += align_up(TRY(state_bytes(state, group, num_pages[group])));
+      storage.states_.push_back(
+          {.name = state.name, .group = group, .address = {}, .page_bytes = TRY(state_bytes(state, group, 1))});
+    }
   }
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(total), "KV cache"));
   for (std::size_t i = 0; i < offsets.size(); ++i) {

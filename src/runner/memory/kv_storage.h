@@ -20,11 +20,12 @@ class KvStorage {
  public:
   // Returns for each cache group the bytes that a page, or a state group's slot, takes over all states of the group.
   // Returns kInvalidArgument for a state that belongs to no cache group.
-  static Result<std::vector<std::int64_t>> page_bytes(const ir::Graph& graph);
+  // Precondition: all graphs have the same cache groups, apart from their layers, and no state of another's name.
+  static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
   // so that padding reads finite numbers; other pages are written before they are read.
-  static Result<KvStorage> create(const ir::Graph& graph, std::span<const std::int64_t> num_pages, Device& device,
-                                  Stream& stream);
+  static Result<KvStorage> create(std::span<const ir::Graph* const> graphs, std::span<const std::int64_t> num_pages,
+                                  Device& device, Stream& stream);
 
   void add_to(ExternalValues& externals) const;
   // Copies a slot in all states of its group. Asynchronous on `stream`. Precondition: both slots exist.

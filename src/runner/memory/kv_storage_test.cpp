@@ -20,6 +20,14 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+Result<std::vector<std::int64_t>> page_bytes(const ir::Graph& graph) {
+  return KvStorage::page_bytes(std::array{&graph});
+}
+Result<KvStorage> create(const ir::Graph& graph, const std::vector<std::int64_t>& num_pages, Device& device,
+                         Stream& stream) {
+  return KvStorage::create(std::array{&graph}, num_pages, device, stream);
+}
+
 // Two layers of different widths: pages of 3·1·5 and 3·2·8 elements of 2 bytes, neither a multiple of the alignment.
 ir::Graph two_layers() {
   return *ir::parse_graph(R"(graph @g {
@@ -40,32 +48,30 @@ ir::Graph pages_and_slots() {
 }
 
 TEST(KvStorage, CountsAPageOverItsGroupsLayers) {
-  EXPECT_THAT(*KvStorage::page_bytes(two_layers()), ElementsAre(2 * (3 * 5 * 2) + 2 * (3 * 2 * 8 * 2)));
-  EXPECT_THAT(*KvStorage::page_bytes(pages_and_slots()), ElementsAre(3 * 5 * 2, 2 * 5 * 4 + 4));
+  EXPECT_THAT(*page_bytes(two_layers()), ElementsAre(2 * (3 * 5 * 2) + 2 * (3 * 2 * 8 * 2)));
+  EXPECT_THAT(*page_bytes(pages_and_slots()), ElementsAre(3 * 5 * 2, 2 * 5 * 4 + 4));
 }
 
 TEST(KvStorage, AStateWithoutAGroupIsRefused) {
   ir::Graph graph = pages_and_slots();
   graph.cache_groups.pop_back();
-  EXPECT_THAT(KvStorage::page_bytes(graph).status().message(),
+  EXPECT_THAT(page_bytes(graph).status().message(),
               HasSubstr("%memory.1 is f32[P1, 2, 5], of none of the graph's 1 cache groups"));
 }
 
 TEST(KvStorage, GroupsHaveAsManyPagesAsTheyAreGiven) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
-  const KvStorage storage =
-      KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{100, 3}, *device, *stream).value();
+  const KvStorage storage = create(pages_and_slots(), std::vector<std::int64_t>{100, 3}, *device, *stream).value();
   EXPECT_LE(storage.bytes(), 100 * 30 + 3 * 44 + 3 * static_cast<std::int64_t>(kDeviceAlignment));
-  EXPECT_EQ(KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{100}, *device, *stream).status().code(),
+  EXPECT_EQ(create(pages_and_slots(), std::vector<std::int64_t>{100}, *device, *stream).status().code(),
             StatusCode::kInternal);
 }
 
 TEST(KvStorage, CopiesASlotInItsGroupsStatesOnly) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
-  const KvStorage storage =
-      KvStorage::create(pages_and_slots(), std::vector<std::int64_t>{4, 4}, *device, *stream).value();
+  const KvStorage storage = create(pages_and_slots(), std::vector<std::int64_t>{4, 4}, *device, *stream).value();
   ExternalValues states;
   storage.add_to(states);
   const auto address = [&](const std::string& name) { return states.find(name, {}); };
@@ -87,7 +93,7 @@ TEST(KvStorage, CopiesASlotInItsGroupsStatesOnly) {
 TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
-  const KvStorage storage = KvStorage::create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream).value();
+  const KvStorage storage = create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream).value();
   EXPECT_THAT(storage.num_pages(), ElementsAre(7));
   ExternalValues externals;
   storage.add_to(externals);
@@ -118,7 +124,7 @@ TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
 TEST(KvStorage, NoMemoryIsAnErrorThatNamesTheCache) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({.out_of_memory_at = 1}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();
-  const Result<KvStorage> storage = KvStorage::create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream);
+  const Result<KvStorage> storage = create(two_layers(), std::vector<std::int64_t>{7}, *device, *stream);
   EXPECT_EQ(storage.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(storage.status().message(), HasSubstr("KV cache"));
 }

@@ -57,7 +57,8 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   report.set(kKvCache, parts.kv().bytes());
   report.set(kArena, static_cast<std::int64_t>(parts.arena().size()));
   report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace().size()));
-  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes());
+  const std::int64_t hidden = parts.draft_hidden() == nullptr ? 0 : parts.draft_hidden()->bytes();
+  report.set(kStaticInputs, parts.inputs().bytes() + parts.edits().bytes() + parts.embeddings().bytes() + hidden);
   report.set(kPlans, parts.plans().bytes());
   report.set(kCommunication, communication_bytes(parts.model));
   std::int64_t graph_objects = 0;

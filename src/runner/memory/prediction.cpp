@@ -53,8 +53,9 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   const std::int64_t block = device.properties().block_bytes;
   report.set(kArena, align_up(most.arena_bytes, block));
   report.set(kWorkspace, align_up(most.workspace_bytes, block));
+  const std::int64_t hidden = graphs.draft ? TRY(DraftHidden::bytes_needed(graphs.draft->body)) : 0;
   report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
-                                EditBuffers::bytes_needed(vocabulary_of(graphs)) +
+                                EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
                                 align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows)), block));
   const auto planned = all_graphs(graphs);
   report.set(kPlans, TRY(OpPlans::bytes_needed(device, {.graphs = planned,

@@ -1,0 +1,58 @@
+#include "tessera/runner/drafts/draft_hidden.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tessera/model/model.h"
+
+namespace tessera {
+namespace {
+
+Result<ir::Type> type_in(const ir::Graph& draft) {
+  const auto input = std::ranges::find_if(
+      draft.inputs, [&](ir::ValueId id) { return draft.value(id).name == input_names::kDraftHidden; });
+  if (input == draft.inputs.end())
+    return internal_error(fmt::format("the next-token layer has no input \"{}\"", input_names::kDraftHidden));
+  return draft.value(*input).type;
+}
+
+}  // namespace
+
+Result<std::int64_t> DraftHidden::bytes_needed(const ir::Graph& draft) {
+  return ir::size_bytes(TRY(type_in(draft)), {});
+}
+
+Result<DraftHidden> DraftHidden::create(const ir::Graph& draft, Device& device) {
+  const ir::Type type = TRY(type_in(draft));
+  const std::int64_t rows = *type.shape[0].constant();
+  const std::int64_t bytes = TRY(ir::size_bytes(type, {}));
+  DraftHidden made(rows, static_cast<std::size_t>(bytes / rows));
+  made.memory_ = TRY(device.allocate(static_cast<std::size_t>(bytes), "hidden states for drafts"));
+  return made;
+}
+
+void DraftHidden::add_to(ExternalValues& externals) const {
+  externals.add(std::string(input_names::kDraftHidden), memory_->data());
+}
+
+Status DraftHidden::keep(DeviceAddress from, std::int64_t count, Stream& stream) {
+  if (count > rows_) return internal_error(fmt::format("{} hidden states for drafts; {} fit", count, rows_));
+  return stream.copy(memory_->data(), from, static_cast<std::size_t>(count) * row_bytes_);
+}
+
+Status DraftHidden::keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream) {
+  if (std::ssize(rows) > rows_)
+    return internal_error(fmt::format("{} hidden states for drafts; {} fit", rows.size(), rows_));
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    TRY(stream.copy(memory_->data() + begin * row_bytes_, from + static_cast<std::size_t>(rows[begin]) * row_bytes_,
+                    (end - begin) * row_bytes_));
+    begin = end;
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

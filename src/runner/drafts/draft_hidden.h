@@ -1,0 +1,40 @@
+// The static input "draft_hidden" of a next-token layer: hidden states that its rows continue. A forward leaves those
+// of all its tokens here, in order; a draft leaves those of its wanted rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/graph.h"
+#include "tessera/piecewise/external_values.h"
+
+namespace tessera {
+
+class DraftHidden {
+ public:
+  static Result<std::int64_t> bytes_needed(const ir::Graph& draft);
+  // Allocates the rows that the draft's graph declares.
+  static Result<DraftHidden> create(const ir::Graph& draft, Device& device);
+
+  void add_to(ExternalValues& externals) const;
+  std::int64_t rows() const { return rows_; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+
+  // Copies the first `count` rows of `from` [rows, hidden] to the first rows. Asynchronous on `stream`. kInternal if
+  // there are more rows than fit.
+  Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
+  // Copies the given rows of `from` to the first rows, in order; neighbours as one.
+  Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
+
+ private:
+  DraftHidden(std::int64_t rows, std::size_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {}
+
+  std::int64_t rows_;
+  std::size_t row_bytes_;
+  std::unique_ptr<Allocation> memory_;
+};
+
+}  // namespace tessera

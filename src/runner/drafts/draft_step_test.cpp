@@ -1,0 +1,216 @@
+// Catches: a next-token layer that computes something else than its checkpoint was made for, alone and behind its own
+// drafts; rows that continue another token's hidden state; keys and values of drafts that stay in the way of the tokens
+// that were kept; and inputs that disagree but are computed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tessera/runner/runner_test_util.h"
+
+#include "../../../tests/golden.h"
+
+namespace tessera {
+namespace {
+
+using testing::Golden;
+using ::testing::HasSubstr;
+using testing::make_batch;
+using testing::Rows;
+using testing::RunnerBench;
+using testing::TestRequest;
+
+constexpr double kTolerance = 1e-4;  // absolute, of float32 logits of size 1
+
+RunnerOptions long_options() {
+  RunnerOptions options = testing::small_options();
+  options.context_length = options.max_tokens = 256;
+  options.num_pages = {64};
+  return options;
+}
+
+RunnerBench make_drafting(const std::string& name, RunnerOptions options = long_options()) {
+  const std::string folder = testing::data_path("drafts/" + name);
+  const ModelConfig config = *ModelConfig::read(folder, built_in_families());
+  ModelGraphs graphs = build_model(config,
+                                   {.page_size = options.page_size,
+                                    .max_requests = options.max_requests,
+                                    .draft_layer = true,
+                                    .max_draft_rows = options.max_tokens},
+                                   built_in_ops(), built_in_families())
+                           .value();
+  options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
+  RunnerBench bench;
+  bench.device = *FakeDevice::create({}, {.threads = 1});
+  Weights weights = *Weights::load(graphs.weights, checkpoint_source(*Checkpoint::open(folder)), *bench.device, false);
+  bench.runner = *ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options));
+  return bench;
+}
+
+std::vector<std::int32_t> numbers(const std::vector<TokenId>& tokens) {
+  std::vector<std::int32_t> ids;
+  for (const TokenId token : tokens) ids.push_back(token.value());
+  return ids;
+}
+
+std::vector<std::int32_t> count_up(std::int64_t count, std::int32_t first = 0) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
+struct Drafts {
+  std::vector<TokenId> tokens;
+  std::vector<float> logits;
+};
+
+// Drafts behind the tokens of `requests`, whose `ids` are those of the tokens behind the rows.
+Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
+             const std::vector<std::int32_t>& rows) {
+  const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
+  Drafts made{.tokens = std::vector<TokenId>(batch.wanted_rows.size()), .logits = {}};
+  made.logits.resize(made.tokens.size() * static_cast<std::size_t>(bench.runner->vocab_size()));
+  const Status status = bench.runner->draft({.batch = batch, .rows = rows}, made.tokens, made.logits);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return made;
+}
+
+void forward(RunnerBench& bench, const std::vector<TestRequest>& requests) {
+  const ForwardBatch batch = make_batch(requests, Rows::kLast, bench.runner->parts().model.num_cache_groups());
+  std::vector<float> logits;
+  const Status status = bench.forward(batch, logits).status();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+}
+
+std::vector<std::int32_t> behind_first(const std::vector<std::int32_t>& ids) { return {ids.begin() + 1, ids.end()}; }
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& golden) {
+  std::string name = golden.param;
+  std::ranges::replace_if(
+      name, [](char c) { return c == '-' || c == '.'; }, '_');
+  return name;
+}
+
+class DraftGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  Golden golden = testing::read_golden_folder(testing::data_path(std::string("drafts/") + GetParam()));
+  RunnerBench bench = make_drafting(GetParam());
+};
+
+TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<std::int32_t> ids = numbers(golden.prompts[i]);
+    if (ids.size() < 2) continue;
+    forward(bench, {{.ids = ids}});
+    const std::vector<std::int32_t> next = behind_first(ids);
+    const Drafts drafts = draft(bench, {{.ids = next}}, Rows::kAll, count_up(std::ssize(next)));
+    const std::vector<float> want = testing::stored_logits(golden.logits, i, "mtp_logits_");
+    EXPECT_LT(testing::distance(drafts.logits, want).absolute, kTolerance) << "prompt " << i;
+  }
+}
+
+// The last forward of a prompt that is computed in parts finds the layer's keys and values of the first one.
+TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
+  const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
+  const std::int64_t half = std::ssize(ids) / 2;
+  const std::vector<std::int32_t> next = behind_first(ids);
+  forward(bench, {{.ids = {ids.begin(), ids.begin() + half}}});
+  draft(bench, {{.ids = {next.begin(), next.begin() + half}}}, Rows::kLast, count_up(half));
+  forward(bench, {{.ids = ids, .computed = half}});
+  const Drafts drafts = draft(bench, {{.ids = next, .computed = half}}, Rows::kAll, count_up(std::ssize(next) - half));
+  const std::vector<float> all = testing::stored_logits(golden.logits, 2, "mtp_logits_");
+  const std::vector<float> want(all.end() - std::ssize(drafts.logits), all.end());
+  EXPECT_LT(testing::distance(drafts.logits, want).absolute, kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mtp, DraftGoldens, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
+                         name_of);
+
+// Golden drafts behind a prompt: from its last hidden state, and then from the layer's own.
+class DraftChains : public DraftGoldens {};
+
+TEST_P(DraftChains, DraftsBehindDraftsContinueTheirOwnHiddenStates) {
+  const Json json = *Json::read_file(golden.folder + "/golden.json");
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<std::int32_t> ids = numbers(golden.prompts[i]);
+    const auto length = static_cast<std::int64_t>(ids.size());
+    forward(bench, {{.ids = ids}});
+    std::vector<std::int32_t> next = behind_first(ids);
+    next.push_back(golden.greedy[i][0].value());
+    Drafts step = draft(bench, {{.ids = next}}, Rows::kLast, count_up(length));
+    std::vector<float> logits = step.logits;
+    std::vector<TokenId> tokens = step.tokens;
+    for (int further = 0; further < 2; ++further) {
+      next.push_back(tokens.back().value());
+      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, {0});
+      logits.insert(logits.end(), step.logits.begin(), step.logits.end());
+      tokens.push_back(step.tokens[0]);
+    }
+    EXPECT_LT(testing::distance(logits, testing::stored_logits(golden.logits, i, "mtp_chain_")).absolute, kTolerance);
+    EXPECT_EQ(tokens, testing::ids_of(json.find("mtp_chain_tokens")->as_array()[i])) << "prompt " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nextn, DraftChains, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe"), name_of);
+
+// Two requests of different lengths, whose hidden states lie one behind the other.
+TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
+  RunnerBench bench = make_drafting("mtp-glm4-moe");
+  const std::vector<std::int32_t> first = testing::ids(9, 1);
+  const std::vector<std::int32_t> second = testing::ids(6, 2);
+  const auto alone = [&](const std::vector<std::int32_t>& ids) {
+    forward(bench, {{.ids = ids}});
+    return draft(bench, {{.ids = behind_first(ids)}}, Rows::kLast, count_up(std::ssize(ids) - 1)).logits;
+  };
+  std::vector<float> want = alone(first);
+  const std::vector<float> more = alone(second);
+  want.insert(want.end(), more.begin(), more.end());
+  forward(bench, {{.ids = first}, {.ids = second}});
+  std::vector<std::int32_t> rows = count_up(8);
+  const std::vector<std::int32_t> rest = count_up(5, 9);
+  rows.insert(rows.end(), rest.begin(), rest.end());
+  const Drafts both = draft(bench, {{.ids = behind_first(first)}, {.ids = behind_first(second)}}, Rows::kLast, rows);
+  EXPECT_LT(testing::distance(both.logits, want).absolute, 1e-5);
+}
+
+// A refused draft's keys and values are overwritten by those of the token that was chosen instead.
+TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
+  RunnerBench bench = make_drafting("mtp-glm4-moe");
+  const std::vector<std::int32_t> ids = testing::ids(9, 1);
+  std::vector<std::int32_t> next = behind_first(ids);
+  next.push_back(11);
+  const auto continued = [&](std::int32_t refused) {
+    forward(bench, {{.ids = ids}});
+    draft(bench, {{.ids = next}}, Rows::kLast, count_up(9));
+    if (refused >= 0) {
+      std::vector<std::int32_t> wrong = next;
+      wrong.push_back(refused);
+      draft(bench, {{.ids = wrong, .computed = 9}}, Rows::kLast, {0});
+    }
+    std::vector<std::int32_t> longer = ids;
+    longer.push_back(11);
+    forward(bench, {{.ids = longer, .computed = 9}});
+    std::vector<std::int32_t> behind = next;
+    behind.push_back(12);
+    return draft(bench, {{.ids = behind, .computed = 9}}, Rows::kLast, {0}).logits;
+  };
+  const std::vector<float> want = continued(-1);
+  EXPECT_EQ(continued(300), want);
+}
+
+TEST(DraftStep, InputsThatDisagreeAreRefused) {
+  RunnerBench bench = make_drafting("mtp-glm4-moe");
+  const ForwardBatch batch = make_batch({{.ids = testing::ids(4)}}, Rows::kLast);
+  std::vector<TokenId> drafts(1);
+  const auto message = [&](const std::vector<std::int32_t>& rows, std::span<TokenId> to) {
+    return bench.runner->draft({.batch = batch, .rows = rows}, to).to_string();
+  };
+  EXPECT_THAT(message({0, 1, 2}, drafts), HasSubstr("4 tokens with 3 hidden states"));
+  EXPECT_THAT(message({0, 1, 2, 3}, {}), HasSubstr("0 drafts of 1 wanted rows"));
+  EXPECT_THAT(message({0, 1, 2, 256}, drafts), HasSubstr("not among the 256 hidden states"));
+  RunnerBench plain = testing::make_bench("llama", testing::small_options());
+  EXPECT_THAT(plain.runner->draft({.batch = batch, .rows = {}}, drafts).to_string(), HasSubstr("without a next-token"));
+}
+
+}  // namespace
+}  // namespace tessera
