@@ -66,6 +66,7 @@ inline const std::vector<Documented>& documented() {
       {{"--kv-cache-dtype", "fp8_e4m3"}, kTaken, {"--kv-cache-dtype", "fp8_e5m2"}},
       {{"--speculative-algorithm", "NGRAM"}, kTaken, {"--speculative-algorithm", "EAGLE"}},
       {{"--speculative-num-draft-tokens", "4"}, kWarned, {"--speculative-num-draft-tokens", "0"}},
+      {{"--speculative-num-steps", "2"}, kWarned, {"--speculative-num-steps", "0"}},
       {{"--speculative-config", R"({"method": "ngram", "num_speculative_tokens": 4})"},
        kTaken,
        {"--speculative-config", R"({"method": "medusa"})"}},

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MissingFlag{"--max-loras-per-batch", "8", "LoRA adapters"},
                       MissingFlag{"--disaggregation-mode", "prefill", "PD disaggregation"},
                       MissingFlag{"--disaggregation-bootstrap-port", "8998", "PD disaggregation"},
-                      MissingFlag{"--speculative-num-steps", "3", "speculative decoding"},
+                      MissingFlag{"--speculative-eagle-topk", "1", "speculative decoding"},
                       MissingFlag{"--speculative-draft-model-path", "d", "speculative decoding"},
                       MissingFlag{"--dllm-algorithm", "LowConfidence", "diffusion language models"},
                       MissingFlag{"--mm-attention-backend", "fa3", "images"}),

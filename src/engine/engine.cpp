@@ -21,7 +21,9 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
       collector_(*model_),
       outcomes_(scheduler_, flights_),
       recovery_(peers(), scheduler_, flights_, outcomes_),
-      idle_work_(*model_, report_) {}
+      idle_work_(*model_, report_) {
+  if (model_->options.drafts.by_layer) layer_drafts_.emplace(runner(), scheduler_.cache());
+}
 
 Result<RequestId> Engine::submit(Request request) {
   std::unique_ptr<Sequence> sequence = TRY(admission_.admit(std::move(request)));
@@ -58,6 +60,7 @@ Status Engine::submit_next(bool overlap) {
     scheduler_.next(next, /*in_turns=*/overlap);
   }
   if (next.entries.empty()) return peers().accompany(runner());
+  if (layer_drafts_) layer_drafts_->complete(next);
   const ForwardInputs inputs = collector_.inputs_of(next);
   const Status encoded = images_.encode(next);
   peers().begin_forward();
@@ -87,6 +90,7 @@ Status Engine::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, *outputs);
   }
+  if (layer_drafts_) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();
 }

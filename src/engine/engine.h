@@ -23,6 +23,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/engine/admission/admission.h"
+#include "tessera/engine/drafts/layer_drafts.h"
 #include "tessera/engine/images/image_feed.h"
 #include "tessera/engine/outputs/collector.h"
 #include "tessera/engine/outputs/outcomes.h"
@@ -128,6 +129,7 @@ class Engine {
   Collector collector_;
   Outcomes outcomes_;
   Recovery recovery_;
+  std::optional<LayerDrafts> layer_drafts_;  // none: no next-token layer drafts
   DraftStats drafts_;
   IdleWork idle_work_;
 };

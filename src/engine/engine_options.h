@@ -48,8 +48,13 @@ struct GraphOptions {
 
 // Speculative decoding (engine/drafts): a request's next tokens are guessed, and checked in one forward.
 struct DraftOptions {
-  bool from_text = false;        // speculative_algorithm SUFFIX: drafts are what followed earlier in the request's text
-  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: of a request in a step, at least 1
+  bool from_text = false;  // speculative_algorithm SUFFIX: drafts are what followed earlier in the request's text
+  // speculative_algorithm MTP: drafts are made by the checkpoint's next-token layer, or from the text where it repeats
+  bool by_layer = false;
+  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: from the text, of a request in a step; at least 1
+  std::int64_t layer_steps = 3;  // speculative_num_steps: by the layer, of a request in a step; at least 1
+
+  bool any() const { return from_text || by_layer; }
 };
 
 // The value of chunked_prefill_size with which every prompt is one forward.

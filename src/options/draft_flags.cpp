@@ -2,21 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/base/json.h"
 #include "tessera/options/values.h"
 
 namespace tessera {
 namespace {
 
-// Takes an algorithm. SGLang and vLLM call drafts from the text NGRAM and ngram.
+constexpr std::string_view kSupported =
+    "SUFFIX, also called NGRAM, and MTP, also called NEXTN, for checkpoints with a next-token layer";
+
+// Takes an algorithm, in SGLang's spelling or in vLLM's, which names the next-token layers of each family:
+// "deepseek_mtp", "qwen3_next_mtp".
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
-  for (const std::string_view known : {"SUFFIX", "NGRAM", "suffix", "ngram"}) {
-    if (text != known) continue;
-    engine.drafts.from_text = true;
-    return ok_status();
-  }
+  std::string upper(text);
+  std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
+  engine.drafts.from_text = upper == "SUFFIX" || upper == "NGRAM";
+  engine.drafts.by_layer = upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP");
+  if (engine.drafts.any()) return ok_status();
   return unimplemented(
-      fmt::format("{}: \"{}\" is not supported; speculative decoding by SUFFIX, also called NGRAM, is", flag, text));
+      fmt::format("{}: \"{}\" is not supported; speculative decoding by {} is", flag, text, kSupported));
 }
 
 // Takes vLLM's object, like {"method": "ngram", "num_speculative_tokens": 4}.
@@ -26,14 +32,15 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
   const Json* const method = config.find("method");
   if (method == nullptr || !method->is_string())
     return invalid_argument(
-        fmt::format("{}: \"method\" is missing; speculative decoding by suffix or ngram is supported", flag));
+        fmt::format("{}: \"method\" is missing; speculative decoding by suffix, ngram or mtp is supported", flag));
   TRY(take_algorithm(flag + ", \"method\"", method->as_string(), engine));
   for (const auto& [key, value] : config.as_object()) {
     if (key == "method") continue;
     if (key != "num_speculative_tokens")
       return unimplemented(
           fmt::format("{}: \"{}\" is not supported; method and num_speculative_tokens are", flag, key));
-    engine.drafts.most_tokens = TRY(parse_integer(flag + ", \"num_speculative_tokens\"", value.dump(), {1}));
+    const std::int64_t most = TRY(parse_integer(flag + ", \"num_speculative_tokens\"", value.dump(), {1}));
+    (engine.drafts.by_layer ? engine.drafts.layer_steps : engine.drafts.most_tokens) = most;
   }
   return ok_status();
 }
@@ -41,16 +48,24 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
 }  // namespace
 
 void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
-  add.value("--speculative-algorithm", "SUFFIX|NGRAM",
-            "drafts several tokens from a request's own text, and checks them in one forward",
-            [&engine](const std::string& flag, const std::string& text) { return take_algorithm(flag, text, engine); });
-  add.value("--speculative-num-draft-tokens", "N", "most drafts of a request in a forward, up to 64 (8)",
+  add.value(
+      "--speculative-algorithm", "SUFFIX|NGRAM|MTP|NEXTN",
+      "drafts several tokens, from a request's own text or by the checkpoint's next-token layer, and checks them in "
+      "one forward",
+      [&engine](const std::string& flag, const std::string& text) { return take_algorithm(flag, text, engine); });
+  add.value("--speculative-num-draft-tokens", "N", "most drafts from the text, of a request in a forward, up to 64 (8)",
             [&engine](const std::string& flag, const std::string& text) {
               engine.drafts.most_tokens = TRY(parse_integer(flag, text, {1}));
               return ok_status();
             });
+  add.value("--speculative-num-steps", "N",
+            "most drafts by the next-token layer, of a request in a forward, up to 64 (3)",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.drafts.layer_steps = TRY(parse_integer(flag, text, {1}));
+              return ok_status();
+            });
   add.value("--speculative-config", "JSON",
-            "both as vLLM says it: {\"method\": \"ngram\", \"num_speculative_tokens\": 8}",
+            "all of it as vLLM says it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}",
             [&engine](const std::string& flag, const std::string& text) { return take_config(flag, text, engine); });
 }
 

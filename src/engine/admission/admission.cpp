@@ -149,8 +149,9 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   if (model_.tokenizer() != nullptr && (kept.wants_text || !kept.stop.texts.empty()))
     sequence->text.emplace(*model_.tokenizer(), kept);
   place_images(model_.config, *sequence);
-  if (model_.options.drafts.from_text && may_draft(*sequence))
-    sequence->drafter.emplace(model_.options.drafts.most_tokens);
+  const DraftOptions& drafts = model_.options.drafts;
+  if (drafts.any() && may_draft(*sequence))
+    sequence->drafter.emplace(drafts.most_tokens, drafts.by_layer ? drafts.layer_steps : 0);
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {
     sequence->deadline =

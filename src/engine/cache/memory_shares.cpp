@@ -38,7 +38,7 @@ std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
 Result<CacheDemand> demand_of(const EnginePlan& plan) {
   CacheDemand demand{.groups = {}, .limits = plan.runner};
   const ir::Graph& body = plan.graphs.body;
-  const std::vector<std::int64_t> bytes = TRY(KvStorage::page_bytes(body));
+  const std::vector<std::int64_t> bytes = TRY(KvStorage::page_bytes(cached_graphs(plan.graphs)));
   for (std::size_t g = 0; g < bytes.size(); ++g) {
     const ir::CacheGroup& group = body.cache_groups[g];
     demand.groups.push_back(

@@ -1,42 +1,62 @@
-// Drafts of one request's next tokens, from its own text: where the text's end occurred earlier, the tokens that
-// followed there are proposed. The model then computes the last token and all drafts in one forward, and the drafts
-// that it would have chosen too are kept (Sequence, Engine). No weights are needed.
+// Drafts of one request's next tokens. The model then computes the last token and all drafts in one forward, and the
+// drafts that it would have chosen too are kept (Sequence, Engine).
 //
-// How many tokens are proposed follows the request: twice as many after drafts that were all kept, one more than were
-// kept otherwise. After a decode without any kept draft the next decodes propose nothing: at first one, then two, four
-// and so on.
+// Drafts come from the request's own text: where the text's end occurred earlier, the tokens that followed there are
+// proposed. No weights are needed. Or they come from the model's next-token layer (LayerDrafts), unless the text
+// repeats itself at length.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/drafts/draft_pace.h"
 #include "tessera/engine/drafts/suffix_automaton.h"
 
 namespace tessera {
 
 class Drafter {
  public:
-  // `most`: drafts of a step, at least 1.
-  explicit Drafter(std::int64_t most) : most_(most), length_(std::min<std::int64_t>(most, 2)) {}
+  // Drafts up to `most_of_text` tokens from the text, at least 1, and up to `most_of_layer` by a next-token layer; 0:
+  // there is none.
+  explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0);
 
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
   // far; it only grows from call to call.
   std::int64_t read(std::span<const TokenId> tokens, std::int64_t most);
-  // Replaces `drafts` by up to `room` tokens that may follow `tokens`, possibly none. There are none before all tokens
-  // are read. Call it once for each decode.
+  // Replaces `drafts` by up to `room` tokens that may follow `tokens`, possibly none. Nothing is drafted from the text
+  // before all tokens are read. Of the layer's drafts only the first is known; the others are 0 until
+  // LayerDrafts::complete(). Call it once for each decode.
   void propose(std::span<const TokenId> tokens, std::int64_t room, std::vector<TokenId>& drafts);
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
 
+  // The layer's first draft behind the newest token.
+  struct LayerDraft {
+    TokenId token;
+    std::int32_t row;  // of draft_hidden, which the next draft continues; -1: overwritten, so there is no next draft
+  };
+  // Sets the draft, or removes it where the layer has none.
+  void set_layer_draft(std::optional<LayerDraft> draft) { layer_draft_ = draft; }
+  const std::optional<LayerDraft>& layer_draft() const { return layer_draft_; }
+  // Records that a forward overwrites draft_hidden.
+  void forget_layer_row() {
+    if (layer_draft_) layer_draft_->row = -1;
+  }
+  // Returns whether the last proposal was the layer's.
+  bool proposed_by_layer() const { return by_layer_; }
+
  private:
-  std::int64_t most_;
-  std::int64_t length_;          // proposed at most
-  std::int64_t pause_ = 0;       // decodes that propose nothing
-  std::int64_t next_pause_ = 1;  // the same after the next decode without a kept draft
+  // Returns how many tokens the layer drafts, `room` at most.
+  std::int64_t count_of_layer(std::int64_t room);
+
+  DraftPace text_pace_;
+  std::optional<DraftPace> layer_pace_;  // none: there is no layer
   SuffixAutomaton text_;
+  std::optional<LayerDraft> layer_draft_;
+  bool by_layer_ = false;
 };
 
 }  // namespace tessera

@@ -3,25 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tessera/engine/schedule/batch_rows.h"
+
 namespace tessera {
 
 void ScheduledBatch::clear(std::size_t num_cache_groups) {
-  batch.input_ids.clear();
-  batch.input_rows.clear();
-  batch.positions.clear();
-  batch.query_lens.clear();
-  batch.kv_lens.clear();
-  batch.wanted_rows.clear();
-  batch.embedding_rows.clear();
-  batch.embedding_writes.clear();
-  batch.slot_copies.clear();
-  for (std::vector<std::int32_t>& axis : rope_positions) axis.clear();
+  clear_rows(num_cache_groups, batch, rope_positions);
   images.clear();
-  batch.groups.resize(num_cache_groups);
-  for (CacheGroupBatch& group : batch.groups) {
-    group.slots.clear();
-    group.page_tables.clear();
-  }
   sampling.clear();
   edits.clear();
   logprob_targets.clear();
@@ -56,22 +44,16 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
     batch.input_ids.push_back(sequence.tokens[at]);
     // The newest token's id is read on the device, because the host may not have it yet.
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
-    batch.positions.push_back(static_cast<std::int32_t>(position));
   }
   for (const TokenId draft : sequence.drafts) {
-    batch.positions.push_back(
-        static_cast<std::int32_t>(total + std::ssize(batch.input_ids) - entry.first_token - count));
     batch.input_ids.push_back(draft);
     batch.input_rows.push_back(-1);
   }
   const std::int64_t with_drafts = count + entry.drafts;
   const std::int64_t kv_len = sequence.computed + with_drafts;
-  batch.query_lens.push_back(static_cast<std::int32_t>(with_drafts));
-  batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
+  append_rows(sequence, sequence.computed, with_drafts, cache, batch, rope_positions);
   append_embeddings(sequence, kv_len);
   append_images(sequence, kv_len);
-  append_rope_positions(sequence, with_drafts);
-  append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
   append_hidden_rows(sequence, entry);
   const bool samples =
@@ -129,37 +111,6 @@ void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
     batch.embedding_rows.resize(at, -1);
     for (std::int64_t token = begin; token < end; ++token)
       batch.embedding_rows.push_back(static_cast<std::int32_t>(rows.first_row + token - span.first_token));
-  }
-}
-
-void ScheduledBatch::append_rope_positions(const Sequence& sequence, std::int64_t count) {
-  if (!sequence.rope) return;
-  use_plain_rope_positions(batch.positions.size() - static_cast<std::size_t>(count));
-  sequence.rope->append(sequence.computed, count, rope_positions);
-}
-
-// Fills in the plain positions of the batch's first `tokens` tokens that have none of their own.
-void ScheduledBatch::use_plain_rope_positions(std::size_t tokens) {
-  for (std::vector<std::int32_t>& axis : rope_positions)
-    axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),
-                batch.positions.begin() + static_cast<std::ptrdiff_t>(tokens));
-}
-
-void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache) {
-  const std::int64_t page_size = cache.page_size();
-  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    CacheGroupBatch& group = batch.groups[g];
-    const GroupPages& held = sequence.cache.groups[g];
-    const std::vector<PageId>& pages = held.pages;
-    const bool one_slot = cache.group(g).is_state();
-    for (std::int64_t position = sequence.computed; position < kv_len; ++position) {
-      const std::int32_t page = pages[static_cast<std::size_t>(one_slot ? 0 : position / page_size)].value();
-      group.slots.emplace_back(one_slot ? page : static_cast<std::int32_t>(page * page_size + position % page_size));
-    }
-    const std::int64_t used = one_slot ? 1 : cache.pages_for(kv_len);
-    group.page_tables.push_back({.pages = std::span(pages).first(static_cast<std::size_t>(used)),
-                                 .first_held = held.first_held,
-                                 .number = held.number});
   }
 }
 
@@ -236,7 +187,7 @@ void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) 
 }
 
 void ScheduledBatch::finish() {
-  if (!rope_positions[0].empty()) use_plain_rope_positions(batch.positions.size());
+  finish_rows(batch, rope_positions);
   if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;

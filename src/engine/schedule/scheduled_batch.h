@@ -74,9 +74,6 @@ struct ScheduledBatch {
  private:
   void append_embeddings(const Sequence& sequence, std::int64_t kv_len);
   void append_images(Sequence& sequence, std::int64_t kv_len);
-  void append_rope_positions(const Sequence& sequence, std::int64_t count);
-  void use_plain_rope_positions(std::size_t tokens);
-  void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);

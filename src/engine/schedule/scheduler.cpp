@@ -314,6 +314,8 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
+  for (const auto& sequence : running_)
+    if (sequence->drafter) sequence->drafter->forget_layer_row();
   // A forward that samples overwrites last_ids, so rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {

@@ -26,7 +26,12 @@ Status check_draft_options(const EngineOptions& options) {
   if (options.drafts.most_tokens < 1 || options.drafts.most_tokens > kMostDrafts)
     return invalid_argument(fmt::format("speculative_num_draft_tokens: {} is not accepted; 1 to {} is",
                                         options.drafts.most_tokens, kMostDrafts));
-  if (!options.drafts.from_text) return ok_status();
+  if (options.drafts.layer_steps < 1 || options.drafts.layer_steps > kMostDrafts)
+    return invalid_argument(
+        fmt::format("speculative_num_steps: {} is not accepted; 1 to {} is", options.drafts.layer_steps, kMostDrafts));
+  if (!options.drafts.any()) return ok_status();
+  if (options.drafts.by_layer && options.tp_size > 1)
+    return unimplemented("speculative_algorithm: MTP is not supported with tp_size above 1; SUFFIX is");
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
   if (options.dp_attention)
     return unimplemented(

@@ -213,6 +213,8 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_requests = runner.max_requests;
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
+  plan.model.draft_layer = options.drafts.by_layer;
+  plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
@@ -234,7 +236,9 @@ Status rewrite_graphs(PlanDraft& draft) {
   const std::vector<std::string>& disabled = draft.options.graphs.disabled_passes;
   const Registry& registry = *draft.options.registry;
   TRY(check_pass_names(disabled, registry.passes).with_context("cuda_graph_disable_passes"));
-  for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
+  std::vector<ir::Graph*> graphs{&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler};
+  if (plan.graphs.draft) graphs.insert(graphs.end(), {&plan.graphs.draft->body, &plan.graphs.draft->head});
+  for (ir::Graph* graph : graphs) {
     PassRun run = TRY(run_passes(std::move(*graph), registry.ops, {.disabled = disabled}, registry.passes));
     *graph = std::move(run.graph);
     plan.passes.insert(plan.passes.end(), run.reports.begin(), run.reports.end());
@@ -243,10 +247,10 @@ Status rewrite_graphs(PlanDraft& draft) {
 }
 
 // Lets prefill compute the body's last nodes for the wanted rows only. Embedding models need all hidden states, and
-// ranks that exchange rows want other rows.
+// ranks that exchange rows want other rows. A next-token layer reads the hidden states of all tokens.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
-  if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1) return ok_status();
+  if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();
   plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
                                                  *TRY(kernels_of(plan.runner, draft.device))));
   return ok_status();

@@ -20,7 +20,8 @@ Status choose_running(PlanDraft& draft) {
   // while the last one ends a step, so its steps are not delayed.
   const bool stages = has_stages(options);
   StepOrder& steps = draft.plan.steps;
-  steps.overlap = options.overlap_schedule.value_or(!on_host || stages);
+  // A next-token layer reads each forward's hidden states and tokens before the next forward.
+  steps.overlap = options.overlap_schedule.value_or(!on_host || stages) && !options.drafts.by_layer;
   steps.paced = steps.overlap && !stages;
 
   RunnerOptions& runner = draft.plan.runner;
@@ -93,7 +94,7 @@ Status choose_cuts(PlanDraft& draft) {
 }
 
 Status check_drafts(PlanDraft& draft) {
-  if (!draft.options.drafts.from_text) return ok_status();
+  if (!draft.options.drafts.any()) return ok_status();
   if (draft.plan.runner.max_requests < 2)
     return invalid_argument(
         "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the rows "

@@ -1,0 +1,98 @@
+// Catches: drafts of a next-token layer that change what a request gets; rows, positions or pages of another sequence
+// in the layer's forwards; a layer that misses tokens of prompts in parts, of the prefix cache, or behind refused
+// drafts; and a layer whose drafts are never used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::make_engine;
+using test::request;
+using test::sampled;
+using ::testing::HasSubstr;
+
+EngineOptions options_of(const char* model) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path(std::string("drafts/") + model);
+  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.max_running_requests = 32;
+  return options;
+}
+
+EngineOptions with_layer(EngineOptions options, std::int64_t steps = 3) {
+  options.drafts.by_layer = true;
+  options.drafts.layer_steps = steps;
+  return options;
+}
+
+std::vector<std::vector<TokenId>> outputs_of(Engine& engine, const std::vector<Request>& requests) {
+  const Result<std::vector<Completion>> done = engine.run(requests);
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  std::vector<std::vector<TokenId>> outputs;
+  for (std::size_t i = 0; done.ok() && i < done->size(); ++i) outputs.push_back((*done)[i].output_ids);
+  return outputs;
+}
+
+class LayerDraftsOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LayerDraftsOf, OutputsAreThoseOfPlainDecodes) {
+  std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+  const std::unique_ptr<Engine> plain = make_engine(options_of(GetParam()));
+  for (const std::int64_t steps : {1, 3, 5}) {
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options_of(GetParam()), steps));
+    for (const bool cached : {false, true})
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << steps << (cached ? " cached" : "");
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << steps;
+  }
+}
+
+TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
+  EngineOptions options = options_of(GetParam());
+  options.chunked_prefill_size = 16;
+  options.max_total_tokens = 160;
+  const std::vector<Request> requests{request(40, 40), request(50, 40, 2), request(33, 40, 3)};
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  EXPECT_GT(drafting->stats().preemptions, 0);
+  EXPECT_GT(drafting->stats().drafts.drafted, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe"),
+                         [](const auto& golden) { return std::string(golden.param).substr(4, 4); });
+
+// A layer of random weights drafts what the model would choose about as often as not, so the drafts of two engines
+// agree only if the layer saw the same hidden states, tokens, keys and values.
+TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
+  const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
+  std::int64_t alone = 0;
+  for (const Request& one : requests) {
+    const std::unique_ptr<Engine> engine = make_engine(with_layer(options_of("mtp-glm4-moe")));
+    outputs_of(*engine, {one});
+    alone += engine->stats().drafts.kept;
+  }
+  const std::unique_ptr<Engine> together = make_engine(with_layer(options_of("mtp-glm4-moe")));
+  outputs_of(*together, requests);
+  EXPECT_NEAR(static_cast<double>(together->stats().drafts.kept), static_cast<double>(alone), 3);
+}
+
+TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
+  const auto message = [](EngineOptions options) {
+    return Engine::create(with_layer(std::move(options))).status().to_string();
+  };
+  EXPECT_THAT(message(test::small_options()),
+              HasSubstr("a next-token layer (MTP) of LlamaForCausalLM is not supported"));
+  EngineOptions ranks = options_of("mtp-glm4-moe");
+  ranks.tp_size = 2;
+  EXPECT_THAT(message(ranks), HasSubstr("MTP is not supported with tp_size above 1"));
+  EngineOptions steps = options_of("mtp-glm4-moe");
+  steps.drafts.layer_steps = 65;
+  steps.drafts.by_layer = true;
+  EXPECT_THAT(Engine::create(steps).status().to_string(), HasSubstr("speculative_num_steps: 65 is not accepted"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// Rows of a forward batch: where a sequence's tokens lie in its caches, and at which positions.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/cache/cache_manager.h"
+#include "tessera/engine/schedule/sequence.h"
+#include "tessera/ops/contract/forward_batch.h"
+#include "tessera/runner/memory/input_table.h"
+
+namespace tessera {
+
+// Empties a batch for a model with `num_cache_groups`; keeps its memory.
+void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rope_positions);
+// Adds a request with the rows of `count` positions of `sequence` from `first` on: positions, lengths, slots and page
+// tables, and rotary positions if the sequence has its own. Ids and wanted rows are up to the caller. Precondition: the
+// sequence holds the pages.
+void append_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, const CacheManager& cache,
+                 ForwardBatch& batch, RopeAxes& rope_positions);
+// Call once all requests are added: gives plain rotary positions to the last rows if any row has its own.
+void finish_rows(const ForwardBatch& batch, RopeAxes& rope_positions);
+
+}  // namespace tessera
