@@ -104,7 +104,7 @@ void Engine::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, c
          event->token == batch.draft_of(entry, kept)) {
     outcomes_.report(*std::move(event));
     ++kept;
-    keep_draft(entry);
+    keep_draft(entry, scheduler_.cache().has_states());
     event = collector_.collect_next(batch, entry, outputs, profiler());
   }
   if (entry.drafts > 0) {

@@ -12,7 +12,7 @@
 namespace tessera {
 
 // The version of the frames between nodes and of their contents.
-inline constexpr std::int64_t kNodeProtocol = 3;
+inline constexpr std::int64_t kNodeProtocol = 4;
 
 struct NamedValue {
   std::string name;

@@ -39,7 +39,7 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     if (sequence == nullptr) continue;
     if (sequence->drafter) sequence->drafter->set_layer_draft(std::nullopt);
     // The layer reads a row together with the token behind it, which the last row of a finished prompt may lack.
-    const std::int64_t end = std::min(sequence->computed, std::ssize(sequence->tokens) - 1);
+    const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
     if (end <= entry.position) continue;
     append_rows(*sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
     for (std::int64_t position = entry.position; position < end; ++position) {

@@ -36,7 +36,13 @@ std::vector<std::vector<TokenId>> outputs_of(Engine& engine, const std::vector<R
   return outputs;
 }
 
-class LayerDraftsOf : public ::testing::TestWithParam<const char*> {};
+class LayerDraftsOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const bool has_states = std::string_view(GetParam()) == "mtp-qwen3.5";
+    if (has_states && !testing::test_device_name().starts_with("cpu")) GTEST_SKIP() << "refused on GPUs";
+  }
+};
 
 TEST_P(LayerDraftsOf, OutputsAreThoseOfPlainDecodes) {
   std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
@@ -57,11 +63,12 @@ TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
   const std::unique_ptr<Engine> plain = make_engine(options);
   const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
   EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
-  EXPECT_GT(drafting->stats().preemptions, 0);
+  const bool pages_are_short = std::string_view(GetParam()) != "mtp-qwen3.5";  // states bound its requests instead
+  EXPECT_EQ(drafting->stats().preemptions > 0, pages_are_short);
   EXPECT_GT(drafting->stats().drafts.drafted, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe"),
+INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
                          [](const auto& golden) { return std::string(golden.param).substr(4, 4); });
 
 // A layer of random weights drafts what the model would choose about as often as not, so the drafts of two engines

@@ -52,6 +52,10 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   const std::int64_t with_drafts = count + entry.drafts;
   const std::int64_t kv_len = sequence.computed + with_drafts;
   append_rows(sequence, sequence.computed, with_drafts, cache, batch, rope_positions);
+  if (entry.drafts > 0) {
+    batch.draft_lens.resize(batch.query_lens.size(), 0);
+    batch.draft_lens.back() = static_cast<std::int32_t>(entry.drafts);
+  }
   append_embeddings(sequence, kv_len);
   append_images(sequence, kv_len);
   append_prompt_rows(sequence, entry);
@@ -188,6 +192,7 @@ void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) 
 
 void ScheduledBatch::finish() {
   finish_rows(batch, rope_positions);
+  if (!batch.draft_lens.empty()) batch.draft_lens.resize(batch.query_lens.size(), 0);
   if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;

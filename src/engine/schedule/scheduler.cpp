@@ -67,7 +67,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
   if (decodes) keep_places();
   StepDrafts drafts(running_, decodes ? options_.limits.max_requests : 0, budget, filling_, cache_);
   for (const Chosen& chosen : chosen_) {
-    if (decodes && chosen.sequence->drafter) drafts.take(*chosen.sequence);
+    if (decodes && chosen.sequence->drafter && chosen.count == chosen.sequence->uncomputed())
+      drafts.take(*chosen.sequence);
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
   }
@@ -253,7 +254,7 @@ void Scheduler::preempt(std::size_t index, bool keep) {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   release_cache(*sequence, keep);
-  sequence->computed = 0;
+  sequence->computed = sequence->replayed = 0;
   sequence->last_row = -1;
   sequence->prefix.forget_leader();
   ++preemptions_;
@@ -320,12 +321,13 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
+    const bool decodes = sequence.decodes();
     sequence.computed += entry.new_tokens;
+    sequence.replayed = std::max<std::int64_t>(sequence.replayed - entry.new_tokens, 0);
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
     // Pages of a decoding sequence are entered when it ends.
-    const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
-    if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
+    if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);

@@ -30,6 +30,9 @@ struct Sequence {
   std::int64_t pending = 0;     // number of last tokens that forwards in flight have not sampled yet
   // Tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
+  // Kept drafts, which are computed again in the next forward because recurrent states leave drafts out. They count
+  // among the uncomputed tokens, before the last one.
+  std::int64_t replayed = 0;
   SequenceCache cache;  // what the sequence holds of every cache group
   // First row of its prompt's given embeddings on the device. It holds them from its admission until its prompt is
   // computed; -1: it holds none.
@@ -67,8 +70,8 @@ struct Sequence {
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
-  // Returns whether its next forward computes one token after the prompt.
-  bool decodes() const { return generated() > 0 && uncomputed() == 1; }
+  // Returns whether its next forward computes one token after the prompt, beside those that are computed again.
+  bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }
   // Returns whether its last token is sampled or will be by a forward in flight, or whether nothing is to be sampled
   // and its prompt is computed.
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }

@@ -57,8 +57,8 @@ void StepDrafts::take(Sequence& sequence) {
   room_ -= std::ssize(sequence.drafts);
 }
 
-void keep_draft(ScheduledBatch::Entry& entry) {
-  ++entry.sequence->computed;
+void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {
+  ++(has_states ? entry.sequence->replayed : entry.sequence->computed);
   entry.sequence->tokens.emplace_back(0);
   ++entry.sequence->pending;
   ++entry.row;

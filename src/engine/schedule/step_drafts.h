@@ -42,7 +42,8 @@ class StepDrafts {
 };
 
 // Records that the entry's next draft is the token that was sampled before it. Moves the entry to the row of the token
-// behind the draft. Precondition: the sampled token was settled.
-void keep_draft(ScheduledBatch::Entry& entry);
+// behind the draft. With `has_states` the draft is computed again in the next forward, as the model's states leave it
+// out. Precondition: the sampled token was settled.
+void keep_draft(ScheduledBatch::Entry& entry, bool has_states);
 
 }  // namespace tessera

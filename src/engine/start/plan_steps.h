@@ -44,7 +44,7 @@ Status choose_running(PlanDraft& draft);    // how steps and forwards are run, m
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
-Status check_drafts(PlanDraft& draft);      // refuses speculative decoding of models whose caches cannot go back
+Status check_drafts(PlanDraft& draft);      // refuses speculative decoding where it cannot be exact
 Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
 
 }  // namespace tessera

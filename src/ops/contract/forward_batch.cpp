@@ -41,6 +41,13 @@ Status check_tokens(const ForwardBatch& batch) {
 
 Status check_requests(const ForwardBatch& batch) {
   TRY(check_count("kv_lens", batch.kv_lens.size(), batch.num_requests(), "requests"));
+  if (!batch.draft_lens.empty())
+    TRY(check_count("draft_lens", batch.draft_lens.size(), batch.num_requests(), "requests"));
+  for (std::size_t b = 0; b < batch.draft_lens.size(); ++b)
+    if (batch.draft_lens[b] < 0 || batch.draft_lens[b] >= batch.query_lens[b])
+      return internal_error(
+          fmt::format("draft_lens[{}] is {}; 0 to {}, one less than the request's tokens, is accepted", b,
+                      batch.draft_lens[b], batch.query_lens[b] - 1));
   std::int64_t first = 0;  // first token of the request
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
     const std::int32_t query_len = batch.query_lens[b];

@@ -67,6 +67,9 @@ struct ForwardBatch {
   // [T], or empty if all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
   // embedding of its id.
   std::vector<std::int32_t> embedding_rows = {};
+  // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. Recurrent states are those
+  // before the drafts after the forward; the kept drafts are computed again.
+  std::vector<std::int32_t> draft_lens = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward
   std::vector<SlotCopy> slot_copies = {};             // run in this order
 

@@ -30,7 +30,8 @@ StatePlan::StatePlan(const PlanArgs& args, StepBuffer& step)
       kernel_(args.kernel),
       step_(&step),
       lengths_(args.limits, step),
-      slots_offset_(step.reserve(static_cast<std::size_t>(slots_bytes(args.limits)))) {}
+      slots_offset_(step.reserve(static_cast<std::size_t>(slots_bytes(args.limits)))),
+      drafts_offset_(step.reserve(static_cast<std::size_t>(slots_bytes(args.limits)))) {}
 
 Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepBuffer& step) {
   if (args.limits.max_requests < 1 || args.num_pages < 1)
@@ -40,7 +41,7 @@ Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepB
 }
 
 std::int64_t StatePlan::bytes_needed(const PlanLimits& limits) {
-  return BatchLengths::bytes_needed(limits) + align_up(slots_bytes(limits));
+  return BatchLengths::bytes_needed(limits) + 2 * align_up(slots_bytes(limits));
 }
 
 Status StatePlan::check(const ForwardBatch& batch) const {
@@ -70,12 +71,16 @@ Status StatePlan::plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64
   const std::vector<PageTable>& tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
   for (std::size_t b = 0; b < tables.size(); ++b) slots[b] = tables[b].pages[0].value();
   step_->written(slots_offset_, tables.size() * sizeof(std::int32_t));
+  auto* const drafts = reinterpret_cast<std::int32_t*>(step_->host(drafts_offset_));
+  for (std::size_t b = 0; b < tables.size(); ++b) drafts[b] = batch.draft_lens.empty() ? 0 : batch.draft_lens[b];
+  step_->written(drafts_offset_, tables.size() * sizeof(std::int32_t));
   return ok_status();
 }
 
 StateMetadata StatePlan::metadata() const {
   return {.lengths = lengths_.lengths(),
           .slots = reinterpret_cast<const std::int32_t*>(step_->device_address(slots_offset_).raw()),
+          .drafts = reinterpret_cast<const std::int32_t*>(step_->device_address(drafts_offset_).raw()),
           .max_requests = limits_.max_requests};
 }
 

@@ -21,11 +21,14 @@ struct StateMetadata {
   // [max_requests]: the slot of each request's state; no two requests share one. Slot 0 belongs to no sequence and is
   // neither read nor written: warm-up and measurement batches use it for all requests.
   const std::int32_t* slots = nullptr;
+  const std::int32_t* drafts = nullptr;  // [max_requests]: the last rows of each request, which the state leaves out
   std::int64_t max_requests = 0;
 
   // These functions describe request b. They need a device whose memory the caller can read.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
+  // Returns how many first rows of the request change its state, at least 1.
+  std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
   // Returns whether the request starts from a zero state. It does if its first row is its first token (the slot then
   // holds another sequence's state, which is not read), or if the request has no state.
@@ -54,7 +57,8 @@ class StatePlan final : public OpPlan {
   std::string_view kernel_;
   StepBuffer* step_;
   BatchLengths lengths_;
-  std::size_t slots_offset_;  // offset in the step buffer of i32[max_requests]
+  std::size_t slots_offset_;   // offset in the step buffer of i32[max_requests]
+  std::size_t drafts_offset_;  // the same for drafts
 };
 
 // Makes StatePlans, for the KernelDefs of operators with a state.

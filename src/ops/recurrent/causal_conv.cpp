@@ -89,16 +89,16 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest. The slot keeps taps - 1 rows.
+// Drops the slot's oldest rows and appends the request's newest, up to its drafts. The slot keeps taps - 1 rows.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
-  const std::int64_t new_rows = p.metadata.num_rows(request);
+  const std::int64_t new_rows = p.metadata.kept_rows(request);
   const std::int64_t end = p.metadata.first_row(request) + new_rows;
   T* const slot = p.slot(request);
   for (std::int64_t i = 0; i < p.taps - 1; ++i) {
     T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // rows from this one to the request's last
+    const std::int64_t back = p.taps - 1 - i;  // rows from this one to the last new one
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))

@@ -131,8 +131,9 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest. Grid: [requests, blocks of channels]. No other thread
-// uses a thread's channels, so it may read a row of the slot after it has written an earlier one.
+// Drops the slot's oldest rows and appends the request's newest, up to its drafts. Grid: [requests, blocks of
+// channels]. No other thread uses a thread's channels, so it may read a row of the slot after it has written an earlier
+// one.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
@@ -144,14 +145,14 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   if (request.slot == 0) return;
   const int kept = c.taps - 1;
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
-  const std::int64_t end = request.first_row + request.num_rows;
+  const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // rows from this one to the request's last
+    const int back = kept - i;  // rows from this one to the last new one
     Pack<T, N> value{};
-    if (back <= request.num_rows)
+    if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
     else if (!request.anew)
-      value = load_pack<T, N>(slot + (i + request.num_rows) * c.channels);
+      value = load_pack<T, N>(slot + (i + request.kept_rows) * c.channels);
     store_pack(slot + i * c.channels, value);
   }
 }

@@ -6,11 +6,10 @@
 // Only the first C of a row's W values are read, so that x may be the result of a joint projection. The K - 1 rows
 // before a request's first row in this forward come from its slot of `state`, oldest first. For a request that starts
 // at position 0 these rows are zeros, and its slot is not read. Afterwards the slot holds the request's last K - 1
-// rows.
+// rows before its drafts (ForwardBatch::draft_lens).
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs.
 // Rows that belong to no request are not written. A row's bits depend only on the K rows that it reads, not on other
-// requests or on how a request is cut into forwards.
 // requests or on how a request is cut into forwards.
 #pragma once
 

@@ -42,7 +42,7 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
       for (std::int64_t c = 0; c < channels; ++c) {
         const std::int64_t at = (request.slot * (taps - 1) + i) * channels + c;
         if (request.before > 0) state.set(at, input(all, request.before - taps + 1 + i, channels, c));
-        after.set(at, input(all, request.before + request.rows - taps + 1 + i, channels, c));
+        after.set(at, input(all, request.before + request.rows - request.drafts - taps + 1 + i, channels, c));
       }
     for (std::int64_t i = 0; i < request.rows; ++i, ++row)
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -77,6 +77,16 @@ TEST_P(CausalConv, EqualsTheReference) {
   check(GetParam(), {{.rows = 9, .before = 1, .slot = 2}, {.rows = 1, .before = 20, .slot = 1}}, 7, 2);
   check(GetParam(), {{.rows = 3, .before = 1, .slot = 2}, {.rows = 300, .before = 20, .slot = 1}}, 33, 8);
   check(GetParam(), {}, 16, 4);
+}
+
+TEST_P(CausalConv, StatesLeaveDraftsOut) {
+  check(GetParam(),
+        {{.rows = 4, .before = 9, .slot = 3, .drafts = 3},
+         {.rows = 40, .slot = 1, .drafts = 1},
+         {.rows = 9, .before = 2, .slot = 7, .drafts = 8},
+         {.rows = 2, .slot = 5, .drafts = 1},
+         {.rows = 1, .before = 5, .slot = 2}},
+        48, 4);
 }
 
 // Covers decode steps and their graphs, in which each request has one row.

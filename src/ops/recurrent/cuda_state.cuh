@@ -12,6 +12,7 @@ namespace tessera::cuda {
 struct StateRequest {
   int first_row;
   int num_rows;
+  int kept_rows;  // the first rows, which change the state; drafts are behind them
   int slot;
   bool anew;  // the state starts from zeros
 };
@@ -28,7 +29,7 @@ __device__ inline StateRequest state_request(const StateMetadata& metadata, int 
   const int first = metadata.lengths.query_starts[request];
   const int rows = metadata.lengths.query_starts[request + 1] - first;
   const int slot = metadata.slots[request];
-  return {first, rows, slot, slot == 0 || metadata.lengths.kv_lens[request] == rows};
+  return {first, rows, rows - metadata.drafts[request], slot, slot == 0 || metadata.lengths.kv_lens[request] == rows};
 }
 
 // Returns the request that the row belongs to. Precondition: row < query_starts[num_requests].

@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p)
   const int items = count_requests_on_device(p.metadata, p.num_rows) * p.heads * p.slices;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const Work work = find_work(p, item);
-    if (work.request.num_rows < p.least_chunk_rows) continue;
+    if (chunked_rows(p, work.request) == 0) continue;
     Chunks<T, kStages>(p, work, count_chunks_before(p, work.index), memory).run();
   }
 }

@@ -49,10 +49,8 @@ __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows +
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;
-  for (int b = static_cast<int>(threadIdx.x) % kWarp; b < request; b += kWarp) {
-    const int rows = state_request(p.metadata, b).num_rows;
-    if (rows >= p.least_chunk_rows) chunks += count_parts(rows, kChunk);
-  }
+  for (int b = static_cast<int>(threadIdx.x) % kWarp; b < request; b += kWarp)
+    chunks += count_parts(chunked_rows(p, state_request(p.metadata, b)), kChunk);
   return __reduce_add_sync(0xffffffffu, chunks);
 }
 
@@ -71,8 +69,7 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_win
   int number = p.first_chunk + in_window;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int begin = 0; begin < requests; begin += kWarp) {
-    int rows = begin + lane < requests ? state_request(p.metadata, begin + lane).num_rows : 0;
-    if (rows < p.least_chunk_rows) rows = 0;
+    const int rows = begin + lane < requests ? chunked_rows(p, state_request(p.metadata, begin + lane)) : 0;
     int end = count_parts(rows, kChunk);  // chunks up to and including the lane's request
 #pragma unroll
     for (int step = 1; step < kWarp; step *= 2) {

@@ -1,5 +1,6 @@
-// The gated delta net on CUDA. A row-by-row kernel computes requests of few rows, all requests of deterministic
-// forwards, and heads that the chunked form does not support. It is bound by reading and writing the state once.
+// The gated delta net on CUDA. A row-by-row kernel computes requests of few rows or with drafts, all requests of
+// deterministic forwards, and heads that the chunked form does not support. It is bound by reading and writing the
+// state once.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window: delta_net_prepare.cuh processes all its chunks in parallel, then delta_net_chunks.cuh one chunk after the
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   bool waited = false;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const Work work = find_work(p, item);
-    if (work.request.num_rows >= p.least_chunk_rows) continue;
+    if (chunked_rows(p, work.request) > 0) continue;
     const int column = work.column + lane;
     const bool real = column < p.value_dim;
     const std::int64_t head = static_cast<std::int64_t>(work.request.slot) * p.heads + work.head;
@@ -108,13 +109,13 @@ __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
       if (warp == 0 && real)
         p.y[row * p.heads * p.value_dim + static_cast<std::int64_t>(work.head) * p.value_dim + column] =
             from_float<T>(out);
-    }
-
+      if (r + 1 != work.request.kept_rows) continue;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      const int key = i * kRowWarps + warp;
-      if (real && work.request.slot != 0 && key < p.key_dim)
-        slot[static_cast<std::int64_t>(key) * p.value_dim] = state[i];
+      for (int i = 0; i < kHeld; ++i) {
+        const int key = i * kRowWarps + warp;
+        if (real && work.request.slot != 0 && key < p.key_dim)
+          slot[static_cast<std::int64_t>(key) * p.value_dim] = state[i];
+      }
     }
   }
   if (!waited) wait_for_previous();

@@ -12,7 +12,8 @@
 //     S ← exp(g) · S;   S ← S + k ⊗ (beta · (v - Sᵀk));   out = Sᵀq
 //
 // S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
-// position 0. Everything is computed in float32.
+// position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy, so that the slot
+// afterwards holds the state before them. Everything is computed in float32.
 //
 // Recurrent form: row by row, by the formulas above. Chunked form: up to kDeltaChunk rows at a time. The corrections u
 // of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the sum of g up to row i of

@@ -50,7 +50,7 @@ std::int64_t scratch_bytes(const DeltaSizes& sizes) {
 struct Buffers {
   DeltaRows rows;
   DeltaScratch scratch;
-  float* no_state;  // [key_dim, value_dim]: for requests that keep no state
+  float* no_state;  // [key_dim, value_dim]: for drafts, and for requests that keep no state
 };
 
 Buffers make_buffers(float* at, const DeltaSizes& sizes) {
@@ -126,15 +126,18 @@ TESSERA_CPU_CLONES void store_rows(const Problem<T>& p, std::int64_t first, std:
 template <class T>
 void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, const Buffers& own) {
   const std::int64_t state_floats = p.sizes.key_dim * p.sizes.value_dim;
-  float* const state = p.metadata.keeps_state(request)
-                           ? p.state + (p.metadata.slots[request] * p.heads + head) * state_floats
-                           : own.no_state;
+  float* state = p.metadata.keeps_state(request) ? p.state + (p.metadata.slots[request] * p.heads + head) * state_floats
+                                                 : own.no_state;
   if (p.metadata.starts_anew(request)) std::fill_n(state, state_floats, 0.0f);
   const std::int64_t num_rows = p.metadata.num_rows(request);
   const bool chunked = !p.deterministic && chunks_delta(p.sizes) && num_rows >= kLeastChunkRows;
-  for (std::int64_t done = 0; done < num_rows; done += kDeltaChunk) {
+  const std::int64_t kept_rows = p.metadata.kept_rows(request);
+  std::int64_t count = 0;
+  for (std::int64_t done = 0; done < num_rows; done += count) {
+    if (done == kept_rows && state != own.no_state)
+      state = std::copy_n(state, state_floats, own.no_state) - state_floats;
     const std::int64_t first = p.metadata.first_row(request) + done;
-    const std::int64_t count = std::min(kDeltaChunk, num_rows - done);
+    count = std::min(kDeltaChunk, (done < kept_rows ? kept_rows : num_rows) - done);
     load_rows(p, first, count, head, own.rows);
     load_gates(p, first, count, head, own.rows);
     if (chunked)

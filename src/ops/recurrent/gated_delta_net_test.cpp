@@ -94,9 +94,12 @@ void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& re
   for (const StateRequest& request : requests) {
     double* const slot = state.data() + request.slot * s.state();
     if (request.before == 0) std::fill_n(slot, s.state(), 0.0);
-    for (std::int64_t i = 0; i < request.rows; ++i, ++row)
+    std::vector<double> with_drafts(slot, slot + s.state());
+    for (std::int64_t i = 0; i < request.rows; ++i, ++row) {
       reference_row(s, qkv.data() + row * s.width(), ba.data() + row * 2 * s.heads, in.a_log.values(),
-                    in.dt_bias.values(), slot, out.data() + row * s.heads * s.value_dim);
+                    in.dt_bias.values(), with_drafts.data(), out.data() + row * s.heads * s.value_dim);
+      if (i + 1 == request.rows - request.drafts) std::copy(with_drafts.begin(), with_drafts.end(), slot);
+    }
   }
   StateBench bench("gated_delta_net", deterministic);
   bench.context.batch_kind = kind;
@@ -123,6 +126,20 @@ const std::vector<StateRequest> kMixed = {{.rows = 1, .slot = 3},
 TEST_P(GatedDeltaNet, EqualsTheReference) {
   for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {1, 3, 32, 64}, {2, 2, 24, 40}, {1, 2, 128, 128}})
     check(GetParam(), sizes, kMixed);
+}
+
+const std::vector<StateRequest> kWithDrafts = {{.rows = 4, .before = 9, .slot = 3, .drafts = 3},
+                                               {.rows = 90, .slot = 1, .drafts = 1},
+                                               {.rows = 70, .before = 5, .slot = 7, .drafts = 69},
+                                               {.rows = 80, .before = 3, .slot = 2},
+                                               {.rows = 20, .before = 6, .slot = 11, .drafts = 8},
+                                               {.rows = 1, .before = 17, .slot = 5},
+                                               {.rows = 2, .slot = 4, .drafts = 1}};
+
+TEST_P(GatedDeltaNet, StatesLeaveDraftsOut) {
+  for (const bool deterministic : {false, true})
+    for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {2, 2, 24, 40}, {1, 2, 128, 128}})
+      check(GetParam(), sizes, kWithDrafts, deterministic);
 }
 
 // Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests without

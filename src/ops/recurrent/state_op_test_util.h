@@ -21,6 +21,7 @@ struct StateRequest {
   std::int32_t rows = 1;
   std::int32_t before = 0;  // rows of the request in earlier forwards
   std::int32_t slot = 1;
+  std::int32_t drafts = 0;  // the last rows, which the state leaves out
 };
 
 inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
@@ -29,6 +30,7 @@ inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
   for (const StateRequest& request : requests) {
     batch.query_lens.push_back(request.rows);
     batch.kv_lens.push_back(request.before + request.rows);
+    batch.draft_lens.push_back(request.drafts);
     slots.push_back({PageId(request.slot)});
   }
   batch.groups.emplace_back().own(std::move(slots));

@@ -32,6 +32,7 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.list(batch.kv_lens);
   to.list(batch.wanted_rows);
   to.list(batch.embedding_rows);
+  to.list(batch.draft_lens);
   to.list(batch.slot_copies);
   to.word(std::ssize(batch.embedding_writes));
   for (const EmbeddingWrite& write : batch.embedding_writes) {
@@ -131,6 +132,7 @@ Status ReceivedForward::unpack_batch(MessageReader& from) {
   TRY(from.list("kv_lens", batch_.kv_lens));
   TRY(from.list("wanted_rows", batch_.wanted_rows));
   TRY(from.list("embedding_rows", batch_.embedding_rows));
+  TRY(from.list("draft_lens", batch_.draft_lens));
   TRY(from.list("slot_copies", batch_.slot_copies));
   const std::int64_t writes = TRY(from.choice("embedding_writes", INT32_MAX));
   batch_.embedding_writes.clear();
