@@ -6,6 +6,8 @@
 
 #include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/cache.h"
+#include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/mlp.h"
 
@@ -20,11 +22,23 @@ constexpr std::int64_t kDefaultLabels = 2;  // from configuration_utils.py
 
 // Touvron et al., arXiv 2302.13971. Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
+ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForwardInput& in) {
+  const std::string mlp = in.prefix + "mlp.";
+  return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
+}
+
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
-  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
-    const std::string mlp = in.prefix + "mlp.";
-    return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
-  });
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });
+}
+
+// The next-token layer has DeepSeek's names; the bundled model has one.
+ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
+  return next_token_layer(
+      b, config, cache_groups(config), nextn_tensors(config),
+      [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
+        add_llama_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer), qkv_blocks,
+                        [&](const FeedForwardInput& in) { return mlp_of(b, shared.config, in); });
+      });
 }
 
 Status read_llama(const Fields& fields, ModelConfig& config) {
@@ -91,7 +105,8 @@ ModelFamily qwen3_family() {
   return {.architecture = "Qwen3ForCausalLM",
           .defaults = {.head_dim = kDefaultQwen3HeadDim, .qk_norm = QkNorm::kHead},
           .read_config = read_qwen3,
-          .build_body = build_body};
+          .build_body = build_body,
+          .build_draft = build_draft};
 }
 
 ModelFamily qwen3_classifier_family() {
