@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MissingFlag{"--disaggregation-mode", "prefill", "PD disaggregation"},
                       MissingFlag{"--disaggregation-bootstrap-port", "8998", "PD disaggregation"},
                       MissingFlag{"--speculative-eagle-topk", "1", "speculative decoding"},
-                      MissingFlag{"--speculative-draft-model-path", "d", "speculative decoding"},
+                      MissingFlag{"--speculative-draft-model-revision", "d", "speculative decoding"},
                       MissingFlag{"--dllm-algorithm", "LowConfidence", "diffusion language models"},
                       MissingFlag{"--mm-attention-backend", "fa3", "images"}),
     test_name);

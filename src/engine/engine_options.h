@@ -51,6 +51,10 @@ struct DraftOptions {
   bool from_text = false;  // speculative_algorithm SUFFIX: drafts are what followed earlier in the request's text
   // speculative_algorithm MTP: drafts are made by the checkpoint's next-token layer, or from the text where it repeats
   bool by_layer = false;
+  // speculative_algorithm EAGLE3, with by_layer: the layer is not the checkpoint's, but one of the folder `eagle_path`
+  // (speculative_draft_model_path).
+  bool wants_eagle = false;
+  std::string eagle_path = {};
   std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: from the text, of a request in a step; at least 1
   std::int64_t layer_steps = 3;  // speculative_num_steps: by the layer, of a request in a step; at least 1
 

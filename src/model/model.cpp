@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tessera/model/families/eagle3.h"
 #include "tessera/model/family.h"
 #include "tessera/model/layers/draft.h"
 #include "tessera/model/layers/head.h"
@@ -83,8 +84,10 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
 // Finishes the graph of `b`, whose result `output` gets `name`, and joins its weights with those of the earlier graphs.
 // A weight with the same name is the same memory, so a family that wrote its body itself must have given it the same
 // type.
-Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights) {
+Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights,
+                         std::optional<ir::ValueId> further = std::nullopt) {
   b.graph.output(output);
+  if (further) b.graph.output(*further);
   ir::Graph graph = TRY(b.graph.finish());
   graph.value(output).name = name;
   TRY(join_weights(graph.name, b.take_weights(), weights));
@@ -116,9 +119,26 @@ Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& o
   draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
   draft.head = graphs.head;
   draft.head.name = "draft_head";
+  draft.sampler = graphs.sampler;
   std::ranges::move(b.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(b.take_dequantised(), std::back_inserter(graphs.dequantised));
   std::ranges::move(b.take_at_start(), std::back_inserter(graphs.at_start));
+  return draft;
+}
+
+Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                                      ModelGraphs& graphs) {
+  const EagleDraft& eagle = *options.eagle;
+  LayerBuilder layer("draft", options, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix);
+  DraftGraphs draft;
+  draft.body_output = 1;
+  draft.target_ids = eagle.target_ids;
+  draft.body = TRY(finish(layer, build_eagle3_layer(layer, eagle, config), "hidden", graphs.weights));
+  LayerBuilder head("draft_head", options, ops);
+  draft.head = TRY(finish(head, build_eagle3_head(head, eagle), "logits", graphs.weights));
+  draft.sampler = TRY(build_sampler(eagle.vocab_size, ops));
+  if (draft.body.cache_groups.size() != graphs.body.cache_groups.size())
+    return unimplemented("EAGLE-3: the target has no layer with full attention, whose pages the draft would share");
   return draft;
 }
 
@@ -169,6 +189,9 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (options.dp_size > 1 && (family->make_body || family->change_body))
     return unimplemented(
         fmt::format("enable_dp_attention: {}, whose body was given as a whole, is not accepted", family->architecture));
+  if (options.eagle != nullptr && (family->make_body || family->change_body))
+    return unimplemented(
+        fmt::format("EAGLE-3 for {}, whose body was given as a whole, is not supported", family->architecture));
   if (family->make_body && config.formats.at_start())
     return unimplemented(fmt::format("quantization: {}, whose body was given as a whole, is not quantised at the start",
                                      family->architecture));
@@ -183,7 +206,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.weights = std::move(body.weights);
   } else {
     LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
-    graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+    const ir::ValueId hidden = family->build_body(body, config);
+    std::optional<ir::ValueId> fused;
+    if (options.eagle != nullptr) fused = TRY(fuse_layer_inputs(body, *options.eagle));
+    graphs.body = TRY(finish(body, hidden, "hidden", graphs.weights, fused));
     graphs.layers = body.take_layers();
     graphs.stored = body.take_stored();
     graphs.dequantised = body.take_dequantised();
@@ -201,7 +227,6 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   std::ranges::move(head.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
-  if (options.draft_layer) graphs.draft = TRY(build_draft(config, options, ops, *family, graphs));
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);
     const ir::ValueId rows = family->build_tower(tower, *config.vision);
@@ -213,6 +238,8 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     rename_tensors(family->tensor_name, graphs.weights_elsewhere);
   }
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
+  if (options.draft_layer) graphs.draft = TRY(build_draft(config, options, ops, *family, graphs));
+  if (options.eagle != nullptr) graphs.draft = TRY(build_eagle_draft(config, options, ops, graphs));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));
   return graphs;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@
 #include "tessera/ops/contract/layer_info.h"
 
 namespace tessera {
+
+struct EagleDraft;
 
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
@@ -59,6 +62,7 @@ struct ModelOptions {
   StoredTypeOf stored_type = {};
   // Whether to build the checkpoint's next-token layer, and the rows of its input "draft_hidden".
   bool draft_layer = false;
+  std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer of another folder; excludes draft_layer
   std::int64_t max_draft_rows = 2048;
   // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
   int pp_stage = 0;
@@ -85,10 +89,13 @@ struct PrefillGraphs {
 };
 
 // Graphs of a next-token layer. A row is a token and the hidden state of the row before it; its logits are those of the
-// next token (layers/draft.h). The layer's keys and values lie in the body's cache groups.
+// next token (layers/draft.h, families/eagle3.h). The layer's keys and values lie in the body's cache groups.
 struct DraftGraphs {
-  ir::Graph body;  // → hidden [T, hidden], which the head reads, and a draft's next row
-  ir::Graph head;  // hidden, wanted_rows → logits f32[R, vocab]
+  ir::Graph body;                        // → hidden [T, hidden], which the head reads, and a draft's next row
+  ir::Graph head;                        // hidden, wanted_rows → logits f32[R, ids]
+  ir::Graph sampler;                     // as ModelGraphs::sampler, for these logits
+  std::size_t body_output = 0;           // the output of the model's body that draft_hidden takes
+  std::vector<TokenId> target_ids = {};  // [ids]: the model's id of each of the head's; empty: the same ids
 };
 
 // A linear of a checkpoint that has quantised ones, and how its matrix is stored.

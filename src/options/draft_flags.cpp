@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kSupported =
-    "SUFFIX, also called NGRAM, and MTP, also called NEXTN, for checkpoints with a next-token layer";
+    "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, and EAGLE3";
 
 // Takes an algorithm, in SGLang's spelling or in vLLM's, which names the next-token layers of each family:
 // "deepseek_mtp", "qwen3_next_mtp".
@@ -19,7 +19,8 @@ Status take_algorithm(const std::string& flag, std::string_view text, EngineOpti
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
   engine.drafts.from_text = upper == "SUFFIX" || upper == "NGRAM";
-  engine.drafts.by_layer = upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP");
+  engine.drafts.by_layer = upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP") || upper == "EAGLE3";
+  engine.drafts.wants_eagle = upper == "EAGLE3";
   if (engine.drafts.any()) return ok_status();
   return unimplemented(
       fmt::format("{}: \"{}\" is not supported; speculative decoding by {} is", flag, text, kSupported));
@@ -36,9 +37,13 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
   TRY(take_algorithm(flag + ", \"method\"", method->as_string(), engine));
   for (const auto& [key, value] : config.as_object()) {
     if (key == "method") continue;
+    if (key == "model" && engine.drafts.wants_eagle && value.is_string()) {
+      engine.drafts.eagle_path = value.as_string();
+      continue;
+    }
     if (key != "num_speculative_tokens")
-      return unimplemented(
-          fmt::format("{}: \"{}\" is not supported; method and num_speculative_tokens are", flag, key));
+      return unimplemented(fmt::format(
+          "{}: \"{}\" is not supported; method and num_speculative_tokens are, and model for eagle3", flag, key));
     const std::int64_t most = TRY(parse_integer(flag + ", \"num_speculative_tokens\"", value.dump(), {1}));
     (engine.drafts.by_layer ? engine.drafts.layer_steps : engine.drafts.most_tokens) = most;
   }
@@ -49,7 +54,7 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
 
 void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
   add.value(
-      "--speculative-algorithm", "SUFFIX|NGRAM|MTP|NEXTN",
+      "--speculative-algorithm", "SUFFIX|NGRAM|MTP|NEXTN|EAGLE3",
       "drafts several tokens, from a request's own text or by the checkpoint's next-token layer, and checks them in "
       "one forward",
       [&engine](const std::string& flag, const std::string& text) { return take_algorithm(flag, text, engine); });
@@ -62,6 +67,11 @@ void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
             "most drafts by the next-token layer, of a request in a forward, up to 64 (3)",
             [&engine](const std::string& flag, const std::string& text) {
               engine.drafts.layer_steps = TRY(parse_integer(flag, text, {1}));
+              return ok_status();
+            });
+  add.value("--speculative-draft-model-path", "PATH", "the folder of an EAGLE-3 draft layer",
+            [&engine](const std::string&, const std::string& text) {
+              engine.drafts.eagle_path = text;
               return ok_status();
             });
   add.value("--speculative-config", "JSON",

@@ -42,13 +42,15 @@ constexpr std::array kMissing = {
             "a checkpoint with the adapter merged into it is supported"},
     Missing{"--disaggregation-* --num-reserved-decode-tokens",
             "prefill and decode on different servers (PD disaggregation)", "one server does both"},
-    Missing{"--speculative-eagle-* --speculative-draft-* --speculative-accept-* "
-            "--speculative-token-map --speculative-attention-* --speculative-ngram-* --speculative-moe-* "
-            "--speculative-model* --speculative-max-model-len --speculative-disable-* --num-speculative-tokens "
-            "--ngram-prompt-lookup-*",
-            "speculative decoding with a draft model or head, or its settings",
-            "--speculative-algorithm SUFFIX, which drafts from a request's own text, and MTP, by the checkpoint's "
-            "next-token layer, are supported"},
+    Missing{
+        "--speculative-eagle-* --speculative-draft-model-revision --speculative-draft-load-format "
+        "--speculative-draft-attention-* --speculative-accept-* "
+        "--speculative-token-map --speculative-attention-* --speculative-ngram-* --speculative-moe-* "
+        "--speculative-model* --speculative-max-model-len --speculative-disable-* --num-speculative-tokens "
+        "--ngram-prompt-lookup-*",
+        "speculative decoding with a draft model or head, or its settings",
+        "--speculative-algorithm SUFFIX, which drafts from a request's own text, MTP, by the checkpoint's next-token "
+        "layer, and EAGLE3 are supported"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
             "another config.json than the model's", "a folder with an edited config.json is supported"},

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // Indices of the outputs of decode graphs, and of a head of PrefillGraphs, in the order of their chains. A plain head
-// has only the last two.
+// has only the last two. In decode graphs further outputs of the body come before the logits.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -67,12 +67,13 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
   const ir::Bucket bucket = runner.bucket(size);
   if (!inputs.hidden_states.empty())
     TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
-  TRY(keep_for_drafts(inputs, TRY(decode.output(bucket, kHidden))));
+  TRY(keep_for_drafts(inputs, decode, bucket));
+  const std::size_t further = parts_.model.graphs.body.outputs.size() - 1;  // outputs of the body behind the first
   return take_rows(inputs,
                    {.first = 0,
                     .count = inputs.batch.num_wanted_rows(),
-                    .logits = TRY(decode.output(bucket, kLogits)),
-                    .sampled = TRY(decode.output(bucket, kSampled))},
+                    .logits = TRY(decode.output(bucket, kLogits + further)),
+                    .sampled = TRY(decode.output(bucket, kSampled + further))},
                    results);
 }
 
@@ -98,7 +99,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   const ir::Bucket bucket = runner.bucket(decision.size);
   if (!parts_.model.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
-  TRY(keep_for_drafts(inputs, TRY(runner.executable().output(bucket, 0))));
+  TRY(keep_for_drafts(inputs, runner.executable(), bucket));
   // In planned memory the outputs already lie where the head reads them; in isolated memory they have addresses of
   // their own.
   for (std::size_t i = 0; i < parts_.model.handed_over.size(); ++i) {
@@ -111,9 +112,10 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   return ok_status();
 }
 
-Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const OutputView& hidden) {
-  DraftHidden* const kept = parts_.draft_hidden();
-  return kept == nullptr ? ok_status() : kept->keep(hidden.data, inputs.batch.num_tokens(), parts_.stream());
+Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket) {
+  if (parts_.draft_hidden() == nullptr) return ok_status();
+  const OutputView from = TRY(made.output(bucket, parts_.model.graphs.draft->body_output));
+  return parts_.draft_hidden()->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
 }
 
 // Stages one run of the head, on the wanted rows from `first` on.

@@ -43,7 +43,7 @@ class ForwardStep {
   Status stage_body(const ForwardInputs& inputs, std::int64_t size);
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   // Leaves the hidden states of the forward's tokens to a next-token layer, if the model has one.
-  Status keep_for_drafts(const ForwardInputs& inputs, const OutputView& hidden);
+  Status keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   // Computes hidden states of the wanted rows with the head of PrefillGraphs, which holds the last layer's rest.

@@ -90,8 +90,9 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    // The only output of a whole body may have any name.
-    values.push_back({.name = graphs.prefill ? value.name : "hidden", .type = value.type, .offset = offset});
+    // The first output of a whole body may have any name.
+    const bool is_hidden = !graphs.prefill && values.empty();
+    values.push_back({.name = is_hidden ? "hidden" : value.name, .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));
   }
   return values;
@@ -122,7 +123,7 @@ Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const Runne
 std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs) {
   std::vector<const ir::Graph*> all{&graphs.body,    &graphs.prefill_body(), &graphs.head,
                                     &graphs.sampler, &graphs.choose,         &graphs.logprobs};
-  if (graphs.draft) all.insert(all.end(), {&graphs.draft->body, &graphs.draft->head});
+  if (graphs.draft) all.insert(all.end(), {&graphs.draft->body, &graphs.draft->head, &graphs.draft->sampler});
   return all;
 }
 
@@ -195,7 +196,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .ladder = decode_ladder(options.max_tokens),
                    .split_ops = options.split_ops});
   specs.push_back({.role = RunnerRole::kDraftHead,
-                   .graph = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.sampler})),
+                   .graph = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.draft->sampler})),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),

@@ -26,10 +26,7 @@ Status LayerDrafts::run() {
   finish_rows(batch_, rope_positions_);
   batch_.input_rows.assign(batch_.input_ids.size(), -1);
   drafts_.resize(batch_.wanted_rows.size());
-  TRY(runner_.draft({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_}, drafts_));
-  for (TokenId& draft : drafts_)
-    draft = TokenId(static_cast<std::int32_t>(std::clamp<std::int64_t>(draft.value(), 0, runner_.vocab_size() - 1)));
-  return ok_status();
+  return runner_.draft({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_}, drafts_);
 }
 
 void LayerDrafts::read(const ScheduledBatch& batch) {

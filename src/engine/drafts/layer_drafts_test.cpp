@@ -71,6 +71,22 @@ TEST_P(LayerDraftsOf, PromptsInPartsAndPreemptionChangeNothing) {
 INSTANTIATE_TEST_SUITE_P(Families, LayerDraftsOf, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
                          [](const auto& golden) { return std::string(golden.param).substr(4, 4); });
 
+TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
+  for (const char* base : {"llama", "qwen3-moe"}) {
+    EngineOptions options = options_of("");
+    options.model_path = testing::data_path(std::string("goldens/") + base);
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    options.drafts.wants_eagle = true;
+    options.drafts.eagle_path = testing::data_path(std::string("drafts/") + base + "-eagle3");
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+    for (const bool cached : {false, true})
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base << (cached ? " cached" : "");
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << base;
+  }
+}
+
 // A layer of random weights drafts what the model would choose about as often as not, so the drafts of two engines
 // agree only if the layer saw the same hidden states, tokens, keys and values.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
@@ -95,6 +111,13 @@ TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
   EngineOptions ranks = options_of("mtp-glm4-moe");
   ranks.tp_size = 2;
   EXPECT_THAT(message(ranks), HasSubstr("MTP is not supported with tp_size above 1"));
+  EngineOptions eagle = test::small_options();
+  eagle.drafts.wants_eagle = true;
+  EXPECT_THAT(message(eagle), HasSubstr("EAGLE3 needs speculative_draft_model_path"));
+  eagle.drafts.eagle_path = testing::data_path("drafts/qwen3-moe-eagle3") + "/missing";
+  EXPECT_THAT(message(eagle), HasSubstr("speculative_draft_model_path"));
+  eagle.drafts.wants_eagle = false;
+  EXPECT_THAT(message(eagle), HasSubstr("is not accepted without speculative_algorithm EAGLE3"));
   EngineOptions steps = options_of("mtp-glm4-moe");
   steps.drafts.layer_steps = 65;
   steps.drafts.by_layer = true;

@@ -14,6 +14,7 @@
 #include "tessera/base/timeline.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/families/eagle3.h"
 #include "tessera/model/layers/cache.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
@@ -213,7 +214,12 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_requests = runner.max_requests;
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
-  plan.model.draft_layer = options.drafts.by_layer;
+  plan.model.draft_layer = options.drafts.by_layer && !options.drafts.wants_eagle;
+  if (options.drafts.wants_eagle)
+    plan.model.eagle = std::make_shared<const EagleDraft>(
+        TRY(read_eagle3(options.drafts.eagle_path, plan.config, options.registry->families,
+                        options.load_format != LoadFormat::kDummy)
+                .with_context("speculative_draft_model_path")));
   plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
@@ -237,7 +243,8 @@ Status rewrite_graphs(PlanDraft& draft) {
   const Registry& registry = *draft.options.registry;
   TRY(check_pass_names(disabled, registry.passes).with_context("cuda_graph_disable_passes"));
   std::vector<ir::Graph*> graphs{&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler};
-  if (plan.graphs.draft) graphs.insert(graphs.end(), {&plan.graphs.draft->body, &plan.graphs.draft->head});
+  if (plan.graphs.draft)
+    graphs.insert(graphs.end(), {&plan.graphs.draft->body, &plan.graphs.draft->head, &plan.graphs.draft->sampler});
   for (ir::Graph* graph : graphs) {
     PassRun run = TRY(run_passes(std::move(*graph), registry.ops, {.disabled = disabled}, registry.passes));
     *graph = std::move(run.graph);

@@ -4,6 +4,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/model/families/eagle3.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/unread_tensors.h"
@@ -17,7 +18,8 @@ Result<WeightSource> weight_source(const EngineOptions& options, const EnginePla
     checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
   const std::string unread = unread_tensors(*checkpoint, all_weights(plan.graphs));
   if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
-  return checkpoint_source(std::move(checkpoint));
+  WeightSource source = checkpoint_source(std::move(checkpoint));
+  return plan.model.eagle == nullptr ? source : with_eagle3(std::move(source), *plan.model.eagle);
 }
 
 WeightLoad::WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,

@@ -6,9 +6,6 @@
 #include "tessera/model/model.h"
 
 namespace tessera {
-namespace {
-
-// Returns [T, hidden]: for each token the row of draft_hidden that it continues.
 ir::ValueId given_hidden(LayerBuilder& b, const ModelConfig& config) {
   const ir::ValueId hidden = b.graph.input(std::string(input_names::kDraftHidden),
                                            {b.options().dtype, {b.options().max_draft_rows, config.hidden_size}});
@@ -16,8 +13,6 @@ ir::ValueId given_hidden(LayerBuilder& b, const ModelConfig& config) {
       b.graph.input(std::string(input_names::kDraftRows), {ir::DType::kInt32, {ir::Symbol::kTokens}});
   return b.graph.op("gather_rows", {hidden, rows});
 }
-
-}  // namespace
 
 ModelConfig with_draft_layer(const ModelConfig& config) {
   ModelConfig longer = config;

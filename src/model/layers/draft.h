@@ -23,6 +23,9 @@ namespace tessera {
 // Precondition: config.draft_layers is 1.
 ModelConfig with_draft_layer(const ModelConfig& config);
 
+// Declares the inputs and returns [T, hidden]: for each token the row of draft_hidden that it continues.
+ir::ValueId given_hidden(LayerBuilder& b, const ModelConfig& config);
+
 // The tensors around a next-token layer.
 struct DraftTensors {
   std::string embedding_norm;  // with ".weight", like the other norms

@@ -243,6 +243,15 @@ std::string LayerBuilder::begin_layer(std::int64_t layer) {
   return tensor(fmt::format("layers.{}.", layer));
 }
 
+void LayerBuilder::note_layer_input(ir::ValueId stream) {
+  if (num_layers_ > 0) layer_inputs_.emplace(num_layers_ - 1, stream);
+}
+
+std::optional<ir::ValueId> LayerBuilder::layer_input(std::int64_t layer) const {
+  const auto found = layer_inputs_.find(layer);
+  return found == layer_inputs_.end() ? std::nullopt : std::optional(found->second);
+}
+
 void LayerBuilder::describe_layer(LayerInfo info) {
   layers_.resize(static_cast<std::size_t>(num_layers_));
   layers_.back() = std::move(info);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -109,6 +110,10 @@ class LayerBuilder {
   void end_layers() { graph.scope(""); }
   // [layers begun]: the first node of each layer.
   std::span<const std::size_t> layer_starts() const { return layer_starts_; }
+  // Records the residual stream at the input of the layer that was begun last, if none is recorded yet.
+  void note_layer_input(ir::ValueId stream);
+  // Returns the recorded stream [T, hidden]; nothing for a layer that does not begin with a norm of it.
+  std::optional<ir::ValueId> layer_input(std::int64_t layer) const;
   // Describes the layer that was begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
@@ -164,7 +169,8 @@ class LayerBuilder {
   std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
   std::int64_t num_layers_ = 0;                                // layers begun
   std::vector<std::size_t> layer_starts_;
-  std::vector<LayerInfo> layers_;  // up to the last described layer
+  std::map<std::int64_t, ir::ValueId> layer_inputs_;  // by layer
+  std::vector<LayerInfo> layers_;                     // up to the last described layer
 };
 
 }  // namespace tessera

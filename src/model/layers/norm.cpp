@@ -25,11 +25,15 @@ ir::ValueId ResidualStream::value() {
 void ResidualStream::scale(ir::ValueId factor) { sum_ = b_.graph.op("mul", {value(), factor}); }
 
 ir::ValueId ResidualStream::norm(const std::string& weight) {
-  if (!pending_) return norm_of(sum_, weight);
+  if (!pending_) {
+    b_.note_layer_input(sum_);
+    return norm_of(sum_, weight);
+  }
   const ir::ValueId w = b_.norm_weight(weight, hidden_size_);
   const std::vector<ir::ValueId> both =
       b_.graph.multi_op("add_rms_norm", {*std::exchange(pending_, std::nullopt), sum_, w}, attributes_);
   sum_ = both[1];
+  b_.note_layer_input(sum_);
   return both[0];
 }
 

@@ -32,7 +32,20 @@ Status DraftStep::run(const DraftInputs& inputs, std::span<TokenId> drafts, std:
   TRY(check(inputs, drafts.size()));
   TRY(run_body(inputs));
   if (!drafts.empty()) TRY(run_head(inputs, drafts, logits));
-  return parts_.stream().synchronize();
+  TRY(parts_.stream().synchronize());
+  name_as_target(drafts);
+  return ok_status();
+}
+
+// Replaces the head's ids by the model's. A number that is no id, as a fault in the layer's weights may make it,
+// becomes one.
+void DraftStep::name_as_target(std::span<TokenId> drafts) const {
+  const std::vector<TokenId>& ids = parts_.model.graphs.draft->target_ids;
+  const std::int64_t count = ids.empty() ? parts_.model.vocab_size : std::ssize(ids);
+  for (TokenId& draft : drafts) {
+    const auto id = static_cast<std::int32_t>(std::clamp<std::int64_t>(draft.value(), 0, count - 1));
+    draft = ids.empty() ? TokenId(id) : ids[static_cast<std::size_t>(id)];
+  }
 }
 
 Status DraftStep::run_body(const DraftInputs& inputs) {
@@ -56,7 +69,8 @@ Status DraftStep::run_head(const DraftInputs& inputs, std::span<TokenId> drafts,
   GraphRunner& runner = parts_.runner(RunnerRole::kDraftHead);
   const std::span<const std::int32_t> wanted = inputs.batch.wanted_rows;
   const auto most = static_cast<std::size_t>(runner.spec().ladder.back());
-  const auto vocab = static_cast<std::size_t>(parts_.model.vocab_size);
+  const ir::Graph& head = parts_.model.graphs.draft->head;
+  const auto vocab = static_cast<std::size_t>(*head.value(head.outputs[0]).type.shape.back().constant());
   for (std::size_t first = 0; first < wanted.size(); first += most) {
     const std::size_t count = std::min(most, wanted.size() - first);
     const std::int64_t size = runner.padded_size(static_cast<std::int64_t>(count));

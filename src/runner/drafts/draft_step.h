@@ -34,15 +34,16 @@ class DraftStep {
   DraftStep(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
   // Computes the rows, waits, and writes the most probable token of each wanted row to `drafts` [wanted rows]. Leaves
-  // the wanted rows' hidden states in the first rows of draft_hidden, in order. If `logits` [wanted rows × vocab] is
-  // not empty, they are written as well. Precondition: the model has a next-token layer, and no forward is in flight.
-  // kInternal if the inputs disagree.
+  // the wanted rows' hidden states in the first rows of draft_hidden, in order. If `logits` [wanted rows × ids of the
+  // layer's head] is not empty, they are written as well. Precondition: the model has a next-token layer, and no
+  // forward is in flight. kInternal if the inputs disagree.
   Status run(const DraftInputs& inputs, std::span<TokenId> drafts, std::span<float> logits = {});
 
  private:
   Status check(const DraftInputs& inputs, std::size_t drafts) const;
   Status run_body(const DraftInputs& inputs);
   Status run_head(const DraftInputs& inputs, std::span<TokenId> drafts, std::span<float> logits);
+  void name_as_target(std::span<TokenId> drafts) const;
 
   RunnerParts& parts_;
   Launcher& launcher_;

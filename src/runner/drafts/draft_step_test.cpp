@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "tessera/model/families/eagle3.h"
 #include "tessera/runner/runner_test_util.h"
 
 #include "../../../tests/golden.h"
@@ -29,22 +30,24 @@ RunnerOptions long_options() {
   return options;
 }
 
-RunnerBench make_drafting(const std::string& name, RunnerOptions options = long_options()) {
-  const std::string folder = testing::data_path("drafts/" + name);
+RunnerBench make_bench(const std::string& folder, ModelOptions model, RunnerOptions options) {
   const ModelConfig config = *ModelConfig::read(folder, built_in_families());
-  ModelGraphs graphs = build_model(config,
-                                   {.page_size = options.page_size,
-                                    .max_requests = options.max_requests,
-                                    .draft_layer = true,
-                                    .max_draft_rows = options.max_tokens},
-                                   built_in_ops(), built_in_families())
-                           .value();
+  model.page_size = options.page_size;
+  model.max_requests = options.max_requests;
+  model.max_draft_rows = options.max_tokens;
+  ModelGraphs graphs = build_model(config, model, built_in_ops(), built_in_families()).value();
   options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
   RunnerBench bench;
   bench.device = *FakeDevice::create({}, {.threads = 1});
-  Weights weights = *Weights::load(graphs.weights, checkpoint_source(*Checkpoint::open(folder)), *bench.device, false);
+  WeightSource source = checkpoint_source(*Checkpoint::open(folder));
+  if (model.eagle != nullptr) source = with_eagle3(std::move(source), *model.eagle);
+  Weights weights = *Weights::load(graphs.weights, source, *bench.device, false);
   bench.runner = *ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options));
   return bench;
+}
+
+RunnerBench make_drafting(const std::string& name) {
+  return make_bench(testing::data_path("drafts/" + name), {.draft_layer = true}, long_options());
 }
 
 std::vector<std::int32_t> numbers(const std::vector<TokenId>& tokens) {
@@ -69,7 +72,9 @@ Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows 
              const std::vector<std::int32_t>& rows) {
   const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
   Drafts made{.tokens = std::vector<TokenId>(batch.wanted_rows.size()), .logits = {}};
-  made.logits.resize(made.tokens.size() * static_cast<std::size_t>(bench.runner->vocab_size()));
+  const ir::Graph& head = bench.runner->parts().model.graphs.draft->head;
+  const std::int64_t ids = *head.value(head.outputs[0]).type.shape.back().constant();
+  made.logits.resize(made.tokens.size() * static_cast<std::size_t>(ids));
   const Status status = bench.runner->draft({.batch = batch, .rows = rows}, made.tokens, made.logits);
   EXPECT_TRUE(status.ok()) << status.to_string();
   return made;
@@ -152,6 +157,51 @@ TEST_P(DraftChains, DraftsBehindDraftsContinueTheirOwnHiddenStates) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Nextn, DraftChains, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe"), name_of);
+
+class EagleGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string folder = testing::data_path(std::string("drafts/") + GetParam());
+  const Json json = *Json::read_file(folder + "/golden.json");
+  const SafetensorsFile logits = *SafetensorsFile::open(folder + "/golden.safetensors");
+  const std::string base = testing::data_path("goldens/" + json.find("base")->as_string());
+  std::vector<TokenId> ids_of(const char* list, std::size_t i) {
+    return testing::ids_of(json.find(list)->as_array()[i]);
+  }
+};
+
+// The first draft comes from three layers' inputs, the others from the layer's own output. The golden's ids are those
+// of the target.
+TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
+  const ModelConfig target = *ModelConfig::read(base, built_in_families());
+  const Result<EagleDraft> eagle = read_eagle3(folder, target, built_in_families(), true);
+  ASSERT_TRUE(eagle.ok()) << eagle.status().to_string();
+  RunnerBench bench = make_bench(base, {.eagle = std::make_shared<const EagleDraft>(*eagle)}, long_options());
+  for (std::size_t i = 0; i < json.find("prompts")->as_array().size(); ++i) {
+    const std::vector<std::int32_t> ids = numbers(ids_of("prompts", i));
+    std::vector<std::int32_t> next = behind_first(ids);
+    next.push_back(ids_of("greedy", i)[0].value());
+    forward(bench, {{.ids = ids}});
+    Drafts step = draft(bench, {{.ids = next}}, Rows::kAll, count_up(std::ssize(ids)));
+    const std::vector<float> of_prompt = testing::stored_logits(logits, i, "draft_prefill_logits_");
+    EXPECT_LT(testing::distance(step.logits, of_prompt).absolute, kTolerance) << "prompt " << i;
+
+    forward(bench, {{.ids = ids}});
+    step = draft(bench, {{.ids = next}}, Rows::kLast, count_up(std::ssize(ids)));
+    std::vector<float> made = step.logits;
+    std::vector<TokenId> tokens = step.tokens;
+    for (int further = 0; further < 2; ++further) {
+      next.push_back(tokens.back().value());
+      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, {0});
+      made.insert(made.end(), step.logits.begin(), step.logits.end());
+      tokens.push_back(step.tokens[0]);
+    }
+    const std::vector<float> want = testing::stored_logits(logits, i, "draft_free_logits_");
+    EXPECT_LT(testing::distance(made, want).absolute, kTolerance) << "prompt " << i;
+    EXPECT_EQ(tokens, ids_of("draft_tokens_free", i)) << "prompt " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Eagle3, EagleGoldens, ::testing::Values("llama-eagle3", "qwen3-moe-eagle3"), name_of);
 
 // Two requests of different lengths, whose hidden states lie one behind the other.
 TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
