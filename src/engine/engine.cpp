@@ -61,6 +61,7 @@ Status Engine::submit_next(bool overlap) {
   }
   if (next.entries.empty()) return peers().accompany(runner());
   if (layer_drafts_) layer_drafts_->complete(next);
+  next.fill_draft_masks(runner().vocab_size());
   const ForwardInputs inputs = collector_.inputs_of(next);
   const Status encoded = images_.encode(next);
   peers().begin_forward();

@@ -30,7 +30,7 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
 bool may_draft(const Sequence& sequence) {
   return sequence.request.generates() && sequence.request.stop.max_new_tokens > 2 &&
          sequence.request.input_embeds.empty() && !sequence.request.score && !sequence.wants_hidden() &&
-         !sequence.edits && !sequence.matcher;
+         !(sequence.edits && sequence.edits->follow_text());
 }
 
 }  // namespace

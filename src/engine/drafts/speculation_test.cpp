@@ -197,6 +197,45 @@ TEST(Speculation, RequestsWithEditsRunBesideIt) {
   EXPECT_GT(expect_same(small_options(), requests).kept, 0);
 }
 
+// Edits that do not follow the text: a bias, and ends that are forbidden up to a number of tokens.
+TEST(Speculation, BiasedTokensAreThoseOfPlainDecodes) {
+  std::vector<Request> requests{repeating(12, 4, 40), repeating(16, 5, 30, 2), sampled(12, 40, 3)};
+  for (Request& made : requests) {
+    made.sampling.logit_bias = {{TokenId(5), 4.0F}, {TokenId(9), 3.5F}};
+    made.stop.min_new_tokens = 20;
+  }
+  EXPECT_GT(expect_same(small_options(), requests).kept, 10);
+}
+
+TEST(Speculation, TextsOfAGrammarAreThoseOfPlainDecodes) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
+  const EngineOptions options = demo_options();
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const auto compiler = GrammarCompiler::create(*engine->tokenizer(), engine->config().vocab_size, engine->end_ids());
+  ASSERT_TRUE(compiler.ok());
+  using Kind = GrammarSpec::Kind;
+  const std::vector<GrammarSpec> specs{
+      {.kind = Kind::kRegex, .text = "(ab|ba){4,12}"},
+      {.kind = Kind::kJsonSchema,
+       .text = R"({"type": "array", "minItems": 3, "maxItems": 5, "items": {"type": "object", "properties":
+               {"name": {"enum": ["cat", "dog"]}, "legs": {"enum": [2, 4]}}, "required": ["name", "legs"],
+               "additionalProperties": false}})"},
+      {.kind = Kind::kJsonObject, .text = ""}};
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < 12; ++i) {
+    Request made{.prompt = *engine->tokenizer()->encode("Tell me about cats and dogs."),
+                 .sampling = {.temperature = i < 3 ? 0.0 : 1.0, .seed = static_cast<std::int64_t>(i)},
+                 .stop = {.max_new_tokens = 80}};
+    made.stop.min_new_tokens = 0;
+    made.grammar = (*compiler)->compile(specs[i % specs.size()]).value();
+    made.wants_text = true;
+    requests.push_back(std::move(made));
+  }
+  const DraftStats stats = expect_same(options, requests);
+  EXPECT_GT(stats.kept, 30);
+  EXPECT_GT(stats.drafted, stats.kept);
+}
+
 TEST(Speculation, FewPagesAndPreemptionsChangeNothing) {
   EngineOptions options = small_options();
   options.max_total_tokens = 96;

@@ -120,6 +120,27 @@ void GrammarMatcher::fill_mask(std::span<std::uint32_t> mask) {
   std::ranges::copy(impl_->mask, mask.begin());
 }
 
+void GrammarMatcher::fill_masks(std::span<const TokenId> drafts, std::span<std::uint32_t> masks) {
+  const std::size_t words = masks.size() / (drafts.size() + 1);
+  fill_mask(masks.first(words));
+  Impl& impl = *impl_;
+  if (!impl.failed.ok()) return std::ranges::fill(masks.subspan(words), ~std::uint32_t{0});
+  std::vector<std::uint32_t> mask = impl.mask;
+  int taken = 0;
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    if (!allows(drafts[i]) || !accept(drafts[i]).ok()) {
+      std::ranges::fill(masks.subspan((i + 1) * words), ~std::uint32_t{0});
+      break;
+    }
+    ++taken;
+    fill_mask(masks.subspan((i + 1) * words, words));
+  }
+  impl.matcher.Rollback(taken);
+  impl.failed = ok_status();  // an error behind a draft is reported where the draft is kept
+  impl.mask = std::move(mask);
+  impl.mask_valid = true;
+}
+
 bool GrammarMatcher::allows(TokenId token) const {
   impl_->refresh_mask();
   return token.index() / 32 < impl_->mask.size() && (impl_->mask[token.index() / 32] >> (token.index() % 32) & 1) != 0;

@@ -130,6 +130,10 @@ class GrammarMatcher {
   // beyond the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the
   // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
+  // Fills the masks of the next token and of the token behind each of `drafts`: [drafts + 1, mask_words(vocab_size)].
+  // The text stays where it is. Behind a draft that the grammar does not allow, all tokens are: such rows are dropped,
+  // as the draft's own mask refuses it.
+  void fill_masks(std::span<const TokenId> drafts, std::span<std::uint32_t> masks);
   // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;
   // Takes the next token. Returns internal_error if the grammar does not allow it. After an error every call returns

@@ -34,6 +34,7 @@ GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
 GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
 GrammarMatcher::~GrammarMatcher() = default;
 void GrammarMatcher::fill_mask(std::span<std::uint32_t>) {}
+void GrammarMatcher::fill_masks(std::span<const TokenId>, std::span<std::uint32_t>) {}
 bool GrammarMatcher::allows(TokenId) const { return true; }
 Status GrammarMatcher::accept(TokenId) { return internal_error("a grammar in a build without grammars"); }
 Status GrammarMatcher::status() const { return ok_status(); }

@@ -17,6 +17,7 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   prompt_targets_.clear();
   entries.clear();
   hidden_rows.clear();
+  draft_masks_.clear();
   wants_logits = wants_logprobs = false;
   top_logprobs = 0;
   num_decoding = 0;
@@ -129,10 +130,11 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, 
                       .seed = sequence.seed,
                       .choice = params.choice,
                       .position = static_cast<std::int32_t>(std::ssize(sequence.tokens) + ahead)});
-  if (sequence.edits && sequence.edits->any(sequence.generated())) {
+  const std::int64_t number = sequence.generated() + ahead;
+  if (sequence.edits && sequence.edits->any(number)) {
     if (edits.starts.empty()) edits.starts.assign(row + 1, 0);
     edits.starts.resize(row + 1, static_cast<std::int32_t>(edits.ids.size()));
-    sequence.edits->append(sequence.generated(), edits);
+    sequence.edits->append(number, edits);
     edits.starts.push_back(static_cast<std::int32_t>(edits.ids.size()));
   }
   if (sequence.matcher || !sequence.allowed.empty()) {
@@ -140,7 +142,9 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, 
     edits.masked_rows.push_back(static_cast<std::int32_t>(row));
     edits.masks.resize(edits.masks.size() + words);
     const std::span<std::uint32_t> mask = std::span(edits.masks).last(words);
-    if (sequence.matcher) {
+    if (sequence.matcher && !sequence.drafts.empty()) {
+      if (ahead == 0) draft_masks_.push_back({.sequence = &sequence, .first_word = edits.masks.size() - words});
+    } else if (sequence.matcher) {
       sequence.matcher->fill_mask(mask);
     } else {
       std::copy(sequence.allowed.begin(), sequence.allowed.end(), mask.begin());
@@ -149,6 +153,15 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, 
   if (sequence.request.logprobs.output) {
     wants_logprobs = true;
     top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.output);
+  }
+}
+
+void ScheduledBatch::fill_draft_masks(std::int64_t vocab_size) {
+  const auto words = static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size));
+  for (const DraftMasks& masks : draft_masks_) {
+    const std::vector<TokenId>& drafts = masks.sequence->drafts;
+    masks.sequence->matcher->fill_masks(drafts,
+                                        std::span(edits.masks).subspan(masks.first_word, (drafts.size() + 1) * words));
   }
 }
 

@@ -68,6 +68,8 @@ struct ScheduledBatch {
   // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
   // the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
+  // Call once the drafts are known: fills in the masks of sequences with a grammar and drafts.
+  void fill_draft_masks(std::int64_t vocab_size);
   // Call once all sequences are added: puts rows that are not sampled behind the sampled ones.
   void finish();
 
@@ -77,6 +79,12 @@ struct ScheduledBatch {
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
+  // The masks of a sequence's sampled rows lie one behind the other.
+  struct DraftMasks {
+    Sequence* sequence;
+    std::size_t first_word;  // in edits.masks
+  };
+  std::vector<DraftMasks> draft_masks_;
   std::vector<std::int32_t> prompt_rows_;
   std::vector<TokenId> prompt_targets_;
 };
