@@ -124,7 +124,10 @@ void GrammarMatcher::fill_masks(std::span<const TokenId> drafts, std::span<std::
   const std::size_t words = masks.size() / (drafts.size() + 1);
   fill_mask(masks.first(words));
   Impl& impl = *impl_;
-  if (!impl.failed.ok()) return std::ranges::fill(masks.subspan(words), ~std::uint32_t{0});
+  if (!impl.failed.ok()) {
+    std::ranges::fill(masks.subspan(words), ~std::uint32_t{0});
+    return;
+  }
   std::vector<std::uint32_t> mask = impl.mask;
   int taken = 0;
   for (std::size_t i = 0; i < drafts.size(); ++i) {

@@ -1,0 +1,124 @@
+// Catches: drafts that change what some request gets, in random company: prefixes that others computed, prompts in
+// parts, preemption, cancelled neighbours, greedy and random sampling. TESSERA_SOAK_PROMPTS sets the prompts of each
+// model (64).
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+struct SoakCase {
+  const char* name;
+  const char* model;  // below tests/data
+  bool by_layer = false;
+  const char* eagle = "";  // below tests/data
+};
+void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
+
+constexpr SoakCase kCases[] = {
+    {.name = "Text", .model = "goldens/llama"},
+    {.name = "TextOfWindows", .model = "goldens/gemma3"},
+    {.name = "TextOfStates", .model = "goldens/qwen3-next"},
+    {.name = "LayerOfLatents", .model = "drafts/mtp-deepseek-v3", .by_layer = true},
+    {.name = "LayerOfExperts", .model = "drafts/mtp-glm4-moe", .by_layer = true},
+    {.name = "LayerOfStates", .model = "drafts/mtp-qwen3.5", .by_layer = true},
+    {.name = "Eagle", .model = "goldens/llama", .by_layer = true, .eagle = "drafts/llama-eagle3"},
+    {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .by_layer = true, .eagle = "drafts/qwen3-moe-eagle3"}};
+
+using Random = std::mt19937;
+
+std::int32_t draw(Random& random, std::int32_t low, std::int32_t high) {
+  return std::uniform_int_distribution<std::int32_t>(low, high)(random);
+}
+
+// Prompts begin with one of a few texts, so that prefixes are found again. Half of them may choose few tokens only,
+// whose texts repeat themselves, so that drafts are kept.
+Request random_request(Random& random) {
+  Request made = test::request(draw(random, 1, 36), draw(random, 1, 24), draw(random, 1, 4));
+  const std::int32_t own = draw(random, 0, 6);
+  for (std::int32_t i = 0; i < own; ++i) made.prompt.emplace_back(draw(random, 3, 400));
+  if (draw(random, 0, 2) == 0) made.sampling = {.temperature = 0.7, .seed = draw(random, 0, 1000)};
+  if (draw(random, 0, 1) == 0) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(draw(random, 7, 9))};
+  if (draw(random, 0, 7) == 0) made.sampling.presence_penalty = 0.5;
+  return made;
+}
+
+// Runs the requests, up to `company` at once, and cancels the ones in `cancelled` after some steps.
+std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>& requests, std::size_t company,
+                                      const std::vector<bool>& cancelled) {
+  std::vector<std::vector<TokenId>> outputs(requests.size());
+  std::vector<std::pair<std::size_t, RequestId>> running;
+  std::size_t next = 0;
+  for (int steps = 0; next < requests.size() || !running.empty(); ++steps) {
+    while (next < requests.size() && running.size() < company) {
+      running.emplace_back(next, engine.submit(requests[next]).value());
+      ++next;
+    }
+    const Result<std::span<RequestEvent>> events = engine.step();
+    EXPECT_TRUE(events.ok()) << events.status().to_string();
+    if (steps % 5 == 0 && !running.empty() && cancelled[running.back().first]) engine.cancel(running.back().second);
+    std::erase_if(running, [&](const auto& entry) {
+      const std::optional<Completion> done = engine.take(entry.second);
+      if (done) outputs[entry.first] = done->output_ids;
+      return done.has_value();
+    });
+  }
+  return outputs;
+}
+
+class SpeculationSoak : public ::testing::TestWithParam<SoakCase> {};
+
+TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
+  const SoakCase& soak = GetParam();
+  if (std::string_view(soak.name).ends_with("States") && !testing::test_device_name().starts_with("cpu"))
+    GTEST_SKIP() << "refused on GPUs";
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path(soak.model);
+  options.deterministic = true;
+  options.chunked_prefill_size = 32;
+  options.max_running_requests = 64;
+  options.max_total_tokens = 512;
+  const std::unique_ptr<Engine> plain = test::make_engine(options);
+  options.drafts.from_text = !soak.by_layer;
+  options.drafts.by_layer = soak.by_layer;
+  options.drafts.wants_eagle = soak.eagle[0] != '\0';
+  if (options.drafts.wants_eagle) options.drafts.eagle_path = testing::data_path(soak.eagle);
+  const std::unique_ptr<Engine> drafting = test::make_engine(options);
+
+  const int prompts = std::stoi(testing::environment_or("TESSERA_SOAK_PROMPTS", "64"));
+  Random random(7);
+  for (int done = 0; done < prompts;) {
+    const std::int32_t count = std::min(draw(random, 1, 40), prompts - done);
+    std::vector<Request> requests;
+    std::vector<bool> cancelled;
+    for (std::int32_t i = 0; i < count; ++i) {
+      requests.push_back(random_request(random));
+      cancelled.push_back(draw(random, 0, 9) == 0);
+    }
+    const auto company = static_cast<std::size_t>(draw(random, 1, 64));
+    const auto want = run(*plain, requests, company, std::vector<bool>(requests.size(), false));
+    const auto got = run(*drafting, requests, company, cancelled);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      // A cancelled request has the beginning of its output, or nothing.
+      const auto length = cancelled[i] ? std::min(got[i].size(), want[i].size()) : want[i].size();
+      EXPECT_EQ(got[i], std::vector<TokenId>(want[i].begin(), want[i].begin() + static_cast<std::ptrdiff_t>(length)))
+          << "request " << done + static_cast<int>(i);
+    }
+    if (HasFailure()) return;
+    done += count;
+  }
+  EXPECT_GT(drafting->stats().drafts.kept, prompts / 4);
+  EXPECT_GT(drafting->stats().drafts.drafted, drafting->stats().drafts.kept);
+  RecordProperty("drafted", static_cast<int>(drafting->stats().drafts.drafted));
+  RecordProperty("kept", static_cast<int>(drafting->stats().drafts.kept));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sources, SpeculationSoak, ::testing::ValuesIn(kCases),
+                         [](const auto& soak) { return std::string(soak.param.name); });
+
+}  // namespace
+}  // namespace tessera
