@@ -7,11 +7,10 @@
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/chat_answer.h"
 #include "tessera/server/openai/chat_prompt.h"
+#include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/chat_tools.h"
 #include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
-#include "tessera/server/reasoning/reasoning_parser.h"
-#include "tessera/server/tools/generic_tools.h"
 
 namespace tessera {
 namespace {
@@ -40,47 +39,6 @@ ApiStatus read_answer_extras(const ApiFields& fields, const ChatPrompt& prompt, 
   return api_ok();
 }
 
-// Says how the answer's text is read. A grammar applies from the first token on, so constrained text has neither
-// reasoning nor calls in the model's own format.
-ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& model, const ToolFields& tools,
-                                    bool constrained, const ChatPrompt& prompt) {
-  ChatTextStyle style{.choice = tools.choice, .named = tools.named, .parallel = tools.parallel};
-  const bool separate = TRY(fields.boolean_or("separate_reasoning", true));
-  if (constrained) {
-    if (tools.choice == ToolChoice::kAuto) style.choice = ToolChoice::kNone;
-    return style;
-  }
-  if (separate && model.reasoning_format != nullptr) {
-    style.reasoning_parser = model.reasoning_parser;
-    style.reasoning_format = model.reasoning_format;
-    style.reasoning_start = model.reasoning_format->reasoning_marks().start(prompt.text, prompt.begun);
-  } else if (separate && !closes_reasoning(prompt.begun)) {
-    style.reasoning_parser = model.reasoning_parser;
-  }
-  style.prompt_opens_reasoning = opens_reasoning(prompt.text) || is_inside_reasoning(prompt.begun);
-  if (tools.choice == ToolChoice::kAuto) {
-    if (model.tool_call_parser.empty()) {
-      return unsupported_field(
-          "tools",
-          "this server finds no tool calls, its --tool-call-parser is none; accepted: no tools, or a "
-          "\"tool_choice\" of \"none\"");
-    }
-    style.tool_call_parser = model.tool_call_parser;
-    style.call_format = model.call_format;
-    style.tools = tools.tools;
-  }
-  return style;
-}
-
-// Whether the text must contain special tokens. Some models mark calls or reasoning with them. The server's own parsers
-// of calls read them; a plugin format says whether it does.
-bool needs_special_tokens(const ChatTextStyle& style) {
-  const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
-                                                              : reads_special_tokens(style.reasoning_parser);
-  if (of_reasoning || style.choice != ToolChoice::kAuto) return of_reasoning;
-  return style.call_format == nullptr || style.call_format->reads_special_tokens();
-}
-
 ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output, const ToolFields& tools) {
   std::optional<OutputGrammar> grammar = TRY(tool_grammar(tools));
   if (!grammar) return output.grammar;
@@ -90,15 +48,6 @@ ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output,
         "\"tool_choice\" constrains the output already; accepted: \"tool_choice\" \"auto\" or \"none\"");
   }
   return grammar;
-}
-
-// Returns the answer's note about tools; "" if the model has its own format of calls. Tools in the generic format need
-// text that a constraint of the output forbids, so they are withdrawn if there is a constraint.
-std::string note_of(const ServedModel& model, const OutputFields& output, ToolFields& tools) {
-  if (model.tool_call_parser != kGenericToolParser || !tools.tools.is_array()) return "";
-  if (tools.choice != ToolChoice::kAuto || !output.grammar) return std::string(kGenericToolNote);
-  tools = {};
-  return std::string(kNoGenericToolsNote);
 }
 
 }  // namespace
@@ -115,7 +64,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   ToolFields tools = TRY(read_tools(fields));
   // Ids that the request gives instead of messages are not changed, so no generic tools can be described in them.
   const bool renders = fields.find("input_ids") == nullptr;
-  const std::string note = renders ? note_of(model, output, tools) : "";
+  const std::string note = renders ? withdraw_generic_tools(model, output.grammar.has_value(), tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
   const Truncation truncation = TRY(read_truncation(fields, model, output.max_new_tokens));
   if (truncation.most && *truncation.most < std::ssize(prompt.ids) && !prompt.images.empty())
@@ -132,7 +81,8 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   style.stream.interval = model.stream_interval;
   const TokenExtras extras = TRY(read_token_extras(fields, style.stream.stream));
   style.graph_info = output.return_graph_info;
-  style.text = TRY(text_style(fields, model, tools, grammar.has_value(), prompt));
+  const bool separate = TRY(fields.boolean_or("separate_reasoning", true));
+  style.text = TRY(text_style_of(model, tools, prompt, grammar.has_value(), separate));
   TRY(read_answer_extras(fields, prompt, style));
   style.echo = std::move(prompt.echo);
   style.tokens_as_ids = extras.tokens_as_ids;
@@ -176,7 +126,7 @@ ApiResult<std::string> render_chat(const ServedModel& model, std::string_view bo
     return fields.unsupported("input_ids", "\"messages\", which the template renders");
   const OutputFields output = TRY(read_output_fields(fields, model));
   ToolFields tools = TRY(read_tools(fields));
-  note_of(model, output, tools);
+  withdraw_generic_tools(model, output.grammar.has_value(), tools);
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
   return std::move(prompt.text);
 }

@@ -15,6 +15,8 @@ namespace {
 // the text well-formed. A text that is cut off loses its last call.
 class CallList {
  public:
+  explicit CallList(std::string_view id_prefix) : id_prefix_(id_prefix) {}
+
   void push(std::string_view text, std::vector<ToolCallDelta>& calls) {
     for (const char c : text) {
       if (!scanner_ && c != '{') continue;
@@ -34,9 +36,10 @@ class CallList {
     const Json* parameters = call->find("parameters");
     if (name == nullptr || !name->is_string() || parameters == nullptr) return;
     calls.push_back(
-        {.index = count_++, .id = make_id("call_"), .name = name->as_string(), .arguments = parameters->dump()});
+        {.index = count_++, .id = make_id(id_prefix_), .name = name->as_string(), .arguments = parameters->dump()});
   }
 
+  std::string_view id_prefix_;
   std::optional<JsonScanner> scanner_;  // set while inside an element
   std::string element_;
   int count_ = 0;
@@ -54,7 +57,7 @@ struct ChatText::Impl {
       reasoning = TRY(ReasoningParser::create(style.reasoning_parser, style.prompt_opens_reasoning));
     }
     if (style.choice != ToolChoice::kAuto) return ok_status();
-    const auto new_id = [] { return make_id("call_"); };
+    const auto new_id = [prefix = style.id_prefix] { return make_id(prefix); };
     if (style.call_format != nullptr) {
       outside_tools = TRY(OutsideCalls::begin(style.call_format, style.tools, new_id));
     } else {
@@ -66,7 +69,7 @@ struct ChatText::Impl {
   void push_named(std::string_view text, ChatPieces& pieces) {
     ToolCallDelta delta{.index = 0, .arguments = std::string(text)};
     if (!std::exchange(named_begun, true)) {
-      delta.id = make_id("call_");
+      delta.id = make_id(style.id_prefix);
       delta.name = style.named;
     }
     pieces.calls.push_back(std::move(delta));
@@ -111,7 +114,7 @@ struct ChatText::Impl {
 
   const ChatTextStyle& style;
   Status status{};
-  CallList required{};
+  CallList required{style.id_prefix};
   bool named_begun = false;
   // At most one of each pair is set.
   std::optional<ReasoningParser> reasoning{};

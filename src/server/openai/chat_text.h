@@ -16,12 +16,13 @@ namespace tessera {
 
 struct ChatTextStyle {
   ToolChoice choice = ToolChoice::kNone;
-  std::string named{};                  // with kNamed
-  bool parallel = true;                 // with kAuto; false: only the first call counts
-  std::string tool_call_parser{};       // with kAuto
-  Json tools{};                         // with kAuto
-  std::string reasoning_parser{};       // "": reasoning stays in the content
-  bool prompt_opens_reasoning = false;  // for the server's own parsers
+  std::string named{};                   // with kNamed
+  std::string_view id_prefix = "call_";  // of the ids of calls
+  bool parallel = true;                  // with kAuto; false: only the first call counts
+  std::string tool_call_parser{};        // with kAuto
+  Json tools{};                          // with kAuto
+  std::string reasoning_parser{};        // "": reasoning stays in the content
+  bool prompt_opens_reasoning = false;   // for the server's own parsers
   // Plugin formats that replace the server's own parsers; set if the names are those of such formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};

@@ -1,0 +1,54 @@
+#include "tessera/server/openai/chat_text_style.h"
+
+#include <string_view>
+
+#include "tessera/server/reasoning/reasoning_parser.h"
+#include "tessera/server/tools/generic_tools.h"
+
+namespace tessera {
+
+ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
+                                       bool constrained, bool separate) {
+  ChatTextStyle style{.choice = tools.choice, .named = tools.named, .parallel = tools.parallel};
+  if (constrained) {
+    if (tools.choice == ToolChoice::kAuto) style.choice = ToolChoice::kNone;
+    return style;
+  }
+  if (separate && model.reasoning_format != nullptr) {
+    style.reasoning_parser = model.reasoning_parser;
+    style.reasoning_format = model.reasoning_format;
+    style.reasoning_start = model.reasoning_format->reasoning_marks().start(prompt.text, prompt.begun);
+  } else if (separate && !closes_reasoning(prompt.begun)) {
+    style.reasoning_parser = model.reasoning_parser;
+  }
+  style.prompt_opens_reasoning = opens_reasoning(prompt.text) || is_inside_reasoning(prompt.begun);
+  if (tools.choice == ToolChoice::kAuto) {
+    if (model.tool_call_parser.empty()) {
+      return unsupported_field(
+          "tools",
+          "this server finds no tool calls, its --tool-call-parser is none; accepted: no tools, or a "
+          "\"tool_choice\" of \"none\"");
+    }
+    style.tool_call_parser = model.tool_call_parser;
+    style.call_format = model.call_format;
+    style.tools = tools.tools;
+  }
+  return style;
+}
+
+// The server's own parsers of calls read special tokens; a plugin format says whether it does.
+bool needs_special_tokens(const ChatTextStyle& style) {
+  const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
+                                                              : reads_special_tokens(style.reasoning_parser);
+  if (of_reasoning || style.choice != ToolChoice::kAuto) return of_reasoning;
+  return style.call_format == nullptr || style.call_format->reads_special_tokens();
+}
+
+std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools) {
+  if (model.tool_call_parser != kGenericToolParser || !tools.tools.is_array()) return "";
+  if (tools.choice != ToolChoice::kAuto || !constrained) return std::string(kGenericToolNote);
+  tools = {};
+  return std::string(kNoGenericToolsNote);
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// The prompt of a conversation that was read: a chat template renders its messages, and images get their tokens.
+// Readers of every protocol that has conversations share it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/server/openai/chat_messages.h"
+#include "tessera/server/openai/chat_tools.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+struct ChatPrompt {
+  std::string text{};          // the rendered text, or the decoded input ids; "" if neither is available
+  std::vector<TokenId> ids{};  // all ids of the prompt, not yet checked against the context's length
+  std::vector<PromptImage> images{};
+  // The text so far of the last message, which the model continues (continue_final_message); else "".
+  std::string begun{};
+  std::string echo{};  // text at the beginning of the answer, if "echo" asks for it
+};
+
+struct Conversation {
+  ChatMessages messages{};
+  ToolFields tools{};
+  const ChatTemplate* chat = nullptr;  // borrowed
+  bool own_template = false;           // the request brought `chat`
+  Json variables = Json::object();     // further variables of the template
+  bool generation_prompt = true;       // the prompt ends where the assistant's turn begins
+  bool continues = false;              // the model continues the last message, which must be the assistant's text
+  bool add_special_tokens = false;
+};
+
+// Returns the model's template for a conversation with these tools; null if the model has none.
+const ChatTemplate* template_of(const ServedModel& model, const Json& tools);
+// Returns the 400 for a conversation with a model that has no template.
+ApiError no_template(const ServedModel& model);
+
+MessageKinds kinds_of(const ServedModel& model);
+
+// Refuses texts within the members `keys` that contain the image placeholder. Only the template may place images,
+// because a client may pass on text from elsewhere.
+ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model,
+                                     std::span<const std::string_view> keys);
+
+// Makes the variables that the template gets. Tools in the generic format are written into the messages instead.
+RenderOptions render_options(const ServedModel& model, const Json& tools, const Json& variables,
+                             bool generation_prompt);
+
+// Renders and tokenises the conversation. Errors name "messages", or "continue_final_message" with `continues`.
+ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation conversation);
+
+// Replaces each image's placeholder in the prompt by the image's tokens.
+ApiStatus add_images(const ServedModel& model, std::span<const GivenImage> given, ChatPrompt& prompt);
+
+}  // namespace tessera
