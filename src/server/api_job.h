@@ -9,6 +9,8 @@
 
 #include "tessera/engine/request.h"
 #include "tessera/server/fields/json_parts.h"
+#include "tessera/server/http/api_error.h"
+#include "tessera/server/http/random_id.h"
 
 namespace tessera {
 
@@ -21,8 +23,17 @@ class Answer {
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
   // Says, after on_event(), why there can be no answer. After an error no other function is called.
   virtual Status failure() const { return ok_status(); }
-  // Returns what a stream sends before "[DONE]". Called after the last event of all requests.
+  // Returns what a stream sends before its end. Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
+  // Returns what ends a stream, and what ends one that fails after it has begun. The defaults are OpenAI's.
+  virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
+  virtual std::string stream_failure(const ApiError& error) const {
+    return "data: " + error.to_json() + "\n\n" + stream_end();
+  }
+  // Whether a stream sends something while the engine is silent, so that proxies keep its connection.
+  virtual bool keeps_alive() const { return false; }
+  // Returns what such a stream sends; before the first event too.
+  virtual std::string keep_alive() { return ""; }
   // Returns the body of an answer that is no stream. Called after the last event of all requests.
   virtual std::string body() = 0;
   // Returns the body in parts if it may be large or take long enough to hold up other streams; else nothing. The parts
@@ -52,8 +63,6 @@ inline std::string server_sent_event(std::string_view json) {
   return event;
 }
 
-// Returns `prefix` followed by 32 random hexadecimal digits.
-std::string make_id(std::string_view prefix);
 // Returns the seconds since 1970.
 std::int64_t unix_time();
 

@@ -147,6 +147,7 @@ struct Server::Impl {
   LiveJobs::Hooks hooks() {
     return {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
             .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
+            .after = [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
             .build_elsewhere =
                 [this](const Call& call, std::function<std::string()> build, std::function<void(std::string)> then) {
                   pools->post(TextWork::kAnswers, call,
@@ -174,23 +175,25 @@ struct Server::Impl {
 
   std::optional<HttpResponse> refuse_head(const HttpRequest& head, ApiResult<const Route*>& route,
                                           std::string_view name) const {
+    const ErrorShape shape = error_shape_of(head.path);
     const bool open = route.ok() && (*route)->open;
-    if (!open && !options.api_keys.empty() && !holds_key(head.header("Authorization"), options.api_keys))
-      return wrong_key();
-    if (draining && name != "/health" && name != "/metrics") return refusal()->to_response();
+    if (!open && !options.api_keys.empty() && !holds_key(head, options.api_keys)) return wrong_key(shape);
+    if (draining && name != "/health" && name != "/metrics") return refusal()->to_response(shape);
     if (route.ok()) return check_body(head);
-    HttpResponse response = route.error().to_response();
+    HttpResponse response = route.error().to_response(shape);
     if (response.status == 405) response.headers.emplace_back("Allow", router.methods(head.path));
     return response;
   }
 
-  static HttpResponse wrong_key() {
+  static HttpResponse wrong_key(ErrorShape shape) {
     HttpResponse response =
         ApiError{.http_status = 401,
-                 .message = "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\"",
+                 .message =
+                     "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\" or "
+                     "\"x-api-key: <key>\"",
                  .param = {},
                  .code = "invalid_api_key"}
-            .to_response();
+            .to_response(shape);
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
     return response;
   }

@@ -11,7 +11,7 @@ namespace tessera {
 
 struct ServerOptions {
   HttpOptions http{};
-  // If there are any, each request except those for / and /health needs "Authorization: Bearer <one of them>".
+  // If there are any, each request except those for / and /health needs one of them (router.h).
   std::vector<std::string> api_keys{};
   std::string served_model_name{};  // "": the model path as given
   // Further names that requests may use for the model and that /v1/models lists. Answers have the first name.

@@ -1,9 +1,11 @@
-// Errors in the form that OpenAI's clients read: {"error": {"message", "type", "param", "code"}} with an HTTP status.
+// An error of the HTTP interface, and its answer in the shape that clients of each protocol read. Types and codes are
+// OpenAI's; other shapes derive theirs from the HTTP status.
 #pragma once
 
 #include <string>
 
 #include "tessera/base/status.h"
+#include "tessera/server/http/error_shape.h"
 #include "tessera/server/http/http.h"
 
 namespace tessera {
@@ -16,9 +18,9 @@ struct ApiError {
   std::string code;       // "" is sent as null
   int retry_after_s = 0;  // value of the Retry-After header in seconds; 0: no header
 
-  // Returns the body, one line of JSON.
-  std::string to_json() const;
-  HttpResponse to_response() const;
+  // Returns the body, one line of JSON. Anthropic's shape gets a new request id.
+  std::string to_json(ErrorShape shape = ErrorShape::kOpenAi) const;
+  HttpResponse to_response(ErrorShape shape = ErrorShape::kOpenAi) const;
 };
 
 // Maps the status code to an HTTP status: invalid argument 400, not found 404, unimplemented 501, resource exhausted

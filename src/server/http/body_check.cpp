@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-HttpResponse unsupported(std::string message, std::string code) {
-  return ApiError{.http_status = 415, .message = std::move(message), .param = {}, .code = std::move(code)}
-      .to_response();
+HttpResponse unsupported(const HttpRequest& request, std::string message, std::string code) {
+  return ApiError{.http_status = 415, .message = std::move(message), .param = {}, .code = std::move(code)}.to_response(
+      error_shape_of(request.path));
 }
 
 }  // namespace
@@ -33,14 +33,16 @@ std::optional<HttpResponse> check_body(const HttpRequest& request) {
   if (!request.has_body) return std::nullopt;
   const std::string_view type = request.header("Content-Type");
   if (!type.empty() && !is_json_type(type)) {
-    return unsupported(fmt::format("the content type \"{}\" is not accepted; send JSON with the header \"Content-Type: "
+    return unsupported(request,
+                       fmt::format("the content type \"{}\" is not accepted; send JSON with the header \"Content-Type: "
                                    "application/json\" (curl: -H 'Content-Type: application/json')",
                                    clip_text(std::string(type))),
                        "unsupported_content_type");
   }
   const std::string_view coding = request.header("Content-Encoding");
   if (is_known_coding(coding)) return std::nullopt;
-  HttpResponse response = unsupported(fmt::format("the content encoding \"{}\" is not accepted; {} are",
+  HttpResponse response = unsupported(request,
+                                      fmt::format("the content encoding \"{}\" is not accepted; {} are",
                                                   clip_text(std::string(coding)), kAcceptedCodings),
                                       "unsupported_content_encoding");
   response.headers.emplace_back("Accept-Encoding", kAcceptedCodings);

@@ -1,6 +1,9 @@
 #include "tessera/server/http/call.h"
 
+#include <algorithm>
+
 #include "tessera/base/log.h"
+#include "tessera/server/http/random_id.h"
 
 namespace tessera {
 namespace {
@@ -9,11 +12,19 @@ void add_note(HttpResponse& response, std::string_view note) {
   if (!note.empty()) response.headers.emplace_back("X-Tessera-Note", note);
 }
 
+// Adds the header that clients of the path's protocol expect of every answer.
+void add_request_id(HttpResponse& response, std::string_view path) {
+  if (error_shape_of(path) != ErrorShape::kAnthropic) return;
+  const auto is_id = [](const auto& header) { return header.first == kRequestIdHeader; };
+  if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestIdHeader, make_id("req_"));
+}
+
 }  // namespace
 
 void Call::respond(HttpResponse response, std::string_view detail) const {
   metrics_->answered(route_, response.status);
   log(response.status, detail);
+  add_request_id(response, request().path);
   exchange_.respond(std::move(response));
 }
 
@@ -23,11 +34,14 @@ void Call::respond_json(std::string body, std::string_view detail, std::string_v
   respond(std::move(response), detail);
 }
 
-void Call::refuse(const ApiError& error) const { respond(error.to_response(), error.message); }
+void Call::refuse(const ApiError& error) const {
+  respond(error.to_response(error_shape_of(request().path)), error.message);
+}
 
 void Call::start(HttpResponse response, std::string_view note) const {
   metrics_->answered(route_, response.status);
   add_note(response, note);
+  add_request_id(response, request().path);
   exchange_.start_stream(std::move(response));
 }
 

@@ -99,6 +99,7 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   head_lines_.clear();
   http_1_1_ = true;
   head_only_ = false;
+  error_shape_ = ErrorShape::kOpenAi;
   keep_alive_ = true;
   timed_out_ = false;
   set(read_deadline_, std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
@@ -146,7 +147,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       if (!error) continue;
       if (error == http::error::need_more && whole && in_.size() > kMaxChunkHead) error = http::error::bad_chunk;
     }
-    if (error != http::error::need_more) co_return refuse_unparsed(error);
+    if (error != http::error::need_more) co_return refuse_unparsed(reader, error);
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
@@ -240,7 +241,10 @@ HttpSession::Task<void> HttpSession::linger() {
   }
 }
 
-bool HttpSession::refuse_unparsed(error_code error) {
+bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
+  // The target is known if only what follows it was at fault.
+  const Result<RequestTarget> target = parse_target(reader.parser.get().target());
+  if (target.ok()) error_shape_ = error_shape_of(target->path);
   const HttpOptions& options = sessions_.options;
   if (error == http::error::header_limit)
     return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
@@ -266,6 +270,7 @@ bool HttpSession::accept_head(Reader& reader) {
   Result<RequestTarget> target = parse_target(head.target());
   if (!target.ok()) return refuse(400, target.status().message());
   request.path = std::move(target->path);
+  error_shape_ = error_shape_of(request.path);
   request.query = std::move(target->query);
   if (http_1_1_ && head.count(http::field::host) != 1) return refuse(400, "the request needs one Host header");
   const std::string_view coding = request.header("Transfer-Encoding");
@@ -301,7 +306,7 @@ bool HttpSession::answer_head(Reader& reader) {
     if (announced > sessions_.options.max_body_bytes) return false;  // the parser refuses it
     const ApiStatus fits = reader.memory.check(static_cast<std::int64_t>(announced));
     if (fits.ok()) return false;
-    answer = fits.error().to_response();
+    answer = fits.error().to_response(error_shape_);
     own = true;
   }
   keep_alive_ = keep_alive_ && skip_body(reader);

@@ -89,7 +89,7 @@ void HttpSession::drain() {
 void HttpSession::give_up() {
   if (exchange_ == nullptr) return;
   if (exchange_->started) return lose();
-  respond_instead(fault(503, "the server is shutting down").to_response());
+  respond_instead(fault(503, "the server is shutting down").to_response(error_shape_));
 }
 
 void HttpSession::lose() {
@@ -151,7 +151,7 @@ bool HttpSession::refuse(const ApiError& error) {
   log_debug("http", "refused: {}", error.message);
   // Part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
-  HttpResponse response = error.to_response();
+  HttpResponse response = error.to_response(error_shape_);
   tell_own_answer(response.status);
   send_answer(std::move(response));
   return false;
@@ -184,7 +184,7 @@ void HttpSession::fail_exchange() {
   if (exchange_ == nullptr) return;
   if (exchange_->started) return lose();
   keep_alive_ = false;
-  respond_instead(fault(500, "the server failed at this request").to_response());
+  respond_instead(fault(500, "the server failed at this request").to_response(error_shape_));
 }
 
 void HttpSession::respond(HttpResponse response) {

@@ -114,7 +114,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool skip_blank_lines(Reader& reader);
   bool wait_is_over(bool idle, bool whole);
   bool has_arrived();
-  bool refuse_unparsed(boost::system::error_code error);
+  bool refuse_unparsed(Reader& reader, boost::system::error_code error);
   bool accept_head(Reader& reader);
   bool answer_head(Reader& reader);
   bool skip_body(Reader& reader);
@@ -159,6 +159,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::string head_lines_;                         // header lines of every answer to it
   bool http_1_1_ = true;
   bool head_only_ = false;
+  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // of its path, once that was read
   bool keep_alive_ = true;
   bool chunked_ = false;
 

@@ -14,6 +14,18 @@ bool matches(std::string_view pattern, std::string_view path) {
   return path.size() > pattern.size() && path.starts_with(pattern);
 }
 
+bool is_key(std::string_view given, std::span<const std::string> keys) {
+  bool held = false;
+  for (const std::string& key : keys) {
+    unsigned difference = given.size() == key.size() ? 0 : 1;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
+    }
+    held |= difference == 0;
+  }
+  return held;
+}
+
 }  // namespace
 
 std::string Router::methods(std::string_view path) const {
@@ -56,19 +68,11 @@ ApiResult<const Route*> Router::find(std::string_view method, std::string_view p
       .code = "method_not_allowed"};
 }
 
-bool holds_key(std::string_view authorization, std::span<const std::string> keys) {
+bool holds_key(const HttpRequest& head, std::span<const std::string> keys) {
   constexpr std::string_view kScheme = "Bearer ";
-  if (!equals_ignoring_case(authorization.substr(0, kScheme.size()), kScheme)) return false;
-  authorization.remove_prefix(kScheme.size());
-  bool held = false;
-  for (const std::string& key : keys) {
-    unsigned difference = authorization.size() == key.size() ? 0 : 1;
-    for (std::size_t i = 0; i < authorization.size(); ++i) {
-      difference |= static_cast<unsigned char>(authorization[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
-    }
-    held |= difference == 0;
-  }
-  return held;
+  const std::string_view authorization = head.header("Authorization");
+  const bool bearer = equals_ignoring_case(authorization.substr(0, kScheme.size()), kScheme);
+  return (bearer && is_key(authorization.substr(kScheme.size()), keys)) || is_key(head.header("x-api-key"), keys);
 }
 
 }  // namespace tessera

@@ -35,8 +35,9 @@ class Router {
   std::vector<Route> routes_;
 };
 
-// Whether an Authorization header holds one of `keys` ("Bearer KEY"; the scheme may be in any case, RFC 9110, 11.1). No
-// key may be empty. The time depends only on the header's length, so it reveals nothing about the keys.
-bool holds_key(std::string_view authorization, std::span<const std::string> keys);
+// Whether a request's head holds one of `keys`: as the header Authorization ("Bearer KEY"; the scheme may be in any
+// case, RFC 9110, 11.1) or as Anthropic's x-api-key. No key may be empty. The time depends only on the length of what
+// is sent, so it reveals nothing about the keys.
+bool holds_key(const HttpRequest& head, std::span<const std::string> keys);
 
 }  // namespace tessera

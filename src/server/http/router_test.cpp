@@ -41,14 +41,20 @@ TEST(Router, ErrorsListTheAcceptedMethods) {
 
 TEST(Router, KeysAreComparedInFull) {
   const std::vector<std::string> keys = {"other key", "secret"};
-  EXPECT_TRUE(holds_key("Bearer secret", keys));
-  EXPECT_TRUE(holds_key("Bearer other key", keys));
-  EXPECT_TRUE(holds_key("bearer secret", keys));
-  EXPECT_FALSE(holds_key("Bearer secret", {}));
+  const auto holds = [&](const char* name, const char* value, std::span<const std::string> accepted) {
+    return holds_key({.method = {}, .path = {}, .query = {}, .headers = {{name, value}}, .body = {}}, accepted);
+  };
+  EXPECT_TRUE(holds("Authorization", "Bearer secret", keys));
+  EXPECT_TRUE(holds("Authorization", "Bearer other key", keys));
+  EXPECT_TRUE(holds("Authorization", "bearer secret", keys));
+  EXPECT_FALSE(holds("Authorization", "Bearer secret", {}));
   for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
                             "Basic secret", "Bearer secret "}) {
-    EXPECT_FALSE(holds_key(wrong, keys)) << wrong;
+    EXPECT_FALSE(holds("Authorization", wrong, keys)) << wrong;
   }
+  EXPECT_TRUE(holds("X-Api-Key", "secret", keys)) << "Anthropic's header";
+  for (const char* wrong : {"", "Bearer secret", "secre", "secretsecret"})
+    EXPECT_FALSE(holds("X-Api-Key", wrong, keys)) << wrong;
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct LiveJobs::Job {
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
   std::int64_t most_output_tokens = 0;          // of the request with the most output tokens
+  Clock::time_point last_sent{};                // or when the call arrived
   std::vector<Clock::time_point> last_token{};  // [requests]; before the first token: when the call arrived
 
   std::string summary(std::string_view how) const {
@@ -54,9 +55,11 @@ void LiveJobs::start(Call call, ApiJob job) {
   live->first_ticket = next_ticket_;
   live->count = live->remaining = requests.size();
   live->last_token.assign(live->count, live->call.arrived());
+  live->last_sent = live->call.arrived();
   next_ticket_ += live->count;
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
+  if (live->job.stream && live->job.answer->keeps_alive()) watch(live, hooks_.silent_s);
   // This comes last, because it calls back at once if the client has already left.
   live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
     const std::shared_ptr<Job> gone = weak.lock();
@@ -107,8 +110,8 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     fail(job, api_error(failure));
     return;
   }
-  if (job.job.stream) send(job, stream_);
-  if (job.remaining == 0) end(place.job);
+  if (job.job.stream) send(job, stream_, now);
+  if (job.remaining == 0) end(place.job, now);
 }
 
 void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const {
@@ -135,7 +138,8 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
 
 // Sends stream data. The head is sent with the first event, so that a refusal by the engine can still have its own HTTP
 // status.
-void LiveJobs::send(Job& job, std::string_view data) const {
+void LiveJobs::send(Job& job, std::string_view data, Clock::time_point now) const {
+  if (!data.empty()) job.last_sent = now;
   if (!job.streaming) {
     job.streaming = true;
     job.call.start_stream(std::string(data), job.job.note);
@@ -144,13 +148,27 @@ void LiveJobs::send(Job& job, std::string_view data) const {
   }
 }
 
-void LiveJobs::end(const std::shared_ptr<Job>& job) {
+void LiveJobs::watch(const std::shared_ptr<Job>& job, double seconds) const {
+  hooks_.after(seconds, [this, weak = std::weak_ptr<Job>(job)] {
+    const std::shared_ptr<Job> live = weak.lock();
+    if (live == nullptr || live->dropped) return;
+    const Clock::time_point now = Clock::now();
+    double left = hooks_.silent_s - std::chrono::duration<double>(now - live->last_sent).count();
+    if (left <= 0) {
+      send(*live, live->job.answer->keep_alive(), now);
+      left = hooks_.silent_s;
+    }
+    watch(live, left);
+  });
+}
+
+void LiveJobs::end(const std::shared_ptr<Job>& job, Clock::time_point now) {
   job->dropped = true;
   metrics_.call_ended(job->most_output_tokens);
   if (job->job.stream) {
     if (std::optional<JsonParts> parts = job->job.answer->large_events())
       return build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
-    send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
+    send(*job, job->job.answer->last_events() + job->job.answer->stream_end(), now);
     job->call.finish(job->summary("done"));
   } else if (std::optional<JsonParts> parts = job->job.answer->large_body()) {
     build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
@@ -169,7 +187,8 @@ void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr
 void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
                          const std::string& part) const {
   if (job->job.stream) {
-    send(*job, parts->done() ? part + job->job.answer->last_events() + server_sent_event("[DONE]") : part);
+    Answer& answer = *job->job.answer;
+    send(*job, parts->done() ? part + answer.last_events() + answer.stream_end() : part, Clock::now());
   } else if (std::exchange(job->streaming, true)) {
     job->call.write(part);
   } else if (parts->done()) {
@@ -195,7 +214,7 @@ void LiveJobs::fail(Job& job, const ApiError& error) {
     job.call.refuse(error);
     return;
   }
-  job.call.write(server_sent_event(error.to_json()) + server_sent_event("[DONE]"));
+  job.call.write(job.job.answer->stream_failure(error));
   job.call.finish(job.summary(error.message));
 }
 

@@ -22,10 +22,13 @@ class LiveJobs {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
+    // Calls `task` on the I/O thread after `seconds`.
+    std::function<void(double seconds, std::function<void()> task)> after;
     // Builds a part of the body of the call's answer on another thread, then calls `then` with it on the I/O thread. If
     // building fails, it fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
+    double silent_s = 15;  // after so many seconds without an event a stream sends Answer::keep_alive()
   };
 
   // `metrics` outlives the object.
@@ -48,8 +51,10 @@ class LiveJobs {
   };
   void dispatch(EngineThread::Event& event, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
-  void send(Job& job, std::string_view data) const;
-  void end(const std::shared_ptr<Job>& job);
+  void send(Job& job, std::string_view data, Clock::time_point now) const;
+  // Looks in `seconds` whether the job's stream was silent, and again until its end.
+  void watch(const std::shared_ptr<Job>& job, double seconds) const;
+  void end(const std::shared_ptr<Job>& job, Clock::time_point now);
   // Builds the next part of a large body, and sends it once the part before it was sent.
   void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const;
   void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,

@@ -41,6 +41,10 @@ class EchoAnswer : public Answer {
   }
 
   std::optional<JsonParts> large_events() override { return large_body(); }
+  bool keeps_alive() const override { return keeps_alive_; }
+  std::string keep_alive() override { return server_sent_event("silence"); }
+
+  bool keeps_alive_ = false;
 
   static constexpr std::size_t kPart = 200'000;
   std::size_t parts_ = 1;
@@ -54,37 +58,42 @@ class EchoAnswer : public Answer {
 // Makes every call a job of two requests; the test plays the engine.
 class Jobs {
  public:
-  explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX)
-      : server_([this, stream, large, parts, fails_at](HttpExchange exchange) {
+  explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,
+                double silent_s = 0)
+      : server_([this, stream, large, parts, fails_at, silent_s](HttpExchange exchange) {
           ApiJob job{.id = "job", .requests = std::vector<Request>(2), .stream = stream};
           auto answer = std::make_unique<EchoAnswer>(large);
           answer->parts_ = parts;
           answer->fails_at_ = fails_at;
+          answer->keeps_alive_ = silent_s > 0;
           job.answer = std::move(answer);
           jobs_->start(Call(std::move(exchange), "/test", metrics_, /*logged=*/false), std::move(job));
         }) {
-    LiveJobs::Hooks hooks{.submit =
-                              [this](Ticket ticket, const Request&) {
-                                const std::lock_guard lock(mutex_);
-                                submitted_.push_back(ticket);
-                              },
-                          .cancel =
-                              [this](Ticket ticket) {
-                                const std::lock_guard lock(mutex_);
-                                cancelled_.push_back(ticket);
-                              },
-                          .build_elsewhere =
-                              [this, parts](const Call& call, const std::function<std::string()>& build,
-                                            const std::function<void(std::string)>& then) {
-                                ++built_;
-                                std::string part;
-                                try {
-                                  part = build();
-                                } catch (const std::exception& e) {
-                                  return call.fail(api_error(internal_error(e.what())));
-                                }
-                                then((parts == 1 ? "elsewhere " : "") + part);
-                              }};
+    LiveJobs::Hooks hooks{
+        .submit =
+            [this](Ticket ticket, const Request&) {
+              const std::lock_guard lock(mutex_);
+              submitted_.push_back(ticket);
+            },
+        .cancel =
+            [this](Ticket ticket) {
+              const std::lock_guard lock(mutex_);
+              cancelled_.push_back(ticket);
+            },
+        .after = [this](double seconds, std::function<void()> task) { server_.http->after(seconds, std::move(task)); },
+        .build_elsewhere =
+            [this, parts](const Call& call, const std::function<std::string()>& build,
+                          const std::function<void(std::string)>& then) {
+              ++built_;
+              std::string part;
+              try {
+                part = build();
+              } catch (const std::exception& e) {
+                return call.fail(api_error(internal_error(e.what())));
+              }
+              then((parts == 1 ? "elsewhere " : "") + part);
+            },
+        .silent_s = silent_s};
     jobs_.emplace(std::move(hooks), metrics_);
     client.send(get("/test"));
     EXPECT_TRUE(eventually([this] { return submitted().size() == 2; }));
@@ -212,6 +221,24 @@ TEST(LiveJobs, AnErrorInAStreamIsAnEventAndEndsAllTexts) {
   EXPECT_THAT(reply.body, HasSubstr("too slow"));
   EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n")) << reply.body;
   EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[0]));
+}
+
+TEST(LiveJobs, AStreamSendsSomethingWhileTheEngineIsSilent) {
+  Jobs jobs(/*stream=*/true, /*large=*/false, /*parts=*/1, /*fails_at=*/SIZE_MAX, /*silent_s=*/0.02);
+  EXPECT_THAT(jobs.client.read_through("silence\n\n"), HasSubstr("200 OK")) << "before the first event";
+  jobs.client.read_through("silence\n\n");
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.client.read_through("0a");
+  jobs.client.read_through("silence\n\n");
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_THAT(jobs.client.read_through("[DONE]"), HasSubstr("1b"));
+}
+
+TEST(LiveJobs, AStreamWithEventsSendsNothingElse) {
+  Jobs jobs(/*stream=*/true, /*large=*/false, /*parts=*/1, /*fails_at=*/SIZE_MAX, /*silent_s=*/60);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "data: 0a\n\ndata: 1b\n\ndata: last\n\ndata: [DONE]\n\n");
 }
 
 TEST(LiveJobs, ADisconnectCancelsRunningRequests) {

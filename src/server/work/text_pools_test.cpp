@@ -182,6 +182,8 @@ TEST(ClientOf, EachOfSeveralKeysIsAClient) {
   EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "two") << "however the scheme is written";
   EXPECT_EQ(client_of(request, std::vector<std::string>{"two"}), "192.0.2.1") << "all have that key";
   EXPECT_EQ(client_of(request, {}), "192.0.2.1");
+  request.headers = {{"X-Api-Key", "one"}};
+  EXPECT_EQ(client_of(request, std::vector<std::string>{"one", "two"}), "one") << "as Anthropic's clients send it";
 }
 
 }  // namespace
