@@ -6,7 +6,7 @@ of docs/request-fields.md.
   tools/request_fields.py docs --check    status 1 if they are not current; the last line is "N passed, N failed"
   tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
                                           and the reverse; status 1 if they differ. For the versions that the file
-                                          names: pip download --no-deps openai==… sglang==… vllm==…, and unpack each into
+                                          names: pip download --no-deps openai==… anthropic==… sglang==… vllm==…, and unpack each into
                                           a folder of its name. After a new version, change "versions" as well.
 """
 
@@ -59,11 +59,18 @@ SOURCES = {
          ["ScoringRequestMixin", "ScoreDataRequest", "ScoreQueriesDocumentsRequest", "ScoreQueriesItemsRequest",
           "ScoreTextRequest"])],
     "label_score": [("sglang", "srt/entrypoints/openai/protocol.py", ["ScoringRequest"])],
+    "messages": [
+        ("anthropic", "types/message_create_params.py", ["MessageCreateParamsBase", "MessageCreateParamsStreaming"]),
+        ("anthropic", "types/beta/message_create_params.py",
+         ["MessageCreateParamsBase", "MessageCreateParamsStreaming"])],
+    "count_tokens": [
+        ("anthropic", "types/message_count_tokens_params.py", ["MessageCountTokensParams"]),
+        ("anthropic", "types/beta/message_count_tokens_params.py", ["MessageCountTokensParams"])],
     "detokenize": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],
 }
-NAMES = {"openai": "OpenAI", "sglang": "SGLang", "vllm": "vLLM", "tei": "TEI"}
+NAMES = {"openai": "OpenAI", "anthropic": "Anthropic", "sglang": "SGLang", "vllm": "vLLM", "tei": "TEI"}
 TREATMENTS = {"served": "served", "harmless": "harmless", "refused": "refused", "checked": "refused"}
 
 

@@ -12,6 +12,7 @@
 #include "tessera/base/log.h"
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/ranks/replicas.h"
+#include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/body_check.h"
 #include "tessera/server/http/router.h"
@@ -271,6 +272,8 @@ struct Server::Impl {
     add_job("/v1/chat/completions", prepare_chat);
     add_job("/v1/completions", prepare_completion);
     add_job("/generate", prepare_generate);
+    add_job("/v1/messages", prepare_messages);
+    add_build("/v1/messages/count_tokens", count_tokens_body);
     add_job("/v1/embeddings", prepare_embeddings);
     for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job(path, prepare_rerank);
     for (const char* path : {"/v1/score", "/score"}) add_job(path, prepare_score);

@@ -1,4 +1,4 @@
-// The server: one engine, or several of one model, served over HTTP by the protocols of OpenAI and SGLang.
+// The server: one engine, or several of one model, served over HTTP by the protocols of OpenAI, Anthropic and SGLang.
 //
 //   std::unique_ptr<Server> server = TRY(Server::create(options, *engine));
 //   print(server->address());

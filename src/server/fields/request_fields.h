@@ -1,7 +1,7 @@
-// Lists which members the objects of a request may have: the fields of OpenAI's, SGLang's and vLLM's requests at the
-// versions that request_fields.json names, and our own. That file says how each field is treated and is compiled in;
-// docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is an error,
-// unless it cannot change the answer.
+// Lists which members the objects of a request may have: the fields of OpenAI's, Anthropic's, SGLang's and vLLM's
+// requests at the versions that request_fields.json names, and our own. That file says how each field is treated and is
+// compiled in; docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is
+// an error, unless it cannot change the answer.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,8 @@ inline constexpr std::uint32_t kEmbeddings = 256;
 inline constexpr std::uint32_t kRerank = 512;
 inline constexpr std::uint32_t kScore = 1024;       // of pairs of texts
 inline constexpr std::uint32_t kLabelScore = 2048;  // of tokens after a prompt
+inline constexpr std::uint32_t kMessages = 4096;    // Anthropic's
+inline constexpr std::uint32_t kCountTokens = 8192;
 }  // namespace request_object
 
 // Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code

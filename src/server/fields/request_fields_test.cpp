@@ -1,5 +1,6 @@
-// Catches: a field of OpenAI's, SGLang's or vLLM's requests that is accepted without effect, or treated differently
-// than request_fields.json (and so docs/request-fields.md) says; and a misspelt field that is silently accepted.
+// Catches: a field of OpenAI's, Anthropic's, SGLang's or vLLM's requests that is accepted without effect, or treated
+// differently than request_fields.json (and so docs/request-fields.md) says; and a misspelt field that is silently
+// accepted.
 #include "tessera/server/fields/request_fields.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/embedding_request.h"
@@ -90,6 +92,10 @@ const Place& place_of(const std::string& object) {
       {"embeddings", {R"({"input": "a b"})", "", "embeddings"}},
       {"rerank", {R"({"query": "a", "documents": ["b", "c d"]})", "", "rerank"}},
       {"score", {R"({"text_1": "a", "text_2": "b"})", "", "score"}},
+      {"messages",
+       {R"({"model": "m", "max_tokens": 8, "seed": 1, "messages": [{"role": "user", "content": "a"}]})", "",
+        "messages"}},
+      {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
   };
   return places.at(object);
@@ -146,6 +152,8 @@ Outcome send(const std::string& object, const std::string& body, const FieldMode
   if (route == "label_score") return outcome(prepare_score(model, body));
   if (route == "chat") return outcome(prepare_chat(model, body));
   if (route == "completions") return outcome(prepare_completion(model, body));
+  if (route == "messages") return outcome(prepare_messages(model, body));
+  if (route == "count_tokens") return outcome(count_tokens_body(model, body));
   if (route == "generate") return outcome(prepare_generate(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));
   return outcome(detokenize_body(model, body));
@@ -275,6 +283,11 @@ TEST_F(RequestFields, AnUnknownFieldIsRefusedWithTheNearestName) {
            {"structured_outputs", R"({"prompt": "a", "structured_outputs": {"regexp": "a"}})",
             "structured_outputs.regexp", "\"regex\""},
            {"tokenize", R"({"prompt": "a", "add_special_token": true})", "add_special_token", "add_special_tokens"},
+           {"messages",
+            R"({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}], "sytem": "a"})", "sytem",
+            "\"system\""},
+           {"count_tokens", R"({"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 5})",
+            "max_tokens", "is not known"},
            {"detokenize", R"({"tokens": [5], "ids": [5]})", "ids", "is not known"},
            {"embeddings", R"({"input": "a", "dimension": 2})", "dimension", "\"dimensions\""},
            {"rerank", R"({"query": "a", "documents": ["b"], "topn": 2})", "topn", "\"top_n\""},

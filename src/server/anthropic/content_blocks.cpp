@@ -1,0 +1,172 @@
+#include "tessera/server/anthropic/content_blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+Json text_part(std::string text) {
+  Json part = Json::object();
+  part.set("type", "text").set("text", std::move(text));
+  return part;
+}
+
+bool is_text(const Json& part) { return part.find("text") != nullptr; }
+
+// Reads {"type": "base64", "media_type", "data"} or {"type": "url", "url"}. The content determines an image's type.
+ApiResult<GivenImage> read_image(const ApiFields& block) {
+  const Json* source = TRY(block.object("source"));
+  if (source == nullptr) return block.wrong("source", "an object with \"type\" and \"data\" or \"url\"");
+  const ApiFields fields(*source, block.param("source."));
+  const std::string type = TRY(fields.string("type")).value_or("");
+  if (type != "base64" && type != "url") return fields.unsupported("type", R"("base64" or "url")");
+  const bool encoded = type == "base64";
+  const std::string_view key = encoded ? "data" : "url";
+  const Json* text = fields.find(key);
+  if (text == nullptr || !text->is_string()) return fields.wrong(key, "a string");
+  return GivenImage{.text = text->as_string(), .may_be_base64 = encoded, .param = fields.param(key)};
+}
+
+ApiStatus add_title(const ApiFields& block, TurnContent& content) {
+  for (const std::string_view key : {"title", "source", "context"}) {
+    const Json* value = block.find(key);
+    if (value != nullptr && value->is_string()) content.add_text(fmt::format("{}: {}", key, value->as_string()));
+  }
+  return api_ok();
+}
+
+// Reads texts that a block holds in a string or in a list of text blocks.
+ApiStatus add_texts(const ApiFields& holder, TurnContent& content) {
+  const Json* texts = holder.find("content");
+  if (texts != nullptr && texts->is_string()) {
+    content.add_text(texts->as_string());
+    return api_ok();
+  }
+  if (texts == nullptr || !texts->is_array()) return holder.wrong("content", "a string or a list of text blocks");
+  return each_block(*texts, holder.param("content"), [&](const ApiFields& inner, const std::string& type) -> ApiStatus {
+    if (type != "text") return inner.unsupported("type", "\"text\"");
+    content.add_text(TRY(required_text(inner, "text")));
+    return api_ok();
+  });
+}
+
+ApiStatus add_document(const ApiFields& block, TurnContent& content) {
+  TRY(add_title(block, content));
+  const Json* source = TRY(block.object("source"));
+  if (source == nullptr) return block.wrong("source", "an object with \"type\"");
+  const ApiFields fields(*source, block.param("source."));
+  const std::string type = TRY(fields.string("type")).value_or("");
+  if (type == "content") return add_texts(fields, content);
+  if (type != "text") return fields.unsupported("type", R"("text" or "content": this server reads no other documents)");
+  content.add_text(TRY(required_text(fields, "data")));
+  return api_ok();
+}
+
+}  // namespace
+
+void TurnContent::add_text(std::string_view text) {
+  Json::Array& parts = parts_.as_array();
+  if (!parts.empty() && is_text(parts.back())) {
+    parts.back().set("text", parts.back().find("text")->as_string() + std::string(separator_) + std::string(text));
+  } else {
+    parts.push_back(text_part(std::string(text)));
+  }
+}
+
+void TurnContent::add_image() {
+  Json part = Json::object();
+  part.set("type", "image");
+  parts_.push_back(std::move(part));
+  has_images_ = true;
+}
+
+void TurnContent::add(TurnContent more) {
+  for (const Json& part : more.parts_.as_array()) {
+    if (is_text(part)) {
+      add_text(part.find("text")->as_string());
+    } else {
+      add_image();
+    }
+  }
+}
+
+Json TurnContent::take() {
+  Json parts = std::exchange(parts_, Json::array());
+  if (std::exchange(has_images_, false)) return parts;
+  return parts.as_array().empty() ? Json("") : *parts.as_array().front().find("text");
+}
+
+Json joined_contents(const Json& first, const Json& second) {
+  TurnContent content;
+  for (const Json* part : {&first, &second}) {
+    if (part->is_string()) {
+      content.add_text(part->as_string());
+      continue;
+    }
+    for (const Json& piece : part->as_array()) {
+      if (is_text(piece)) {
+        content.add_text(piece.find("text")->as_string());
+      } else {
+        content.add_image();
+      }
+    }
+  }
+  return content.take();
+}
+
+ApiStatus each_block(const Json& blocks, const std::string& param,
+                     const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take) {
+  for (std::size_t i = 0; i < blocks.as_array().size(); ++i) {
+    const Json& block = blocks.as_array()[i];
+    const std::string path = fmt::format("{}[{}]", param, i);
+    if (!block.is_object()) {
+      return invalid_field(path, fmt::format("request: field \"{}\" is {}; accepted: an object with \"type\"", path,
+                                             shown_value(&block)));
+    }
+    const ApiFields fields(block, path + ".");
+    const std::optional<std::string> type = TRY(fields.string("type"));
+    if (!type) return fields.wrong("type", "a string");
+    TRY(take(fields, *type));
+  }
+  return api_ok();
+}
+
+ApiResult<std::string> required_text(const ApiFields& block, std::string_view key) {
+  std::optional<std::string> text = TRY(block.string(key));
+  if (!text) return block.wrong(key, "a string");
+  return *std::move(text);
+}
+
+bool is_server_block(std::string_view type) {
+  constexpr std::string_view kTypes[] = {"redacted_thinking", "server_tool_use",  "mcp_tool_use",
+                                         "mcp_tool_result",   "mcp_tool_listing", "fallback"};
+  return type.ends_with("_tool_result") || std::ranges::find(kTypes, type) != std::end(kTypes);
+}
+
+ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
+                    std::vector<GivenImage>& images, TurnContent& content) {
+  if (type == "text") {
+    content.add_text(TRY(required_text(block, "text")));
+  } else if (type == "document") {
+    return add_document(block, content);
+  } else if (type == "search_result") {
+    TRY(add_title(block, content));
+    return add_texts(block, content);
+  } else if (type == "compaction") {  // the text is null if there was nothing to compact
+    if (const std::optional<std::string> text = TRY(block.string("content"))) content.add_text(*text);
+  } else if (type == "image" && images_allowed) {
+    images.push_back(TRY(read_image(block)));
+    content.add_image();
+  } else if (type == "image") {
+    return block.unsupported("type", "\"text\", as this model reads no images");
+  } else {
+    return block.unsupported("type", fmt::format(R"("text", "image", "document", "search_result"{})", others));
+  }
+  return api_ok();
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+// The blocks of a message's content that are texts and images, in the form that chat templates take.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/images/image_input.h"
+
+namespace tessera {
+
+// A turn's content while its blocks are read.
+class TurnContent {
+ public:
+  // `separator` stands between two texts that follow each other.
+  explicit TurnContent(std::string_view separator = "\n") : separator_(separator) {}
+
+  void add_text(std::string_view text);
+  void add_image();
+  // Adds the parts of `more` at the end.
+  void add(TurnContent more);
+  bool empty() const { return parts_.as_array().empty(); }
+  // Returns a string, or a list of text and image parts if there are images. The object is then empty.
+  Json take();
+
+ private:
+  std::string_view separator_;
+  Json parts_ = Json::array();  // {"type": "text", "text": …} and {"type": "image"}
+  bool has_images_ = false;
+};
+
+// Puts the content of one turn behind that of another; each is a string or a list of parts.
+Json joined_contents(const Json& first, const Json& second);
+
+// Calls `take` with each block of the list `blocks` and its type. `param` is the list's path. Errors: an element that
+// is not an object with a "type", and those of `take`.
+ApiStatus each_block(const Json& blocks, const std::string& param,
+                     const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take);
+
+// Reads the string member `key` of a block, which must be there.
+ApiResult<std::string> required_text(const ApiFields& block, std::string_view key);
+
+// Whether a block is a trace of what Anthropic's own servers did in an earlier turn (server_tool_use,
+// web_search_tool_result, redacted_thinking, …). Such blocks are accepted and not shown to the model.
+bool is_server_block(std::string_view type);
+
+// Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Images are refused
+// unless `images_allowed`; they are appended to `images` and borrow from the request. An unknown type is an error that
+// lists the accepted ones and `others`.
+ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
+                    std::vector<GivenImage>& images, TurnContent& content);
+
+}  // namespace tessera

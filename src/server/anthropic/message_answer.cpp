@@ -1,0 +1,271 @@
+#include "tessera/server/anthropic/message_answer.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/server/anthropic/thinking_signature.h"
+#include "tessera/server/fields/json_writer.h"
+#include "tessera/server/openai/usage.h"
+
+namespace tessera {
+namespace {
+
+struct Block {
+  enum class Kind : std::uint8_t { kThinking, kText, kToolUse };
+  Kind kind = Kind::kText;
+  // In a stream: the part that is not sent yet. Otherwise: the whole text. For kToolUse: the text of a JSON object.
+  std::string text{};
+  std::string id{};    // with kToolUse
+  std::string name{};  // with kToolUse
+};
+
+class MessageAnswer final : public Answer {
+ public:
+  explicit MessageAnswer(MessageStyle style) : style_(std::move(style)), parts_(style_.text) {}
+
+  Status failure() const override {  // for any status code: the fault is the plugin's, not the client's
+    return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
+  }
+
+  void on_event(std::size_t, const RequestEvent& event, Completion* end, std::string& stream) override {
+    if (event.token) {
+      ++output_tokens_;
+      if (parts_.in_reasoning()) ++thinking_tokens_;
+    }
+    add(parts_.push(event.text));
+    if (event.finish != FinishReason::kNone) add(parts_.finish());
+    if (end != nullptr) {
+      output_tokens_ = std::ssize(end->output_ids);
+      cached_tokens_ = end->cached_tokens;
+      matched_ = std::move(end->matched.text);
+      finish_ = event.finish;
+    }
+    if (!style_.stream || !event_is_due(output_tokens_, style_.interval, event.finish)) return;
+    begin(stream);
+    send_blocks(stream);
+    if (event.finish != FinishReason::kNone) close_block(stream);
+  }
+
+  bool keeps_alive() const override { return true; }
+  std::string keep_alive() override {
+    std::string stream;
+    begin(stream);
+    append(stream, "ping", [](JsonWriter&) {});
+    return stream;
+  }
+
+  std::string last_events() override {
+    std::string stream;
+    append(stream, "message_delta", [&](JsonWriter& json) {
+      write_stop(json.key("delta").object());
+      json.end_object();
+      write_usage(json.key("usage"));
+      write_edits(json);
+    });
+    return stream;
+  }
+
+  std::string stream_end() const override { return "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"; }
+  std::string stream_failure(const ApiError& error) const override {
+    return "event: error\ndata: " + error.to_json(ErrorShape::kAnthropic) + "\n\n";
+  }
+
+  std::string body() override {
+    JsonWriter json;
+    json.object();
+    write_head(json);
+    json.key("content").array();
+    for (const Block& block : blocks_) write_block(json, block);
+    json.end_array();
+    write_stop(json);
+    write_usage(json.key("usage"));
+    write_edits(json);
+    return json.end_object().take();
+  }
+
+ private:
+  Block& block_of(Block::Kind kind) {
+    if (blocks_.empty() || blocks_.back().kind != kind) blocks_.push_back({.kind = kind});
+    return blocks_.back();
+  }
+
+  void add(ChatPieces pieces) {
+    // Pieces without an id at the beginning continue the last block's call. A text in the same piece comes after them.
+    auto call = pieces.calls.begin();
+    for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
+    if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;
+    if (!pieces.content.empty()) block_of(Block::Kind::kText).text += pieces.content;
+    for (; call != pieces.calls.end(); ++call) {
+      if (!call->id.empty()) {
+        has_calls_ = true;
+        blocks_.push_back({.kind = Block::Kind::kToolUse, .id = std::move(call->id), .name = std::move(call->name)});
+      }
+      blocks_.back().text += call->arguments;
+    }
+  }
+
+  // The members that a message has before its content.
+  void write_head(JsonWriter& json) const {
+    json.key("id").value(style_.id).key("type").value("message").key("role").value("assistant");
+    json.key("model").value(style_.model);
+  }
+
+  void write_stop(JsonWriter& json) const {
+    json.key("stop_reason").value_or_null(stop_reason());
+    json.key("stop_sequence");
+    if (matched_) {
+      json.value(*matched_);
+    } else {
+      json.null();
+    }
+  }
+
+  std::string_view stop_reason() const {
+    if (finish_ == FinishReason::kNone) return "";
+    if (finish_ == FinishReason::kLength)
+      return style_.ends_with_context ? "model_context_window_exceeded" : "max_tokens";
+    if (matched_) return "stop_sequence";
+    return has_calls_ ? "tool_use" : "end_turn";
+  }
+
+  void write_usage(JsonWriter& json) const {
+    json.object().key("input_tokens").value(style_.prompt_tokens - cached_tokens_);
+    json.key("cache_creation_input_tokens").value(0);
+    json.key("cache_read_input_tokens").value(cached_tokens_);
+    json.key("output_tokens").value(output_tokens_);
+    json.key("output_tokens_details").object().key("thinking_tokens").value(thinking_tokens_).end_object();
+    json.end_object();
+  }
+
+  void write_edits(JsonWriter& json) const {
+    if (!style_.lists_edits) return;
+    json.key("context_management").object().key("applied_edits").array().end_array().end_object();
+  }
+
+  void write_block(JsonWriter& json, const Block& block) const {
+    json.object().key("type");
+    switch (block.kind) {
+      case Block::Kind::kText: json.value("text").key("text").value(block.text).key("citations").null(); break;
+      case Block::Kind::kThinking:
+        json.value("thinking").key("thinking").value(style_.omits_thinking ? std::string_view() : block.text);
+        json.key("signature").value(signature_of_thinking(style_.omits_thinking ? block.text : std::string_view()));
+        break;
+      case Block::Kind::kToolUse: {
+        json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
+        // A call that was cut off has no whole object.
+        const Result<Json> input = Json::parse(block.text, "the call");
+        json.key("input").raw(input.ok() && input->is_object() ? std::string_view(block.text) : "{}");
+        break;
+      }
+    }
+    json.end_object();
+  }
+
+  // Sends the message's beginning, once. The cached tokens are not known yet: message_delta has the whole usage.
+  void begin(std::string& stream) {
+    if (std::exchange(begun_, true)) return;
+    append(stream, "message_start", [&](JsonWriter& json) {
+      write_head(json.key("message").object());
+      json.key("content").array().end_array().key("stop_reason").null().key("stop_sequence").null();
+      write_usage(json.key("usage"));
+      json.end_object();
+    });
+    append(stream, "ping", [](JsonWriter&) {});
+  }
+
+  // Sends what blocks have gained. The last block stays open, because it may grow.
+  void send_blocks(std::string& stream) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      if (i > 0) close_block(stream);
+      if (!open_) open_block(stream, blocks_[i]);
+      send_delta(stream, blocks_[i]);
+    }
+    if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);
+  }
+
+  void open_block(std::string& stream, const Block& block) {
+    open_ = block.kind;
+    append(stream, "content_block_start", [&](JsonWriter& json) {
+      json.key("index").value(index_).key("content_block").object().key("type");
+      switch (block.kind) {
+        case Block::Kind::kText: json.value("text").key("text").value(""); break;
+        case Block::Kind::kThinking: json.value("thinking").key("thinking").value("").key("signature").value(""); break;
+        case Block::Kind::kToolUse:
+          json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
+          json.key("input").object().end_object();
+          break;
+      }
+      json.end_object();
+    });
+  }
+
+  void send_delta(std::string& stream, Block& block) {
+    if (block.text.empty()) return;
+    switch (block.kind) {
+      case Block::Kind::kText: append_delta(stream, "text_delta", "text", block.text); break;
+      case Block::Kind::kToolUse: append_delta(stream, "input_json_delta", "partial_json", block.text); break;
+      case Block::Kind::kThinking:
+        if (style_.omits_thinking) {
+          hidden_ += block.text;
+        } else {
+          append_delta(stream, "thinking_delta", "thinking", block.text);
+        }
+        break;
+    }
+    block.text.clear();
+  }
+
+  void close_block(std::string& stream) {
+    if (!open_) return;
+    if (*open_ == Block::Kind::kThinking)
+      append_delta(stream, "signature_delta", "signature", signature_of_thinking(std::exchange(hidden_, {})));
+    append(stream, "content_block_stop", [&](JsonWriter& json) { json.key("index").value(index_); });
+    ++index_;
+    open_.reset();
+  }
+
+  void append_delta(std::string& stream, std::string_view type, std::string_view key, std::string_view text) {
+    append(stream, "content_block_delta", [&](JsonWriter& json) {
+      json.key("index").value(index_).key("delta").object().key("type").value(type).key(key).value(text).end_object();
+    });
+  }
+
+  template <class WriteMembers>
+  void append(std::string& stream, std::string_view type, const WriteMembers& write_members) {
+    event_.clear();
+    event_.object().key("type").value(type);
+    write_members(event_);
+    event_.end_object();
+    stream += "event: ";
+    stream += type;
+    stream += "\ndata: ";
+    stream += event_.text();
+    stream += "\n\n";
+  }
+
+  MessageStyle style_;
+  ChatText parts_;
+  std::vector<Block> blocks_;
+  std::optional<std::string> matched_;  // the stop sequence that ended the text
+  bool has_calls_ = false;
+  FinishReason finish_ = FinishReason::kNone;
+  std::int64_t output_tokens_ = 0;
+  std::int64_t thinking_tokens_ = 0;
+  std::int64_t cached_tokens_ = 0;
+  // Only for a stream:
+  bool begun_ = false;
+  int index_ = 0;                    // of the open block, or of the next one
+  std::optional<Block::Kind> open_;  // the kind of the block that was started and not stopped
+  std::string hidden_;               // thinking for the signature
+  JsonWriter event_;                 // a member so that all events of a stream reuse its memory
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> make_message_answer(MessageStyle style) {
+  return std::make_unique<MessageAnswer>(std::move(style));
+}
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// The answer to /v1/messages: one message with its blocks, or Anthropic's events as the blocks grow.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/openai/chat_text.h"
+
+namespace tessera {
+
+struct MessageStyle {
+  std::string id;
+  std::string model;  // as the request names it
+  bool stream = false;
+  std::int64_t interval = 1;  // tokens between two events of a stream
+  std::int64_t prompt_tokens = 0;
+  ChatTextStyle text{};
+  bool shows_thinking = false;     // false: thinking is left out
+  bool omits_thinking = false;     // blocks of thinking have no text; their signature holds it
+  bool lists_edits = false;        // the request has context_management, so the answer says that nothing was edited
+  bool ends_with_context = false;  // the context leaves fewer tokens than max_tokens
+};
+
+std::unique_ptr<Answer> make_message_answer(MessageStyle style);
+
+}  // namespace tessera

@@ -1,0 +1,223 @@
+// Catches: events in an order that Anthropic's clients refuse, pieces of a call in the wrong block, thinking that is
+// shown unasked, and a stop reason or usage that is not the request's.
+#include "tessera/server/anthropic/message_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/server/anthropic/thinking_signature.h"
+#include "tessera/server/openai/answers_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::at;
+using test::end_of;
+using test::last;
+using test::on_event;
+using test::parsed;
+using test::step;
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+MessageStyle style_of(bool stream) {
+  return {.id = "msg_1",
+          .model = "claude",
+          .stream = stream,
+          .prompt_tokens = 9,
+          .text = {.choice = ToolChoice::kAuto,
+                   .id_prefix = "toolu_",
+                   .tool_call_parser = "hermes",
+                   .tools = *Json::parse(R"([{"type": "function", "function": {"name": "f"}}])", "tools"),
+                   .reasoning_parser = "qwen3"}};
+}
+
+struct Event {
+  std::string type;
+  Json data;
+};
+
+std::vector<Event> events_of(const std::string& stream) {
+  std::vector<Event> out;
+  for (std::size_t at = 0; at < stream.size();) {
+    const std::size_t line = stream.find('\n', at);
+    const std::size_t end = stream.find("\n\n", at);
+    EXPECT_NE(end, std::string::npos) << stream;
+    EXPECT_EQ(stream.substr(at, 7), "event: ");
+    EXPECT_EQ(stream.substr(line + 1, 6), "data: ");
+    out.push_back({stream.substr(at + 7, line - at - 7), parsed(stream.substr(line + 7, end - line - 7))});
+    EXPECT_EQ(*out.back().data.find("type"), Json(out.back().type));
+    at = end + 2;
+  }
+  return out;
+}
+
+// Returns the events in short: "start 0 text", "text_delta 0 abc", "stop 0".
+std::vector<std::string> shown(const std::string& stream) {
+  std::vector<std::string> out;
+  for (const Event& event : events_of(stream)) {
+    const Json* index = event.data.find("index");
+    const std::string number = index != nullptr ? " " + std::to_string(index->as_int()) : "";
+    if (event.type == "content_block_start") {
+      out.push_back("start" + number + " " + at(event.data, "content_block.type").as_string());
+    } else if (event.type == "content_block_delta") {
+      const Json& delta = *event.data.find("delta");
+      out.push_back(delta.find("type")->as_string() + number + " " + delta.as_object().back().second.as_string());
+    } else {
+      out.push_back((event.type == "content_block_stop" ? "stop" : event.type) + number);
+    }
+  }
+  return out;
+}
+
+// Feeds the texts as one token each and returns the whole stream.
+std::string streamed(MessageStyle style, const std::vector<const char*>& texts,
+                     FinishReason reason = FinishReason::kStop, Completion end = end_of(4, 9, 6)) {
+  const std::unique_ptr<Answer> answer = make_message_answer(std::move(style));
+  std::string stream;
+  for (const char* text : texts) stream += on_event(*answer, 0, step(text), nullptr);
+  stream += on_event(*answer, 0, last("", reason), &end);
+  EXPECT_TRUE(answer->failure().ok());
+  return stream + answer->last_events() + answer->stream_end();
+}
+
+Json whole(MessageStyle style, const std::vector<const char*>& texts, FinishReason reason = FinishReason::kStop,
+           Completion end = end_of(4, 9, 6)) {
+  const std::unique_ptr<Answer> answer = make_message_answer(std::move(style));
+  for (const char* text : texts) on_event(*answer, 0, step(text), nullptr);
+  on_event(*answer, 0, last("", reason), &end);
+  return parsed(answer->body());
+}
+
+TEST(MessageAnswer, ATextStreamsAsOneBlock) {
+  const std::string stream = streamed(style_of(true), {"Hel", "lo"});
+  EXPECT_THAT(shown(stream), ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 Hel", "text_delta 0 lo",
+                                         "stop 0", "message_delta", "message_stop"));
+  const std::vector<Event> events = events_of(stream);
+  const Json& message = *events.front().data.find("message");
+  EXPECT_EQ(message, parsed(R"({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [],
+      "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "cache_creation_input_tokens": 0,
+      "cache_read_input_tokens": 0, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 0}}})"));
+  const Json& delta = events[events.size() - 2].data;
+  EXPECT_EQ(at(delta, "delta"), parsed(R"({"stop_reason": "end_turn", "stop_sequence": null})"));
+  EXPECT_EQ(at(delta, "usage.input_tokens"), Json(3)) << "the prompt without its cached part";
+  EXPECT_EQ(at(delta, "usage.cache_read_input_tokens"), Json(6));
+  EXPECT_EQ(at(delta, "usage.output_tokens"), Json(4));
+}
+
+TEST(MessageAnswer, CallsStreamAsTheirArgumentsGrow) {
+  EXPECT_THAT(
+      shown(streamed(style_of(true), {"Look. ", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\"", ": 1", "}}",
+                                      "</tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"})),
+      ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 Look.", "stop 0", "start 1 tool_use",
+                  "input_json_delta 1 {\"a\"", "input_json_delta 1 : 1", "input_json_delta 1 }", "stop 1",
+                  "start 2 tool_use", "input_json_delta 2 {}", "stop 2", "message_delta", "message_stop"));
+}
+
+TEST(MessageAnswer, ATextBehindACallHasItsOwnBlock) {
+  const char* const parts[] = {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "}}</tool_call> Then.",
+                               " End."};
+  EXPECT_THAT(shown(streamed(style_of(true), {parts[0], parts[1], parts[2]})),
+              ElementsAre("message_start", "ping", "start 0 tool_use", "input_json_delta 0 {\"a\": 1",
+                          "input_json_delta 0 }", "stop 0", "start 1 text", "text_delta 1  Then.", "text_delta 1  End.",
+                          "stop 1", "message_delta", "message_stop"));
+}
+
+TEST(MessageAnswer, ThinkingIsShownToThoseWhoAskForIt) {
+  MessageStyle style = style_of(true);
+  style.shows_thinking = true;
+  EXPECT_THAT(
+      shown(streamed(style, {"<think>", "hm", "</think>", "Yes"})),
+      ElementsAre("message_start", "ping", "start 0 thinking", "thinking_delta 0 hm", "signature_delta 0 tessera1.",
+                  "stop 0", "start 1 text", "text_delta 1 Yes", "stop 1", "message_delta", "message_stop"));
+  style.shows_thinking = false;
+  const std::string hidden = streamed(style, {"<think>", "hm", "</think>", "Yes"});
+  EXPECT_THAT(shown(hidden), ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 Yes", "stop 0",
+                                         "message_delta", "message_stop"));
+  const std::vector<Event> events = events_of(hidden);
+  EXPECT_NE(at(events[events.size() - 2].data, "usage.output_tokens_details.thinking_tokens"), Json(0));
+}
+
+TEST(MessageAnswer, OmittedThinkingIsInTheSignature) {
+  MessageStyle style = style_of(true);
+  style.shows_thinking = style.omits_thinking = true;
+  const std::vector<std::string> events = shown(streamed(style, {"<think>", "hm", " hm", "</think>", "Yes"}));
+  EXPECT_EQ(events[2], "start 0 thinking");
+  ASSERT_THAT(events[3], StartsWith("signature_delta 0 tessera1."));
+  EXPECT_EQ(thinking_of_signature(events[3].substr(events[3].rfind(' ') + 1)), "hm hm");
+  style.stream = false;
+  const Json body = whole(style, {"<think>", "hm", " hm", "</think>", "Yes"});
+  EXPECT_EQ(at(body, "content.0.thinking"), Json(""));
+  EXPECT_EQ(thinking_of_signature(at(body, "content.0.signature").as_string()), "hm hm");
+}
+
+TEST(MessageAnswer, AWholeMessageHasItsBlocksInOrder) {
+  MessageStyle style = style_of(false);
+  style.shows_thinking = true;
+  const Json body = whole(
+      style, {"<think>hm</think>", "Look.", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1]}}</tool_call>"});
+  EXPECT_EQ(at(body, "content.0.thinking"), Json("hm"));
+  EXPECT_EQ(at(body, "content.1.text"), Json("Look."));
+  EXPECT_EQ(at(body, "content.2.type"), Json("tool_use"));
+  EXPECT_THAT(at(body, "content.2.id").as_string(), StartsWith("toolu_"));
+  EXPECT_EQ(at(body, "content.2.input").dump(), R"({"a": [1]})");
+  EXPECT_EQ(at(body, "stop_reason"), Json("tool_use"));
+  EXPECT_EQ(at(body, "usage.cache_read_input_tokens"), Json(6));
+}
+
+TEST(MessageAnswer, StopReasonsSayWhatEndedTheText) {
+  MessageStyle style = style_of(false);
+  EXPECT_EQ(at(whole(style, {"a"}, FinishReason::kLength), "stop_reason"), Json("max_tokens"));
+  style.ends_with_context = true;
+  EXPECT_EQ(at(whole(style, {"a"}, FinishReason::kLength), "stop_reason"), Json("model_context_window_exceeded"));
+  Completion end = end_of(1, 9, 0);
+  end.matched.text = "END";
+  const Json matched = whole(style, {"a"}, FinishReason::kStop, std::move(end));
+  EXPECT_EQ(at(matched, "stop_reason"), Json("stop_sequence"));
+  EXPECT_EQ(at(matched, "stop_sequence"), Json("END"));
+  const Json cut =
+      whole(style_of(false), {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": "}, FinishReason::kLength);
+  EXPECT_EQ(at(cut, "content.0.input").dump(), "{}") << "of a call without its end";
+  EXPECT_EQ(at(cut, "stop_reason"), Json("max_tokens"));
+}
+
+TEST(MessageAnswer, AnEmptyMessageHasNoBlocks) {
+  EXPECT_THAT(shown(streamed(style_of(true), {})),
+              ElementsAre("message_start", "ping", "message_delta", "message_stop"));
+  EXPECT_EQ(at(whole(style_of(false), {}), "content").dump(), "[]");
+}
+
+TEST(MessageAnswer, SilenceIsFilledFromTheBeginning) {
+  const std::unique_ptr<Answer> answer = make_message_answer(style_of(true));
+  ASSERT_TRUE(answer->keeps_alive());
+  EXPECT_THAT(shown(answer->keep_alive()), ElementsAre("message_start", "ping", "ping"));
+  EXPECT_THAT(shown(answer->keep_alive()), ElementsAre("ping"));
+  EXPECT_THAT(shown(on_event(*answer, 0, step("a"), nullptr)), ElementsAre("start 0 text", "text_delta 0 a"));
+}
+
+TEST(MessageAnswer, AFailedStreamEndsWithAnError) {
+  const std::unique_ptr<Answer> answer = make_message_answer(style_of(true));
+  const std::vector<Event> events =
+      events_of(answer->stream_failure({.http_status = 503, .message = "gone", .param = {}, .code = {}}));
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].type, "error");
+  EXPECT_EQ(at(events[0].data, "error").dump(), R"({"type": "overloaded_error", "message": "gone"})");
+}
+
+TEST(MessageAnswer, EventsComeAtTheServersInterval) {
+  MessageStyle style = style_of(true);
+  style.interval = 2;
+  EXPECT_THAT(shown(streamed(style, {"a", "b", "c", "d"})),
+              ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 a", "text_delta 0 b",
+                          "text_delta 0 cd", "stop 0", "message_delta", "message_stop"));
+}
+
+TEST(MessageAnswer, EditsAreListedIfTheRequestManagesItsContext) {
+  MessageStyle style = style_of(false);
+  EXPECT_EQ(whole(style, {"a"}).find("context_management"), nullptr);
+  style.lists_edits = true;
+  EXPECT_EQ(at(whole(style, {"a"}), "context_management").dump(), R"({"applied_edits": []})");
+}
+
+}  // namespace
+}  // namespace tessera

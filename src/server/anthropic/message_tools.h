@@ -1,0 +1,34 @@
+// The tools of a Messages request, in the form that chat templates and parsers of calls take.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/openai/chat_tools.h"
+
+namespace tessera {
+
+struct MessageTools {
+  ToolFields called{};  // every tool that the model may call
+  // The tools at the beginning of the prompt. A tool with "defer_loading" is not among them: it is shown in the place
+  // where a tool_reference names it, so that the beginning of the prompt stays as it is.
+  ToolFields shown{};
+  // The types of tools that Anthropic's servers or models bring ("web_search_20250305", …). The model does not get
+  // them.
+  std::vector<std::string> unavailable{};
+};
+
+// Reads "tools" and "tool_choice". Errors: a tool without a name or schema, two of one name, and a choice that no tool
+// fits.
+ApiResult<MessageTools> read_message_tools(const ApiFields& body);
+
+// Returns a tool as a line of JSON, {"name", "description", "parameters"}; "" if no tool has the name.
+std::string tool_definition(const MessageTools& tools, std::string_view name);
+
+// Returns the text of the header X-Tessera-Note about unavailable tools; "": there are none.
+std::string note_of_unavailable(const MessageTools& tools);
+
+}  // namespace tessera

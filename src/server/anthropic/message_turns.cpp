@@ -1,0 +1,199 @@
+#include "tessera/server/anthropic/message_turns.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/server/anthropic/content_blocks.h"
+#include "tessera/server/anthropic/thinking_signature.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kBillingLine = "x-anthropic-billing-header";
+constexpr std::string_view kImageBelow = "[The image of this result follows below.]";
+constexpr std::string_view kErrorMark = "Error: ";
+
+std::string without_billing_line(std::string text) {
+  if (!text.starts_with(kBillingLine)) return text;
+  const std::size_t end = text.find('\n');
+  return end == std::string::npos ? "" : text.substr(end + 1);
+}
+
+class TurnReader {
+ public:
+  TurnReader(const MessageTools& tools, bool images_allowed) : tools_(tools), images_allowed_(images_allowed) {}
+
+  // Adds the system's turn, from a string or a list of text blocks. Nothing is added for an empty text.
+  ApiStatus add_system(const ApiFields& holder, std::string_view key, bool may_be_billed) {
+    const Json* given = holder.find(key);
+    TurnContent content;
+    if (given != nullptr && given->is_string()) {
+      content.add_text(may_be_billed ? without_billing_line(given->as_string()) : given->as_string());
+    } else if (given != nullptr && given->is_array()) {
+      TRY(each_block(*given, holder.param(key), [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+        if (type != "text") return block.unsupported("type", "\"text\"");
+        std::string text = TRY(required_text(block, "text"));
+        if (std::exchange(may_be_billed, false)) text = without_billing_line(std::move(text));
+        if (!text.empty()) content.add_text(text);
+        return api_ok();
+      }));
+    } else {
+      return holder.wrong(key, "a string or a list of text blocks");
+    }
+    Json text = content.take();
+    if (!text.as_string().empty()) push("system", std::move(text));
+    return api_ok();
+  }
+
+  ApiStatus add_message(const Json& json, const std::string& param) {
+    if (!json.is_object()) {
+      return invalid_field(param, fmt::format("request: field \"{}\" is {}; accepted: an object with \"role\" and "
+                                              "\"content\"",
+                                              param, shown_value(&json)));
+    }
+    const ApiFields message(json, param + ".");
+    const std::string role = TRY(message.string("role")).value_or("");
+    if (role == "system") return add_system(message, "content", /*may_be_billed=*/false);
+    if (role != "user" && role != "assistant") return message.wrong("role", R"("user", "assistant" or "system")");
+    const Json* content = message.find("content");
+    if (content != nullptr && content->is_string()) {
+      push(role, *content);
+      return api_ok();
+    }
+    if (content == nullptr || !content->is_array()) return message.wrong("content", "a string or a list of blocks");
+    return role == "user" ? add_user(*content, message.param("content"))
+                          : add_assistant(*content, message.param("content"));
+  }
+
+  ChatMessages take() { return std::move(out_); }
+
+ private:
+  Json& push(std::string_view role, Json content) {
+    Json message = Json::object();
+    message.set("role", role).set("content", std::move(content));
+    out_.list.push_back(std::move(message));
+    return out_.list.as_array().back();
+  }
+
+  ApiStatus add_user(const Json& blocks, const std::string& param) {
+    TurnContent content;
+    TurnContent result_images;  // images of results, which come before the user's own words
+    const auto add_turn = [&] {
+      result_images.add(std::exchange(content, TurnContent()));
+      if (!result_images.empty()) push("user", result_images.take());
+    };
+    TRY(each_block(blocks, param, [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+      if (is_server_block(type)) return api_ok();
+      if (type != "tool_result")
+        return add_block(block, type, R"( or "tool_result")", images_allowed_, out_.images, content);
+      if (!content.empty()) add_turn();
+      return add_result(block, result_images);
+    }));
+    add_turn();
+    return api_ok();
+  }
+
+  ApiStatus add_result(const ApiFields& block, TurnContent& images) {
+    const std::string id = TRY(required_text(block, "tool_use_id"));
+    const auto call = calls_.find(id);
+    if (call == calls_.end()) return block.wrong("tool_use_id", "the id of a tool_use block in a message before it");
+    const bool failed = TRY(block.boolean_or("is_error", false));
+    TurnContent texts;
+    const Json* given = block.find("content");
+    if (given != nullptr && given->is_string()) {
+      texts.add_text(given->as_string());
+    } else if (given != nullptr && given->is_array()) {
+      TRY(each_block(*given, block.param("content"), [&](const ApiFields& part, const std::string& type) -> ApiStatus {
+        if (type == "tool_reference") return add_reference(part, texts);
+        if (type != "image")
+          return add_block(part, type, R"( or "tool_reference")", images_allowed_, out_.images, texts);
+        texts.add_text(kImageBelow);
+        return add_block(part, type, "", images_allowed_, out_.images, images);
+      }));
+    } else if (given != nullptr) {
+      return block.wrong("content", "a string or a list of blocks");
+    }
+    const std::string text = texts.take().as_string();
+    push("tool", failed ? std::string(kErrorMark) + text : text).set("tool_call_id", id).set("name", call->second);
+    return api_ok();
+  }
+
+  ApiStatus add_reference(const ApiFields& part, TurnContent& content) const {
+    const std::string definition = tool_definition(tools_, TRY(required_text(part, "tool_name")));
+    if (definition.empty()) return part.wrong("tool_name", "the name of one of \"tools\"");
+    content.add_text(definition);
+    return api_ok();
+  }
+
+  ApiStatus add_assistant(const Json& blocks, const std::string& param) {
+    TurnContent content("");
+    TurnContent reasoning;
+    Json calls = Json::array();
+    TRY(each_block(blocks, param, [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+      if (is_server_block(type)) return api_ok();
+      if (type == "thinking") return add_thinking(block, reasoning);
+      if (type == "tool_use") return add_call(block, calls);
+      if (type == "text" || type == "compaction")
+        return add_block(block, type, "", images_allowed_, out_.images, content);
+      return block.unsupported("type", R"("text", "thinking" or "tool_use" in the assistant's messages)");
+    }));
+    if (content.empty() && reasoning.empty() && calls.as_array().empty()) return api_ok();
+    Json& message = push("assistant", content.take());
+    if (!calls.as_array().empty()) message.set("tool_calls", std::move(calls));
+    if (!reasoning.empty()) message.set("reasoning_content", reasoning.take());
+    return api_ok();
+  }
+
+  static ApiStatus add_thinking(const ApiFields& block, TurnContent& reasoning) {
+    std::string text = TRY(required_text(block, "thinking"));
+    const std::string signature = TRY(block.string("signature")).value_or("");
+    if (text.empty()) {
+      std::optional<std::string> kept = thinking_of_signature(signature);
+      if (!kept) return block.wrong("signature", "the signature of a thinking block, as it was sent");
+      text = *std::move(kept);
+    }
+    if (!text.empty()) reasoning.add_text(text);
+    return api_ok();
+  }
+
+  ApiStatus add_call(const ApiFields& block, Json& calls) {
+    const std::string id = TRY(required_text(block, "id"));
+    const std::string name = TRY(required_text(block, "name"));
+    const Json* input = TRY(block.object("input"));
+    if (input == nullptr) return block.wrong("input", "an object");
+    Json function = Json::object();
+    function.set("name", name).set("arguments", *input);
+    Json call = Json::object();
+    call.set("id", id).set("type", "function").set("function", std::move(function));
+    calls.push_back(std::move(call));
+    calls_[id] = name;
+    return api_ok();
+  }
+
+  const MessageTools& tools_;
+  bool images_allowed_;
+  ChatMessages out_;
+  std::map<std::string, std::string> calls_;  // names of tools by the ids of their calls
+};
+
+}  // namespace
+
+ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& tools, bool images_allowed) {
+  const Json* messages = TRY(body.array("messages"));
+  if (messages == nullptr || messages->as_array().empty())
+    return body.wrong("messages", "a list of at least one message");
+  TurnReader reader(tools, images_allowed);
+  if (body.find("system") != nullptr) TRY(reader.add_system(body, "system", /*may_be_billed=*/true));
+  for (std::size_t i = 0; i < messages->as_array().size(); ++i)
+    TRY(reader.add_message(messages->as_array()[i], fmt::format("messages[{}]", i)));
+  ChatMessages turns = reader.take();
+  if (turns.list.as_array().empty()) return body.wrong("messages", "at least one message with a text");
+  return turns;
+}
+
+}  // namespace tessera
