@@ -1,0 +1,87 @@
+"""Claude Code, which its SDK for Python brings, in sessions with tools. The model follows a script: each turn thinks,
+says something and runs a command. Program and server are in a network namespace of their own, so nothing else answers."""
+
+import asyncio
+import fcntl
+import os
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "server"))
+from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ResultMessage, ThinkingBlock, query  # noqa: E402
+from jobs import KEY, Skipped, check, main  # noqa: E402
+from scripted_model import write_model  # noqa: E402
+from served import Served  # noqa: E402
+
+INSIDE = "TESSERA_IN_NAMESPACE"
+WORK = pathlib.Path(os.environ["TESSERA_WORK"]) / "claude_code"
+TURNS = 20
+
+
+def step(number):
+    """A turn with a command. Every fifth one fails."""
+    status = 1 if number % 5 == 0 else 0
+    return [f"<think>\nPart {number} comes next.\n</think>\n\n", f"I write part {number}.",
+            f"\n<tool_call>\n{{\"name\": \"Bash\", \"arguments\": {{\"command\": \"echo part {number} >> parts.txt; ",
+            f"exit {status}\", \"description\": \"part {number}\"}}}}\n</tool_call>"]
+
+
+SCRIPT = [*(step(number) for number in range(1, TURNS + 1)),
+          ["<think>\nNothing is left.\n</think>\n\n", "All parts are written."]]
+
+
+def enter_namespace():
+    """Starts this program again in a network namespace that has nothing but its loopback interface."""
+    command = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        return "this system makes no network namespace: " + " ".join(command)
+    os.execvpe(command[0], [*command, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+
+
+def raise_loopback():
+    set_flags, up, running = 0x8914, 0x1, 0x40
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", b"lo", up | running))
+
+
+async def ask(url, prompt, **more):
+    home = WORK / "home"
+    home.mkdir(exist_ok=True)
+    options = ClaudeAgentOptions(
+        cwd=str(WORK), permission_mode="bypassPermissions", max_turns=TURNS + 5, model="claude-sonnet-4-5", env={
+            "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "HOME": str(home), "IS_SANDBOX": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}, **more)
+    return [message async for message in query(prompt=prompt, options=options)]
+
+
+def session():
+    reason = os.environ.get(INSIDE) is None and enter_namespace()
+    if reason:
+        raise Skipped(reason)
+    raise_loopback()
+    write_model(WORK / "model", SCRIPT)
+    flags = ["--api-key", KEY, "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]
+    with Served(os.environ["TESSERA_PROGRAM"], flags, model=WORK / "model") as server:
+        messages = asyncio.run(ask(server.url, "Write the parts.", max_thinking_tokens=4000))
+        _, _, metrics = server.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
+    result = messages[-1]
+    check(isinstance(result, ResultMessage) and not result.is_error, result)
+    check(result.result == "All parts are written.", result)
+    answers = [message for message in messages if isinstance(message, AssistantMessage)]
+    thoughts = sum(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
+    check(thoughts == TURNS + 1, thoughts)
+    check((WORK / "parts.txt").read_text() == "".join(f"part {i}\n" for i in range(1, TURNS + 1)), "not all parts")
+    statuses = re.findall(r'http_requests_total\{.*route="/v1/messages.*status="(\d+)".*\} (\d+)', metrics.decode())
+    check(statuses == [("200", str(TURNS + 1))], metrics.decode())
+    # The usage at a message's beginning has its whole prompt, that of the session what the cache did not have.
+    first = answers[0].usage["input_tokens"]
+    cached = result.usage["cache_read_input_tokens"]
+    computed = result.usage["input_tokens"] - first
+    check(cached >= 0.95 * (cached + computed), result.usage)
+
+
+main(session)
