@@ -135,6 +135,11 @@ ApiStatus each_block(const Json& blocks, const std::string& param,
   return api_ok();
 }
 
+bool is_of_role(const Json& message, std::string_view role) {
+  const Json* given = message.is_object() ? message.find("role") : nullptr;
+  return given != nullptr && *given == Json(role);
+}
+
 ApiResult<std::string> required_text(const ApiFields& block, std::string_view key) {
   std::optional<std::string> text = TRY(block.string(key));
   if (!text) return block.wrong(key, "a string");

@@ -40,6 +40,9 @@ Json joined_contents(const Json& first, const Json& second);
 ApiStatus each_block(const Json& blocks, const std::string& param,
                      const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take);
 
+// Whether a message's role is `role`; false for a message of another form.
+bool is_of_role(const Json& message, std::string_view role);
+
 // Reads the string member `key` of a block, which must be there.
 ApiResult<std::string> required_text(const ApiFields& block, std::string_view key);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -15,7 +16,9 @@ constexpr std::size_t kMaxNameBytes = 256;
 
 const std::string& name_of(const Json& tool) { return tool.find("function")->find("name")->as_string(); }
 
-const Json* find_tool(const Json& tools, std::string_view name) {
+// `tools`: Json or const Json. Returns null if no tool has the name.
+template <class List>
+auto find_tool(List& tools, std::string_view name) -> decltype(&tools.as_array().front()) {
   if (!tools.is_array()) return nullptr;
   const auto found = std::ranges::find_if(tools.as_array(), [&](const Json& tool) { return name_of(tool) == name; });
   return found != tools.as_array().end() ? &*found : nullptr;
@@ -38,7 +41,13 @@ ApiResult<Json> read_custom(const ApiFields& tool) {
   return out;
 }
 
-ApiStatus read_tool(const Json& json, const std::string& param, MessageTools& out) {
+// Where a tool is defined.
+enum class ToolPlace : std::uint8_t {
+  kList,      // in "tools"
+  kAddition,  // in a tool_addition block: it replaces a tool of its name
+};
+
+ApiStatus read_tool(const Json& json, const std::string& param, ToolPlace place, MessageTools& out) {
   if (!json.is_object()) {
     return invalid_field(param,
                          fmt::format("request: field \"{}\" is {}; accepted: an object", param, shown_value(&json)));
@@ -50,13 +59,34 @@ ApiStatus read_tool(const Json& json, const std::string& param, MessageTools& ou
     return api_ok();
   }
   Json custom = TRY(read_custom(tool));
-  if (find_tool(out.called.tools, name_of(custom)) != nullptr)
-    return tool.wrong("name", "a name that no other tool has");
   if (out.called.tools.is_null()) out.called.tools = Json::array();
+  if (Json* other = find_tool(out.called.tools, name_of(custom)); other != nullptr) {
+    if (place == ToolPlace::kList) return tool.wrong("name", "a name that no other tool has");
+    *other = std::move(custom);
+    return api_ok();
+  }
   out.called.tools.push_back(custom);
-  if (TRY(tool.boolean_or("defer_loading", false))) return api_ok();
+  const bool deferred = TRY(tool.boolean_or("defer_loading", false));
+  if (deferred || place == ToolPlace::kAddition) return api_ok();
   if (out.shown.tools.is_null()) out.shown.tools = Json::array();
   out.shown.tools.push_back(std::move(custom));
+  return api_ok();
+}
+
+// Reads the tools that system messages define. Messages of another form are skipped: the reader of turns refuses them.
+ApiStatus read_additions(const Json& messages, MessageTools& out) {
+  for (std::size_t i = 0; i < messages.as_array().size(); ++i) {
+    const Json& message = messages.as_array()[i];
+    const Json* blocks = message.is_object() ? message.find("content") : nullptr;
+    if (blocks == nullptr || !blocks->is_array() || !is_of_role(message, "system")) continue;
+    TRY(each_block(*blocks, fmt::format("messages[{}].content", i),
+                   [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+                     const Json* tool = type == "tool_addition" ? TRY(block.object("tool")) : nullptr;
+                     const Json* definition = tool != nullptr ? tool->find("definition") : nullptr;
+                     if (definition == nullptr) return api_ok();
+                     return read_tool(*definition, block.param("tool.definition"), ToolPlace::kAddition, out);
+                   }));
+  }
   return api_ok();
 }
 
@@ -91,8 +121,9 @@ ApiResult<MessageTools> read_message_tools(const ApiFields& body) {
   MessageTools out;
   if (const Json* tools = TRY(body.array("tools")); tools != nullptr) {
     for (std::size_t i = 0; i < tools->as_array().size(); ++i)
-      TRY(read_tool(tools->as_array()[i], fmt::format("tools[{}]", i), out));
+      TRY(read_tool(tools->as_array()[i], fmt::format("tools[{}]", i), ToolPlace::kList, out));
   }
+  if (const Json* messages = TRY(body.array("messages")); messages != nullptr) TRY(read_additions(*messages, out));
   TRY(read_choice(body, out.called));
   if (out.called.choice == ToolChoice::kNone) out.called.tools = out.shown.tools = Json();
   Json shown = std::move(out.shown.tools);

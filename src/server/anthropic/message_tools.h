@@ -13,16 +13,17 @@ namespace tessera {
 
 struct MessageTools {
   ToolFields called{};  // every tool that the model may call
-  // The tools at the beginning of the prompt. A tool with "defer_loading" is not among them: it is shown in the place
-  // where a tool_reference names it, so that the beginning of the prompt stays as it is.
+  // The tools at the beginning of the prompt. A tool with "defer_loading" is not among them, nor is one that a
+  // tool_addition block defines: they are shown in the place of the block that names them, so that the beginning of the
+  // prompt stays as it is.
   ToolFields shown{};
   // The types of tools that Anthropic's servers or models bring ("web_search_20250305", …). The model does not get
   // them.
   std::vector<std::string> unavailable{};
 };
 
-// Reads "tools" and "tool_choice". Errors: a tool without a name or schema, two of one name, and a choice that no tool
-// fits.
+// Reads "tools", the definitions in tool_addition blocks of system messages, and "tool_choice". Errors: a tool without
+// a name or schema, two of one name, and a choice that no tool fits.
 ApiResult<MessageTools> read_message_tools(const ApiFields& body);
 
 // Returns a tool as a line of JSON, {"name", "description", "parameters"}; "" if no tool has the name.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,30 +26,39 @@ std::string without_billing_line(std::string text) {
   return end == std::string::npos ? "" : text.substr(end + 1);
 }
 
+// Returns nine letters and digits for the id of a call. Mistral's templates accept no other ids, and a model needs an
+// id only to find the call of a result. The digits are those of the FNV-1a hash.
+std::string short_id(std::string_view id) {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string text(9, '0');
+  for (char& digit : text) {
+    digit = kDigits[hash % kDigits.size()];
+    hash /= kDigits.size();
+  }
+  return text;
+}
+
 class TurnReader {
  public:
   TurnReader(const MessageTools& tools, bool images_allowed) : tools_(tools), images_allowed_(images_allowed) {}
 
-  // Adds the system's turn, from a string or a list of text blocks. Nothing is added for an empty text.
-  ApiStatus add_system(const ApiFields& holder, std::string_view key, bool may_be_billed) {
-    const Json* given = holder.find(key);
+  // Adds the first turn, from the string or the list of text blocks "system".
+  ApiStatus add_first(const ApiFields& body) {
+    const Json* given = body.find("system");
+    if (given->is_string()) return add_system_text(Json(without_billing_line(given->as_string())));
+    if (!given->is_array()) return body.wrong("system", "a string or a list of text blocks");
     TurnContent content;
-    if (given != nullptr && given->is_string()) {
-      content.add_text(may_be_billed ? without_billing_line(given->as_string()) : given->as_string());
-    } else if (given != nullptr && given->is_array()) {
-      TRY(each_block(*given, holder.param(key), [&](const ApiFields& block, const std::string& type) -> ApiStatus {
-        if (type != "text") return block.unsupported("type", "\"text\"");
-        std::string text = TRY(required_text(block, "text"));
-        if (std::exchange(may_be_billed, false)) text = without_billing_line(std::move(text));
-        if (!text.empty()) content.add_text(text);
-        return api_ok();
-      }));
-    } else {
-      return holder.wrong(key, "a string or a list of text blocks");
-    }
-    Json text = content.take();
-    if (!text.as_string().empty()) push("system", std::move(text));
-    return api_ok();
+    bool is_first = true;
+    TRY(each_block(*given, "system", [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+      if (type != "text") return block.unsupported("type", "\"text\"");
+      std::string text = TRY(required_text(block, "text"));
+      if (std::exchange(is_first, false)) text = without_billing_line(std::move(text));
+      if (!text.empty()) content.add_text(text);
+      return api_ok();
+    }));
+    return add_system_text(content.take());
   }
 
   ApiStatus add_message(const Json& json, const std::string& param) {
@@ -58,7 +69,7 @@ class TurnReader {
     }
     const ApiFields message(json, param + ".");
     const std::string role = TRY(message.string("role")).value_or("");
-    if (role == "system") return add_system(message, "content", /*may_be_billed=*/false);
+    if (role == "system") return add_system(message);
     if (role != "user" && role != "assistant") return message.wrong("role", R"("user", "assistant" or "system")");
     const Json* content = message.find("content");
     if (content != nullptr && content->is_string()) {
@@ -73,6 +84,53 @@ class TurnReader {
   ChatMessages take() { return std::move(out_); }
 
  private:
+  ApiStatus add_system_text(Json text) {
+    if (!text.as_string().empty()) push("system", std::move(text));
+    return api_ok();
+  }
+
+  // Adds a system message. It may have nothing but settings, which are read elsewhere.
+  ApiStatus add_system(const ApiFields& message) {
+    const Json* given = message.find("content");
+    if (given != nullptr && given->is_string()) return add_system_text(*given);
+    if (given == nullptr && message.find("output_config") != nullptr) return api_ok();
+    if (given == nullptr || !given->is_array()) return message.wrong("content", "a string or a list of text blocks");
+    TurnContent content;
+    TRY(each_block(*given, message.param("content"), [&](const ApiFields& block, const std::string& type) -> ApiStatus {
+      if (type == "tool_addition" || type == "tool_removal") return add_change(block, type, content);
+      if (type != "text") return block.unsupported("type", R"("text", "tool_addition" or "tool_removal")");
+      content.add_text(TRY(required_text(block, "text")));
+      return api_ok();
+    }));
+    return add_system_text(content.take());
+  }
+
+  // Tells the model of a tool that comes or goes.
+  ApiStatus add_change(const ApiFields& block, const std::string& type, TurnContent& content) const {
+    const bool addition = type == "tool_addition";
+    const std::string name = TRY(name_of_changed(block, addition));
+    if (!addition) {
+      content.add_text("This tool is no longer available: " + name);
+    } else if (const std::string definition = tool_definition(tools_, name); !definition.empty()) {
+      content.add_text("This tool is available from now on: " + definition);
+    }
+    return api_ok();
+  }
+
+  // Reads {"tool": {"type": "tool_reference", "name"}}, or the whole tool as {"type": "tool_definition", "definition"}.
+  static ApiResult<std::string> name_of_changed(const ApiFields& block, bool may_be_defined) {
+    const Json* json = TRY(block.object("tool"));
+    if (json == nullptr) return block.wrong("tool", "an object with \"type\"");
+    const ApiFields tool(*json, block.param("tool."));
+    const std::string type = TRY(tool.string("type")).value_or("");
+    if (type == "tool_reference") return required_text(tool, "name");
+    if (!may_be_defined) return tool.unsupported("type", R"("tool_reference")");
+    if (type != "tool_definition") return tool.unsupported("type", R"("tool_reference" or "tool_definition")");
+    const Json* definition = TRY(tool.object("definition"));
+    if (definition == nullptr) return tool.wrong("definition", "an object with \"name\" and \"input_schema\"");
+    return required_text(ApiFields(*definition, tool.param("definition.")), "name");
+  }
+
   Json& push(std::string_view role, Json content) {
     Json message = Json::object();
     message.set("role", role).set("content", std::move(content));
@@ -119,7 +177,9 @@ class TurnReader {
       return block.wrong("content", "a string or a list of blocks");
     }
     const std::string text = texts.take().as_string();
-    push("tool", failed ? std::string(kErrorMark) + text : text).set("tool_call_id", id).set("name", call->second);
+    push("tool", failed ? std::string(kErrorMark) + text : text)
+        .set("tool_call_id", short_id(id))
+        .set("name", call->second);
     return api_ok();
   }
 
@@ -169,7 +229,7 @@ class TurnReader {
     Json function = Json::object();
     function.set("name", name).set("arguments", *input);
     Json call = Json::object();
-    call.set("id", id).set("type", "function").set("function", std::move(function));
+    call.set("id", short_id(id)).set("type", "function").set("function", std::move(function));
     calls.push_back(std::move(call));
     calls_[id] = name;
     return api_ok();
@@ -188,9 +248,16 @@ ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& to
   if (messages == nullptr || messages->as_array().empty())
     return body.wrong("messages", "a list of at least one message");
   TurnReader reader(tools, images_allowed);
-  if (body.find("system") != nullptr) TRY(reader.add_system(body, "system", /*may_be_billed=*/true));
-  for (std::size_t i = 0; i < messages->as_array().size(); ++i)
-    TRY(reader.add_message(messages->as_array()[i], fmt::format("messages[{}]", i)));
+  if (body.find("system") != nullptr) TRY(reader.add_first(body));
+  const Json::Array& list = messages->as_array();
+  const auto is_user = [](const Json& message) { return is_of_role(message, "user"); };
+  const auto last_user = std::find_if(list.rbegin(), list.rend(), is_user).base();
+  for (auto message = list.begin(); message != list.end(); ++message) {
+    // A message that is to be seen once is not shown after the user's next one.
+    const Json* clear_at = is_of_role(*message, "system") ? message->find("clear_at") : nullptr;
+    if (clear_at != nullptr && *clear_at == Json("next_user_message") && message < last_user) continue;
+    TRY(reader.add_message(*message, fmt::format("messages[{}]", message - list.begin())));
+  }
   ChatMessages turns = reader.take();
   if (turns.list.as_array().empty()) return body.wrong("messages", "at least one message with a text");
   return turns;

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "tessera/server/anthropic/message_answer.h"
 #include "tessera/server/anthropic/message_tools.h"
@@ -12,7 +12,6 @@
 #include "tessera/server/anthropic/system_turns.h"
 #include "tessera/server/anthropic/thinking_fields.h"
 #include "tessera/server/fields/request_fields.h"
-#include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/openai/prompts.h"
@@ -124,6 +123,9 @@ ApiResult<MessagesPrompt> read_messages_prompt(const ApiFields& fields, const Se
   if (const std::string unavailable = note_of_unavailable(out.tools); !unavailable.empty())
     out.note += (out.note.empty() ? "" : "; ") + unavailable;
   out.thinking = TRY(read_thinking(fields));
+  const ToolChoice choice = out.tools.called.choice;
+  // A grammar applies from the first token on, so it leaves no room for thinking.
+  if (constrained || choice == ToolChoice::kRequired || choice == ToolChoice::kNamed) out.thinking.on = false;
   out.prompt = TRY(read_prompt(fields, model, out.tools, out.thinking));
   return out;
 }

@@ -87,6 +87,20 @@ TEST(MessagesRequest, CallsAndResultsBecomeTurns) {
   EXPECT_EQ(prompt, "<tools>user:a;assistant:b;f(5);f(6);tool:c;tool:Error: e\nf;user:g;assistant:");
 }
 
+TEST(MessagesRequest, IdsOfCallsFitMistralsTemplates) {
+  ServedModel model = tool_model();
+  model.chat = *ChatTemplate::parse(
+      "{% for m in messages %}{% for c in m.tool_calls %}{% if c.id | length != 9 %}{{ raise_exception('ids have 9 "
+      "characters') }}{% endif %}{{ c.id }}{% endfor %}{% if m.role == 'tool' %}={{ m.tool_call_id }};{% endif %}"
+      "{% endfor %}");
+  const std::string prompt = prompt_of(R"("messages": [{"role": "assistant", "content": [
+      {"type": "tool_use", "id": "toolu_0123456789abcdef", "name": "f", "input": {}}]}, {"role": "user", "content": [
+      {"type": "tool_result", "tool_use_id": "toolu_0123456789abcdef"}]}])",
+                                       model);
+  ASSERT_THAT(prompt, SizeIs(20));
+  EXPECT_EQ(prompt.substr(0, 9), prompt.substr(10, 9));
+}
+
 TEST(MessagesRequest, TracesOfAnthropicsServersAreNotShown) {
   EXPECT_EQ(prompt_of(R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [
       {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
@@ -113,6 +127,31 @@ TEST(MessagesRequest, ADeferredToolIsShownWhereItIsReferenced) {
   const std::string prompt = prompt_of("\"tools\": [" + deferred + ", " + kFunction + "], " + calls);
   EXPECT_THAT(prompt, HasSubstr(R"(tool:{"name": "g", "parameters": {"type": "object", "properties": {}}};)"));
   EXPECT_EQ(prompt_of("\"tools\": [" + deferred + "], " + kAsked).find("<tools>"), std::string::npos);
+}
+
+TEST(MessagesRequest, ToolsMayComeAndGoInTheConversation) {
+  const std::string prompt = prompt_of(std::string(R"("tools": [)") + kFunction + R"(], "messages": [
+      {"role": "user", "content": "a"},
+      {"role": "system", "content": [{"type": "text", "text": "b"},
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition":
+          {"name": "g", "input_schema": {"type": "object"}}}},
+        {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}]},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "g", "input": {"x": 1}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "c"}]},
+      {"role": "system", "output_config": {"effort": "low"}}], "thinking": {"type": "adaptive"})");
+  EXPECT_EQ(prompt,
+            "<tools>user:a;system:b\nThis tool is available from now on: {\"name\": \"g\", \"parameters\": {\"type\": "
+            "\"object\"}}\nThis tool is no longer available: f;assistant:;g(1);tool:c;assistant:");
+}
+
+TEST(MessagesRequest, AMessageForOneTurnIsClearedAfterIt) {
+  const std::string once = R"({"role": "user", "content": "a"},
+      {"role": "system", "content": "s", "clear_at": "next_user_message"})";
+  EXPECT_EQ(prompt_of("\"messages\": [" + once + R"(], "thinking": {"type": "adaptive"})"),
+            "user:a;system:s;assistant:");
+  EXPECT_EQ(prompt_of("\"messages\": [" + once + R"(, {"role": "assistant", "content": "b"},
+      {"role": "user", "content": "c"}], "thinking": {"type": "adaptive"})"),
+            "user:a;assistant:b;user:c;assistant:");
 }
 
 TEST(MessagesRequest, AChoiceOfToolsConstrainsTheOutput) {
@@ -149,6 +188,18 @@ TEST(MessagesRequest, ThinkingIsOffUnlessAskedFor) {
   EXPECT_EQ(prompt_of(std::string(kAsked) + R"(, "thinking": {"type": "enabled", "budget_tokens": 2000})"), on);
 }
 
+TEST(MessagesRequest, AConstrainedAnswerHasNoThinking) {
+  const std::string asked =
+      std::string(R"({"model": "m", "thinking": {"type": "adaptive"}, "tools": [)") + kFunction + "], " + kAsked;
+  const std::string free = *count_tokens_body(tool_model(), asked + "}");
+  for (const char* constraint : {R"("tool_choice": {"type": "any"})", R"("tool_choice": {"type": "tool", "name": "f"})",
+                                 R"("output_config": {"format": {"type": "json_schema", "schema": {}}})"}) {
+    ApiResult<std::string> counted = count_tokens_body(tool_model(), asked + ", " + constraint + "}");
+    ASSERT_TRUE(counted.ok()) << counted.error().message;
+    EXPECT_NE(*counted, free) << "the prompt has <think></think>: " << constraint;
+  }
+}
+
 TEST(MessagesRequest, EffortReachesTemplatesThatNameIt) {
   ServedModel model = tool_model();
   model.chat = *ChatTemplate::parse("{{ reasoning_effort }};{{ messages[0].content }}");
@@ -160,6 +211,10 @@ TEST(MessagesRequest, EffortReachesTemplatesThatNameIt) {
   EXPECT_EQ(effort(R"(, "thinking": {"type": "adaptive"})"), "") << "the template's default";
   EXPECT_EQ(effort(R"(, "thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"})"), "medium");
   EXPECT_EQ(effort(R"(, "output_config": {"effort": "max"})"), "high");
+  const std::string changed = R"({"model": "m", "max_tokens": 9, "output_config": {"effort": "high"}, "messages":
+      [{"role": "user", "content": "a"}, {"role": "system", "content": "b", "output_config": {"effort": "medium"}}]})";
+  EXPECT_THAT(model.tokenizer->decode(prepare_messages(model, changed)->requests[0].prompt, false),
+              ::testing::StartsWith("medium;"));
   EXPECT_EQ(effort(R"(, "thinking": {"type": "enabled", "budget_tokens": 1024})"), "low");
   EXPECT_EQ(effort(R"(, "thinking": {"type": "enabled", "budget_tokens": 31999})"), "high");
 }

@@ -1,14 +1,18 @@
 #include "tessera/server/anthropic/thinking_fields.h"
 
+#include <fmt/format.h>
+
 #include <limits>
+
+#include "tessera/server/anthropic/content_blocks.h"
 
 namespace tessera {
 namespace {
 
-ApiStatus read_effort(const ApiFields& body, ThinkingFields& out) {
-  const Json* config = TRY(body.object("output_config"));
+ApiStatus read_effort(const ApiFields& holder, ThinkingFields& out) {
+  const Json* config = TRY(holder.object("output_config"));
   if (config == nullptr) return api_ok();
-  const ApiFields fields(*config, "output_config.");
+  const ApiFields fields(*config, holder.param("output_config."));
   const std::optional<std::string> effort = TRY(fields.string("effort"));
   if (!effort) return api_ok();
   if (*effort == "low" || *effort == "medium" || *effort == "high") {
@@ -32,6 +36,13 @@ std::string effort_of_budget(std::int64_t tokens) {
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body) {
   ThinkingFields out;
   TRY(read_effort(body, out));
+  // A system message may change the effort from its place on.
+  if (const Json* messages = TRY(body.array("messages")); messages != nullptr) {
+    for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
+      const Json& message = messages->as_array()[i];
+      if (is_of_role(message, "system")) TRY(read_effort(ApiFields(message, fmt::format("messages[{}].", i)), out));
+    }
+  }
   const Json* json = TRY(body.object("thinking"));
   if (json == nullptr) return out;
   const ApiFields fields(*json, "thinking.");

@@ -1,4 +1,5 @@
-// Whether and how much the model is to think: "thinking" and "output_config.effort" of a Messages request.
+// Whether and how much the model is to think: "thinking" and "output_config.effort" of a Messages request and of its
+// system messages.
 #pragma once
 
 #include <cstdint>
