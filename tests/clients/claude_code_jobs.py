@@ -1,5 +1,5 @@
 """Claude Code, which its SDK for Python brings, in sessions with tools. The model follows a script: each turn thinks,
-says something and runs a command. Program and server are in a network namespace of their own, so nothing else answers."""
+says something and runs a command. What the program sends depends on the name of the model that it asks for. Program and server are in a network namespace of their own, so nothing else answers."""
 
 import asyncio
 import fcntl
@@ -52,21 +52,22 @@ async def ask(url, prompt, **more):
     home = WORK / "home"
     home.mkdir(exist_ok=True)
     options = ClaudeAgentOptions(
-        cwd=str(WORK), permission_mode="bypassPermissions", max_turns=TURNS + 5, model="claude-sonnet-4-5", env={
+        cwd=str(WORK), permission_mode="bypassPermissions", max_turns=TURNS + 5, env={
             "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "HOME": str(home), "IS_SANDBOX": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}, **more)
     return [message async for message in query(prompt=prompt, options=options)]
 
 
-def session():
+def run_session(**options):
     reason = os.environ.get(INSIDE) is None and enter_namespace()
     if reason:
         raise Skipped(reason)
     raise_loopback()
     write_model(WORK / "model", SCRIPT)
+    (WORK / "parts.txt").unlink(missing_ok=True)
     flags = ["--api-key", KEY, "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]
     with Served(os.environ["TESSERA_PROGRAM"], flags, model=WORK / "model") as server:
-        messages = asyncio.run(ask(server.url, "Write the parts.", max_thinking_tokens=4000))
+        messages = asyncio.run(ask(server.url, "Write the parts.", **options))
         _, _, metrics = server.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
     result = messages[-1]
     check(isinstance(result, ResultMessage) and not result.is_error, result)
@@ -84,4 +85,13 @@ def session():
     check(cached >= 0.95 * (cached + computed), result.usage)
 
 
-main(session)
+def thinks_within_a_budget():
+    run_session(model="claude-sonnet-4-5", max_thinking_tokens=4000)
+
+
+def has_a_system_message_in_mid_conversation():
+    """The default model's: thinking is adaptive, and the environment comes behind the user's first message."""
+    run_session()
+
+
+main(thinks_within_a_budget, has_a_system_message_in_mid_conversation)
