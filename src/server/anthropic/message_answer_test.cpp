@@ -114,6 +114,14 @@ TEST(MessageAnswer, CallsStreamAsTheirArgumentsGrow) {
                   "start 2 tool_use", "input_json_delta 2 {}", "stop 2", "message_delta", "message_stop"));
 }
 
+TEST(MessageAnswer, RequiredCallsStreamAsTheirArgumentsGrow) {
+  MessageStyle style = style_of(true);
+  style.text.choice = ToolChoice::kRequired;
+  EXPECT_THAT(shown(streamed(style, {"[{\"name\": \"f\", \"parameters\": {\"a\":", " 1}}", "]"})),
+              ElementsAre("message_start", "ping", "start 0 tool_use", "input_json_delta 0 {\"a\":",
+                          "input_json_delta 0  1}", "stop 0", "message_delta", "message_stop"));
+}
+
 TEST(MessageAnswer, ATextBehindACallHasItsOwnBlock) {
   const char* const parts[] = {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "}}</tool_call> Then.",
                                " End."};

@@ -172,6 +172,27 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   EXPECT_NE(at(message, "tool_calls.0.id"), at(message, "tool_calls.1.id"));
 }
 
+TEST(ChatAnswer, RequiredCallsStreamAsTheirArgumentsGrow) {
+  ChatStyle style = chat_style(true);
+  style.text.choice = ToolChoice::kRequired;
+  const auto answer = make_chat_answer(style);
+  std::vector<std::string> calls;
+  for (const char* text :
+       {"[{\"name\": \"f\", \"para", "meters\": {\"x\":", " 1", "}}, {\"name\": \"g\", ", "\"parameters\": {}}", "]"}) {
+    for (const Json& chunk : events(on_event(*answer, 0, step(text), nullptr))) {
+      const Json& delta = *chunk.find("choices")->as_array()[0].find("delta");
+      const Json* list = delta.find("tool_calls");
+      if (list == nullptr) continue;
+      for (const Json& call : list->as_array()) {
+        const Json* name = call.find("function")->find("name");
+        calls.push_back((name != nullptr ? name->as_string() + " " : "") +
+                        call.find("function")->find("arguments")->as_string());
+      }
+    }
+  }
+  EXPECT_THAT(calls, ElementsAre("f {\"x\":", " 1", "}", "g {}"));
+}
+
 TEST(ChatAnswer, MessagesOfGptOssAreSeparated) {
   ChatStyle style = chat_style(/*stream=*/false);
   style.text.choice = ToolChoice::kAuto;

@@ -4,44 +4,45 @@
 #include <utility>
 
 #include "tessera/server/api_job.h"
-#include "tessera/server/fields/json_scanner.h"
 #include "tessera/server/http/outside_format.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
+#include "tessera/server/tools/json_call_body.h"
 
 namespace tessera {
 namespace {
 
-// Returns the elements of a JSON list of calls, [{"name", "parameters"}, …], as they become complete. The grammar keeps
-// the text well-formed. A text that is cut off loses its last call.
+// Returns the elements of a JSON list of calls, [{"name", "parameters"}, …], with their arguments as they arrive. The
+// grammar keeps the text well-formed. A text that is cut off has the last call's arguments up to there.
 class CallList {
  public:
   explicit CallList(std::string_view id_prefix) : id_prefix_(id_prefix) {}
 
   void push(std::string_view text, std::vector<ToolCallDelta>& calls) {
     for (const char c : text) {
-      if (!scanner_ && c != '{') continue;
-      if (!scanner_) scanner_.emplace();
-      element_ += c;
-      if (scanner_->push(c) != JsonScanner::Part::kError && !scanner_->done()) continue;
-      scanner_.reset();
-      add(std::exchange(element_, {}), calls);
+      if (!body_ && c != '{') continue;
+      if (!body_) body_.emplace();
+      if (body_->push(c) == CallBody::State::kOpen) continue;
+      hand_on(calls);
+      body_.reset();
+      begun_ = false;
     }
+    if (body_) hand_on(calls);
   }
 
  private:
-  void add(const std::string& element, std::vector<ToolCallDelta>& calls) {
-    const Result<Json> call = Json::parse(element, "the call");
-    if (!call.ok()) return;
-    const Json* name = call->find("name");
-    const Json* parameters = call->find("parameters");
-    if (name == nullptr || !name->is_string() || parameters == nullptr) return;
-    calls.push_back(
-        {.index = count_++, .id = make_id(id_prefix_), .name = name->as_string(), .arguments = parameters->dump()});
+  void hand_on(std::vector<ToolCallDelta>& calls) {
+    if (!body_->is_call()) return;
+    if (!std::exchange(begun_, true))
+      calls.push_back({.index = count_++, .id = make_id(id_prefix_), .name = body_->name()});
+    const std::string arguments = body_->take_arguments();
+    if (arguments.empty()) return;
+    if (calls.empty() || calls.back().index != count_ - 1) calls.push_back({.index = count_ - 1});
+    calls.back().arguments += arguments;
   }
 
   std::string_view id_prefix_;
-  std::optional<JsonScanner> scanner_;  // set while inside an element
-  std::string element_;
+  std::optional<JsonCallBody> body_;  // set while inside an element
+  bool begun_ = false;                // the element's name was handed on
   int count_ = 0;
 };
 
