@@ -1,7 +1,8 @@
-// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions and /generate, and accepted requests with
-// prompts, images or parameters that must not reach the engine.
+// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions, /generate and /v1/messages, and accepted
+// requests with prompts, images or parameters that must not reach the engine.
 #include "fuzz.h"
 #include "tessera/engine/request.h"
+#include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
@@ -43,9 +44,9 @@ ServedModel make_model() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const ServedModel model = make_model();
   std::string_view body = fuzz::as_text(data, size);
-  constexpr ApiResult<ApiJob> (*kPrepare[])(const ServedModel&, std::string_view) = {prepare_chat, prepare_completion,
-                                                                                     prepare_generate};
-  auto job = kPrepare[fuzz::take_choice(body, 3)](model, body);
+  constexpr ApiResult<ApiJob> (*kPrepare[])(const ServedModel&, std::string_view) = {
+      prepare_chat, prepare_completion, prepare_generate, prepare_messages};
+  auto job = kPrepare[fuzz::take_choice(body, std::size(kPrepare))](model, body);
   if (!job.ok()) {
     fuzz::require(job.error().http_status >= 400 && job.error().http_status < 600, "a refusal has a status of errors");
     return 0;
