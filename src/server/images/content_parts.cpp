@@ -78,7 +78,7 @@ ApiResult<Json> read_parts(const Json::Array& parts, const std::string& param, b
       continue;
     }
     if (is_image) return part.unsupported("type", "\"text\", as this model reads no images");
-    if (type != "text" && type != "input_text")
+    if (type != "text" && type != "input_text" && type != "output_text")
       return part.unsupported("type", images_allowed ? "\"text\" or \"image_url\"" : "\"text\"");
     const std::optional<std::string> piece = TRY(part.string("text"));
     if (!piece) return part.wrong("text", "a string");
@@ -106,13 +106,14 @@ ApiResult<GivenImage> read_image_source(const Json& source, const std::string& p
   return image;
 }
 
-ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images) {
-  const Json* content = message.find("content");
+ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images,
+                             std::string_view key) {
+  const Json* content = message.find(key);
   if (content != nullptr && content->is_string()) return *content;
   if (content != nullptr && content->is_array())
-    return read_parts(content->as_array(), message.param("content"), images_allowed, images);
+    return read_parts(content->as_array(), message.param(key), images_allowed, images);
   return message.wrong(
-      "content", images_allowed ? "a string or a list of text and image parts" : "a string or a list of text parts");
+      key, images_allowed ? "a string or a list of text and image parts" : "a string or a list of text parts");
 }
 
 void prepend_text(const std::string& text, Json& content) {

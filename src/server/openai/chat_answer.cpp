@@ -1,13 +1,11 @@
 #include "tessera/server/openai/chat_answer.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/openai/token_extras.h"
-#include "tessera/server/openai/token_text.h"
 #include "tessera/server/report/graph_info.h"
 
 namespace tessera {
@@ -71,7 +69,7 @@ class ChatAnswer : public Answer {
       ++choice.usage.completion_tokens;
       if (choice.parts.in_reasoning()) ++choice.usage.reasoning_tokens;
     }
-    if (event.logprobs) write_logprobs(choice.logprobs, *event.logprobs);
+    if (event.logprobs) write_token_logprobs(choice.logprobs, *event.logprobs, style_.tokenizer, style_.tokens_as_ids);
     add(choice, choice.parts.push(event.text));
     choice.finish = event.finish;
     if (choice.finish != FinishReason::kNone) add(choice, choice.parts.finish());
@@ -163,23 +161,6 @@ class ChatAnswer : public Answer {
         choice.calls.push_back(std::move(piece));
       }
     }
-  }
-
-  void write_token(JsonWriter& json, const TokenLogprob& token) const {
-    constexpr float kLeast = -9999;  // OpenAI's number for a token that cannot come
-    json.object().key("token").value(shown_token(style_.tokenizer, token.id, style_.tokens_as_ids));
-    json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
-    for (const char byte : token_bytes(style_.tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));
-    json.end_array();
-  }
-  void write_logprobs(JsonWriter& json, const TokenLogprobs& token) const {
-    write_token(json, token.token);
-    json.key("top_logprobs").array();
-    for (const TokenLogprob& top : token.top) {
-      write_token(json, top);
-      json.end_object();
-    }
-    json.end_array().end_object();
   }
 
   // Writes what follows a choice's message or delta, whose object is already closed.

@@ -12,19 +12,6 @@ namespace {
 // Returns the path of a message: "messages[3].".
 std::string prefix_of(std::size_t index) { return fmt::format("messages[{}].", index); }
 
-// Parses the arguments of a call. They arrive as JSON text, as models write them; templates print objects.
-ApiResult<Json> read_arguments(const ApiFields& function) {
-  const Json* arguments = function.find("arguments");
-  if (arguments == nullptr) return Json::object();
-  if (arguments->is_object()) return *arguments;
-  if (!arguments->is_string()) return function.wrong("arguments", "the JSON text of an object");
-  if (arguments->as_string().empty()) return Json::object();
-  Result<Json> parsed = Json::parse(arguments->as_string(), "the text of the arguments");
-  if (!parsed.ok()) return invalid_field(function.param("arguments"), parsed.status().message());
-  if (!parsed->is_object()) return function.wrong("arguments", "the JSON text of an object");
-  return *std::move(parsed);
-}
-
 ApiResult<Json> read_tool_call(const Json& json, const std::string& param) {
   if (!json.is_object()) {
     return invalid_field(param,
@@ -38,7 +25,7 @@ ApiResult<Json> read_tool_call(const Json& json, const std::string& param) {
   const ApiFields function(*function_json, param + ".function.");
   std::optional<std::string> name = TRY(function.string("name"));
   if (!name) return function.wrong("name", "a string");
-  Json arguments = TRY(read_arguments(function));
+  Json arguments = TRY(read_call_arguments(function));
 
   Json out = Json::object();
   if (const std::optional<std::string> id = TRY(call.string("id"))) out.set("id", *id);
@@ -83,6 +70,19 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
 }
 
 }  // namespace
+
+// Arguments arrive as JSON text, as models write them; templates print objects.
+ApiResult<Json> read_call_arguments(const ApiFields& call) {
+  const Json* arguments = call.find("arguments");
+  if (arguments == nullptr) return Json::object();
+  if (arguments->is_object()) return *arguments;
+  if (!arguments->is_string()) return call.wrong("arguments", "the JSON text of an object");
+  if (arguments->as_string().empty()) return Json::object();
+  Result<Json> parsed = Json::parse(arguments->as_string(), "the text of the arguments");
+  if (!parsed.ok()) return invalid_field(call.param("arguments"), parsed.status().message());
+  if (!parsed->is_object()) return call.wrong("arguments", "the JSON text of an object");
+  return *std::move(parsed);
+}
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds) {
   const Json* messages = TRY(body.array("messages"));

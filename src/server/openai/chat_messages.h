@@ -22,6 +22,9 @@ struct MessageKinds {
   bool images = false;     // false: images are refused
 };
 
+// Reads a call's "arguments", the JSON text of an object, as an object; an object if there are none.
+ApiResult<Json> read_call_arguments(const ApiFields& call);
+
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);
 
 }  // namespace tessera

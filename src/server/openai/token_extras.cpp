@@ -32,7 +32,25 @@ void write_alternatives(JsonWriter& json, const TokenLogprobs& token, const Toke
   json.end_object();
 }
 
+void write_token(JsonWriter& json, const TokenLogprob& token, const Tokenizer* tokenizer, bool as_id) {
+  constexpr float kLeast = -9999;  // OpenAI's number for a token that cannot come
+  json.object().key("token").value(shown_token(tokenizer, token.id, as_id));
+  json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
+  for (const char byte : token_bytes(tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));
+  json.end_array();
+}
+
 }  // namespace
+
+void write_token_logprobs(JsonWriter& json, const TokenLogprobs& token, const Tokenizer* tokenizer, bool as_ids) {
+  write_token(json, token.token, tokenizer, as_ids);
+  json.key("top_logprobs").array();
+  for (const TokenLogprob& top : token.top) {
+    write_token(json, top, tokenizer, as_ids);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
 
 void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer) {
   parts.once([](JsonWriter& json) { json.array(); });

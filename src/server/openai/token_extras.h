@@ -17,6 +17,10 @@ namespace tessera {
 // for a token that is not among the most probable. Borrows `tokens` and `tokenizer`.
 void add_prompt_logprobs(JsonParts& parts, std::span<const TokenLogprobs> tokens, const Tokenizer* tokenizer);
 
+// Writes a token with its log-probability and its alternatives in the form of OpenAI's chats and responses: {"token",
+// "logprob", "bytes", "top_logprobs"}. `as_ids`: tokens are named by their ids.
+void write_token_logprobs(JsonWriter& json, const TokenLogprobs& token, const Tokenizer* tokenizer, bool as_ids);
+
 // Writes the last row of `states`, [rows × hidden_size], as a list of numbers. The last token was chosen by this row.
 void write_last_hidden_state(JsonWriter& json, std::span<const float> states, std::int64_t hidden_size);
 
