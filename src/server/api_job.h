@@ -1,6 +1,7 @@
 // An HTTP request as work for the engine: its engine requests, and the Answer that turns their events into a response.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ class Answer {
   virtual bool keeps_alive() const { return false; }
   // Returns what such a stream sends; before the first event too.
   virtual std::string keep_alive() { return ""; }
+  // Returns what ends the stream of a job that another request cancelled (LiveJobs::cancel).
+  virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is no stream. Called after the last event of all requests.
   virtual std::string body() = 0;
   // Returns the body in parts if it may be large or take long enough to hold up other streams; else nothing. The parts
@@ -49,6 +52,9 @@ struct ApiJob {
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
+  // Set: the job's client does not wait. The job goes on when the client leaves, and what a stream would send goes to
+  // this function on the I/O thread; `last` ends it. Nothing is sent to the client.
+  std::function<void(std::string_view text, bool last)> deliver{};
 };
 
 // Appends "data: <json>\n\n".

@@ -12,4 +12,8 @@ std::string client_of(const HttpRequest& request, std::span<const std::string> a
   return std::string(header.substr(header.find(' ') + 1));
 }
 
+std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys) {
+  return api_keys.size() < 2 ? "" : client_of(request, api_keys);
+}
+
 }  // namespace tessera

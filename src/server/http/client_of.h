@@ -13,4 +13,8 @@ namespace tessera {
 // one of `api_keys` if there are any.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
+// Returns the name of the client that owns what its requests store: the request's API key if the server has several
+// keys, else "", because then all clients are one. The same precondition.
+std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
+
 }  // namespace tessera

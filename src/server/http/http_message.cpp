@@ -133,7 +133,7 @@ bool is_preflight(const HttpRequest& request) {
 std::string preflight_lines(const HttpRequest& request) {
   const std::string asked = printable(request.header("Access-Control-Request-Headers"));
   return fmt::format(
-      "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+      "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE, OPTIONS\r\n"
       "Access-Control-Allow-Headers: {}\r\n"
       "Access-Control-Max-Age: 600\r\n",
       asked.empty() ? "Authorization, Content-Type" : asked);

@@ -59,6 +59,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   next_ticket_ += live->count;
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
+  if (live->job.deliver) return;
   if (live->job.stream && live->job.answer->keeps_alive()) watch(live, hooks_.silent_s);
   // This comes last, because it calls back at once if the client has already left.
   live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
@@ -110,7 +111,11 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     fail(job, api_error(failure));
     return;
   }
-  if (job.job.stream) send(job, stream_, now);
+  if (job.job.deliver) {
+    job.job.deliver(stream_, /*last=*/false);
+  } else if (job.job.stream) {
+    send(job, stream_, now);
+  }
   if (job.remaining == 0) end(place.job, now);
 }
 
@@ -165,15 +170,19 @@ void LiveJobs::watch(const std::shared_ptr<Job>& job, double seconds) const {
 void LiveJobs::end(const std::shared_ptr<Job>& job, Clock::time_point now) {
   job->dropped = true;
   metrics_.call_ended(job->most_output_tokens);
-  if (job->job.stream) {
-    if (std::optional<JsonParts> parts = job->job.answer->large_events())
+  Answer& answer = *job->job.answer;
+  if (job->job.deliver) {
+    job->job.deliver(answer.last_events() + answer.stream_end(), /*last=*/true);
+    job->call.log(200, job->summary("done in the background"));
+  } else if (job->job.stream) {
+    if (std::optional<JsonParts> parts = answer.large_events())
       return build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
-    send(*job, job->job.answer->last_events() + job->job.answer->stream_end(), now);
+    send(*job, answer.last_events() + answer.stream_end(), now);
     job->call.finish(job->summary("done"));
-  } else if (std::optional<JsonParts> parts = job->job.answer->large_body()) {
+  } else if (std::optional<JsonParts> parts = answer.large_body()) {
     build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
   } else {
-    job->call.respond_json(job->job.answer->body(), job->summary("done"), job->job.note);
+    job->call.respond_json(answer.body(), job->summary("done"), job->job.note);
   }
 }
 
@@ -200,6 +209,17 @@ void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<
   job->call.on_sent([this, job, parts] { build_part(job, parts); });
 }
 
+void LiveJobs::cancel(std::string_view id) {
+  for (const auto& [ticket, place] : places_) {
+    if (!place.job->job.deliver || place.job->job.id != id) continue;
+    const std::shared_ptr<Job> job = place.job;
+    drop(*job);
+    job->job.deliver(job->job.answer->cancelled(), /*last=*/true);
+    job->call.log(200, job->summary("cancelled in the background"));
+    return;
+  }
+}
+
 void LiveJobs::fail_all(const ApiError& error) {
   std::vector<std::shared_ptr<Job>> all;
   for (const auto& [ticket, place] : places_) all.push_back(place.job);
@@ -210,6 +230,11 @@ void LiveJobs::fail_all(const ApiError& error) {
 
 void LiveJobs::fail(Job& job, const ApiError& error) {
   drop(job);
+  if (job.job.deliver) {
+    job.job.deliver(job.job.answer->stream_failure(error), /*last=*/true);
+    job.call.log(error.http_status, job.summary(error.message));
+    return;
+  }
   if (!job.streaming) {
     job.call.refuse(error);
     return;

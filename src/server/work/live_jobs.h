@@ -39,6 +39,9 @@ class LiveJobs {
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
+  // Ends the job with this id if it is one that delivers (ApiJob::deliver): its requests are cancelled, and it delivers
+  // Answer::cancelled().
+  void cancel(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);
 

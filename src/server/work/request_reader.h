@@ -44,11 +44,11 @@ class RequestReader {
   // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread. Does not call `then` if the
   // call was refused or its client has left.
   template <class T>
-  void read(Call call, ApiResult<T> (*make)(const ServedModel& model, std::string_view body),
+  void read(Call call, std::function<ApiResult<T>(const ServedModel& model, std::string_view body)> make,
             std::function<void(Call call, ApiResult<T> made)> then) {
     start(std::move(call),
-          [this, make, then = std::move(then)](MemoryCharge& memory, std::string_view body,
-                                               const ApiStatus& whole) -> Finish {
+          [this, make = std::move(make), then = std::move(then)](MemoryCharge& memory, std::string_view body,
+                                                                 const ApiStatus& whole) -> Finish {
             auto made = std::make_shared<ApiResult<T>>(whole.ok() ? guarded<T>([&] { return make(model_, body); })
                                                                   : ApiResult<T>(whole.error()));
             if (made->ok()) {
