@@ -66,6 +66,10 @@ SOURCES = {
     "count_tokens": [
         ("anthropic", "types/message_count_tokens_params.py", ["MessageCountTokensParams"]),
         ("anthropic", "types/beta/message_count_tokens_params.py", ["MessageCountTokensParams"])],
+    "responses": [
+        ("openai", "types/responses/response_create_params.py",
+         ["ResponseCreateParamsBase", "ResponseCreateParamsStreaming"]),
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["ResponsesRequest"])],
     "detokenize": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],

@@ -52,27 +52,18 @@ TEST(DocumentedFlags, AreAcceptedWarnedAboutOrRefused) {
 }
 
 TEST(DocumentedFlags, EveryFlagOfServeIsDocumentedOrOurs) {
-  std::set<std::string> known = {"--tokenizer-path",
-                                 "--download",
-                                 "--max-total-tokens",
-                                 "--disable-radix-cache",
-                                 "--memory-plan",
-                                 "--enable-deterministic-inference",
-                                 "--cors-allow-origins",
-                                 "--metrics-style",
-                                 "--max-queued-requests",
-                                 "--drain-timeout",
-                                 "--print-config",
-                                 "--api-key-file",
-                                 "--allowed-hosts",
-                                 "--drain-notice",
-                                 "--timeout-keep-alive",
-                                 "--max-connections",
-                                 "--request-memory-budget",
-                                 "--max-images-per-prompt",
-                                 "--allow-image-urls",
-                                 "--enable-multimodal",
-                                 "--plugin"};
+  std::set<std::string> known = {"--tokenizer-path",        "--download",
+                                 "--max-total-tokens",      "--disable-radix-cache",
+                                 "--memory-plan",           "--enable-deterministic-inference",
+                                 "--cors-allow-origins",    "--metrics-style",
+                                 "--max-queued-requests",   "--drain-timeout",
+                                 "--print-config",          "--api-key-file",
+                                 "--allowed-hosts",         "--drain-notice",
+                                 "--timeout-keep-alive",    "--max-connections",
+                                 "--request-memory-budget", "--max-stored-responses",
+                                 "--response-store-memory", "--response-store-age",
+                                 "--max-images-per-prompt", "--allow-image-urls",
+                                 "--enable-multimodal",     "--plugin"};
   for (const Documented& flag : documented()) known.insert(flag.words[0].substr(0, flag.words[0].find('=')));
   const Result<CommandLine> line = parse_serve({"serve", "--model-path", kModel});
   for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;

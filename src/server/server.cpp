@@ -15,6 +15,7 @@
 #include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/body_check.h"
+#include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
@@ -26,6 +27,8 @@
 #include "tessera/server/page.h"
 #include "tessera/server/report/engine_state.h"
 #include "tessera/server/report/server_info.h"
+#include "tessera/server/responses/response_routes.h"
+#include "tessera/server/responses/response_store.h"
 #include "tessera/server/tools/generic_tools.h"
 #include "tessera/server/work/event_queue.h"
 #include "tessera/server/work/freed_memory.h"
@@ -89,6 +92,9 @@ struct Server::Impl {
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
     metrics.emplace(style, model.name);
     engine_state.emplace(engine, model);
+    stored.emplace(ResponseStore::Limits{.bytes = options.stored_response_bytes,
+                                         .number = static_cast<std::size_t>(options.stored_responses),
+                                         .age_s = options.stored_response_age_s});
     add_routes();
     if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMaxImageBodyBytes);
     HttpOptions http_options = options.http;
@@ -108,6 +114,8 @@ struct Server::Impl {
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
                   options.api_keys);
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
+    responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
+    responses->add_to(router);
     freed.emplace(
         *memory, [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
         [this](std::function<void()> task) { pools->post(TextWork::kSmall, std::move(task)); });
@@ -288,7 +296,10 @@ struct Server::Impl {
       call.respond_json(engine_state->body(replicas->stats(), metrics->latencies()));
     });
     add_get("/metrics", [this](const Call& call) { scrape(call); });
-    add_get("/v1/models", [this](const Call& call) { call.respond_json(models_body(model)); });
+    add_get("/v1/models", [this](const Call& call) {
+      const bool for_codex = query_value(call.request().query, "client_version").has_value();
+      call.respond_json(models_body(model, for_codex));
+    });
     add_get("/v1/models/*", [this](const Call& call) {
       const std::string& path = call.request().path;
       answer(call, model_body(model, std::string_view(path).substr(std::string_view("/v1/models/").size())));
@@ -341,10 +352,12 @@ struct Server::Impl {
   std::atomic<bool> draining = false;
   EventQueue events;
   std::unique_ptr<HttpServer> http;
+  std::optional<ResponseStore> stored;
   std::optional<LiveJobs> jobs;
   std::optional<Replicas> replicas;
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;
+  std::optional<ResponseRoutes> responses;
   std::optional<FreedMemory> freed;
   std::optional<TextPools> pools;
 };

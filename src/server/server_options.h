@@ -27,7 +27,11 @@ struct ServerOptions {
   std::int64_t max_images = 16;           // per prompt
   bool allow_image_urls = false;          // images may be http(s) URLs, which the server fetches
   std::int64_t request_memory_bytes = 0;  // limit for all requests together; 0: MemoryBudget::default_bytes
-  double last_answers_s = 1;              // seconds that a server whose engines have failed still reports it
+  // Limits of the store of /v1/responses (response_store.h). A number of 0: nothing is stored.
+  std::int64_t stored_response_bytes = std::int64_t{256} << 20;
+  std::int64_t stored_responses = 10'000;
+  double stored_response_age_s = 30.0 * 86400;
+  double last_answers_s = 1;  // seconds that a server whose engines have failed still reports it
 };
 
 }  // namespace tessera

@@ -74,6 +74,15 @@ class ServeParser final : public CommandParser {
           options_.server.request_memory_bytes = TRY(parse_bytes(flag, text));
           return ok_status();
         });
+    add.integer("--max-stored-responses", "of /v1/responses; 0: none is stored (10000)", {0, 1 << 24},
+                options_.server.stored_responses);
+    add.value("--response-store-memory", "BYTES", "that stored responses may hold together (256M)",
+              [this](const std::string& flag, const std::string& text) {
+                options_.server.stored_response_bytes = TRY(parse_bytes(flag, text));
+                return ok_status();
+              });
+    add.integer("--response-store-age", "seconds after which a stored response is forgotten (2592000, 30 days)",
+                {1, std::int64_t{1} << 32}, response_age_s_);
     add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
@@ -99,6 +108,7 @@ class ServeParser final : public CommandParser {
     }
     options_.drain_s = static_cast<double>(drain_s_);
     options_.notice_s = static_cast<double>(notice_s_);
+    options_.server.stored_response_age_s = static_cast<double>(response_age_s_);
     options_.server.http.keep_alive_timeout_s = static_cast<double>(keep_alive_s_);
     options_.server.http.max_connections = static_cast<std::size_t>(max_connections_);
     return Command(options_);
@@ -131,6 +141,7 @@ class ServeParser final : public CommandParser {
   ServeOptions options_;
   std::int64_t drain_s_ = 30;
   std::int64_t notice_s_ = 0;
+  std::int64_t response_age_s_ = 30 * 86400;
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;

@@ -23,6 +23,7 @@
 #include "tessera/server/openai/score_request.h"
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/report/request_dump_test_util.h"
+#include "tessera/server/responses/response_request.h"
 #include "tessera/server/test_model.h"
 
 namespace tessera {
@@ -96,6 +97,7 @@ const Place& place_of(const std::string& object) {
        {R"({"model": "m", "max_tokens": 8, "seed": 1, "messages": [{"role": "user", "content": "a"}]})", "",
         "messages"}},
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
+      {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
       {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
   };
   return places.at(object);
@@ -150,6 +152,11 @@ Outcome send(const std::string& object, const std::string& body, const FieldMode
   if (route == "rerank") return outcome(prepare_rerank(field_model.without_tokens(/*embeds=*/false), body));
   if (route == "score") return outcome(prepare_score(field_model.without_tokens(/*embeds=*/false), body));
   if (route == "label_score") return outcome(prepare_score(model, body));
+  if (route == "responses") {
+    ResponseStore store({});
+    ApiResult<ResponseJob> made = prepare_response(model, body, store, /*owner=*/"");
+    return outcome(made.ok() ? ApiResult<ApiJob>(std::move(made->job)) : ApiResult<ApiJob>(made.error()));
+  }
   if (route == "chat") return outcome(prepare_chat(model, body));
   if (route == "completions") return outcome(prepare_completion(model, body));
   if (route == "messages") return outcome(prepare_messages(model, body));
@@ -282,6 +289,7 @@ TEST_F(RequestFields, AnUnknownFieldIsRefusedWithTheNearestName) {
             "stream_options.usage", "is not known"},
            {"structured_outputs", R"({"prompt": "a", "structured_outputs": {"regexp": "a"}})",
             "structured_outputs.regexp", "\"regex\""},
+           {"responses", R"({"input": "a", "max_tokens": 5})", "max_tokens", "is not known"},
            {"tokenize", R"({"prompt": "a", "add_special_token": true})", "add_special_token", "add_special_tokens"},
            {"messages",
             R"({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}], "sytem": "a"})", "sytem",

@@ -22,11 +22,13 @@ ApiStatus need_tokenizer(const ServedModel& model, const std::string& param) {
 
 }  // namespace
 
-std::string models_body(const ServedModel& model) {
+std::string models_body(const ServedModel& model, bool for_codex) {
   JsonWriter json;
   json.object().key("object").value("list").key("data").array();
   for (const std::string& name : model.names()) write_model(json, model, name);
-  return json.end_array().end_object().take();
+  json.end_array();
+  if (for_codex) json.key("models").array().end_array();
+  return json.end_object().take();
 }
 
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id) {

@@ -10,7 +10,7 @@
 namespace tessera {
 
 // GET /v1/models
-std::string models_body(const ServedModel& model);
+std::string models_body(const ServedModel& model, bool for_codex = false);
 // GET /v1/models/{id}
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id);
 // GET /get_model_info

@@ -1,0 +1,41 @@
+// A conversation as a chain of turns. Each turn has the items that one response was given and those that it made.
+// Turns are shared: a later turn keeps those before it, also after their responses were deleted.
+//
+// Threads: a turn does not change; any thread may read it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tessera/server/work/memory_budget.h"
+
+namespace tessera {
+
+struct ConversationTurn {
+  std::string input;   // a JSON list of items
+  std::string output;  // a JSON list of items
+  // Null: the conversation begins here. It changes at the turn's end alone.
+  mutable std::shared_ptr<const ConversationTurn> before{};
+  MemoryCharge charge{};
+
+  ConversationTurn(std::string its_input, std::string its_output, std::shared_ptr<const ConversationTurn> its_before)
+      : input(std::move(its_input)), output(std::move(its_output)), before(std::move(its_before)) {}
+  ConversationTurn(const ConversationTurn&) = delete;
+  ConversationTurn& operator=(const ConversationTurn&) = delete;
+  // Ends the turns before this one in a loop, because a conversation may be longer than the stack is deep.
+  ~ConversationTurn() {
+    std::shared_ptr<const ConversationTurn> next = std::move(before);
+    while (next != nullptr && next.use_count() == 1) {
+      std::shared_ptr<const ConversationTurn> earlier = std::move(next->before);
+      next = std::move(earlier);
+    }
+  }
+
+  std::int64_t bytes() const { return std::ssize(input) + std::ssize(output) + kBytes; }
+
+ private:
+  static constexpr std::int64_t kBytes = 256;  // of the objects
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// The input of a custom tool, which is free text. The model is shown a function with one string instead, and its text
+// is taken out of the call's arguments, {"input": "…"}, while they arrive.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json.h"
+#include "tessera/server/fields/json_scanner.h"
+
+namespace tessera {
+
+// Returns the schema of the function's parameters.
+Json custom_parameters();
+// Returns the arguments that stand for an input.
+Json custom_arguments(std::string input);
+
+class CustomInput {
+ public:
+  // Takes a part of the arguments and returns what it adds to the input.
+  std::string push(std::string_view arguments);
+  // Returns the rest of the input, at the end of the arguments: arguments in another form count as the input.
+  std::string finish();
+
+ private:
+  void take_value(char c, std::string& out);
+  void take_escape(char c, std::string& out);
+  void take_unit(std::string& out);
+  void end_pair(std::string& out);
+
+  JsonScanner scanner_;
+  std::string all_;  // the arguments, until the input has begun
+  std::string key_;
+  bool broken_ = false;    // the arguments are no object
+  bool in_input_ = false;  // inside the input's string
+  bool found_ = false;     // the input has begun
+  bool after_key_ = false;
+  std::string escape_{};            // the escape that is not complete
+  std::optional<unsigned> high_{};  // the first half of a pair of UTF-16 units
+};
+
+}  // namespace tessera

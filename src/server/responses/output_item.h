@@ -1,0 +1,46 @@
+// An item of a response's output, and its JSON: reasoning, a message, or a call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/server/fields/json_writer.h"
+
+namespace tessera {
+
+struct OutputItem {
+  enum class Kind : std::uint8_t { kReasoning, kMessage, kFunctionCall, kCustomCall };
+
+  Kind kind = Kind::kMessage;
+  std::string id;
+  std::string text{};             // the reasoning, the message, the arguments, or the input
+  std::size_t sent = 0;           // bytes of `text` that a stream has sent
+  std::string call_id{};          // of calls
+  std::string name{};             // of calls
+  std::string space{};            // of calls: the namespace; "": none
+  std::string logprobs{};         // of a message's tokens, as the elements of a JSON list
+  std::size_t sent_logprobs = 0;  // bytes of `logprobs`
+
+  bool is_call() const { return kind == Kind::kFunctionCall || kind == Kind::kCustomCall; }
+};
+
+// How items are written.
+struct ItemStyle {
+  bool summary = false;  // reasoning is the item's summary, else its content
+  bool encoded = false;  // reasoning is also there as encrypted_content
+};
+
+// Returns the id of a new item.
+std::string make_item_id(OutputItem::Kind kind);
+
+// Writes the item: as it begins, without its text, or as it ended with `status` ("completed" or "incomplete").
+void write_begun_item(JsonWriter& json, const OutputItem& item);
+void write_ended_item(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view status);
+
+// Writes the part that holds the text of reasoning or of a message.
+void write_part(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view text,
+                std::string_view logprobs);
+
+}  // namespace tessera

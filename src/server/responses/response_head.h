@@ -1,0 +1,24 @@
+// The beginning of a response object: what it says of the request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/server/fields/api_fields.h"
+
+namespace tessera {
+
+struct ResponseHead {
+  std::string id;
+  std::string model;
+  double temperature = 1;
+  double top_p = 1;
+  bool parallel = true;
+  bool store = true;
+  bool background = false;
+};
+
+// Returns the beginning, left open. Fields that the request leaves out have OpenAI's defaults, or those of `head`.
+std::string make_response_head(const ApiFields& request, const ResponseHead& head);
+
+}  // namespace tessera

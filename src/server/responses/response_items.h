@@ -1,0 +1,48 @@
+// The items of a Responses conversation, checked and joined to the messages that chat templates expect: what an
+// assistant thinks, says and calls in a row becomes one message.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "tessera/base/json.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/openai/chat_messages.h"
+
+namespace tessera {
+
+class ItemReader {
+ public:
+  explicit ItemReader(const MessageKinds& kinds) : kinds_(kinds) {}
+
+  // Appends a message of the role "system" or "developer".
+  void add_instructions(std::string text);
+  // Appends the items of a list. Images borrow from it. `param` is the list's path in errors.
+  ApiStatus read(const Json& items, const std::string& param);
+  // Returns the messages. Called last.
+  ChatMessages take();
+
+ private:
+  ApiStatus read_item(const ApiFields& item, const std::string& type);
+  ApiStatus read_message(const ApiFields& item);
+  ApiStatus read_call(const ApiFields& item, bool custom);
+  ApiStatus read_output(const ApiFields& item);
+  ApiStatus read_reasoning(const ApiFields& item);
+  Json& assistant();
+  void end_assistant();
+
+  MessageKinds kinds_;
+  ChatMessages out_;
+  Json assistant_;                         // the assistant's message so far; null: none
+  std::unordered_set<std::string> calls_;  // call ids
+};
+
+// Returns the type of an item; a message may leave it out. "": the item has none.
+std::string_view item_type(const Json& item);
+
+// Returns the items as they are kept: each has an id, and a message's content is a list of parts.
+Json kept_items(const Json& items);
+
+}  // namespace tessera

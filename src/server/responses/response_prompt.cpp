@@ -1,0 +1,203 @@
+#include "tessera/server/responses/response_prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tessera/server/responses/response_items.h"
+#include "tessera/server/work/request_memory.h"
+#include "tessera/server/work/text_work.h"
+
+namespace tessera {
+namespace {
+
+// Names the request's own field in errors of the shared functions for conversations.
+ApiError in_input(ApiError error) {
+  constexpr std::string_view kMessages = "messages";
+  if (error.param.starts_with(kMessages)) error.param = "input" + error.param.substr(kMessages.size());
+  return error;
+}
+
+// Returns an earlier response's item; `param` is the reference's path.
+ApiResult<Json> referred_item(const ApiFields& reference, const ResponseAsker& asker) {
+  const std::optional<std::string> id = TRY(reference.string("id"));
+  if (!id) return reference.wrong("id", "a string");
+  auto found = asker.store.find_item(*id, asker.owner);
+  if (!found.ok()) {
+    ApiError error = std::move(found.error());
+    error.param = reference.param("id");
+    return error;
+  }
+  const Json items = TRY(Json::parse((*found)->turn->output, "the stored items"));
+  for (const Json& item : items.as_array())
+    if (*item.find("id") == Json(*id)) return item;
+  return internal_error(fmt::format("the item {} is not in its response", *id));
+}
+
+// Returns the request's items: a text is one message, and references are replaced by what they refer to.
+ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) {
+  const Json* input = fields.find("input");
+  if (input == nullptr) {
+    if (fields.find("previous_response_id") == nullptr) return fields.wrong("input", "a string or a list of items");
+    return Json::array();
+  }
+  if (input->is_string())
+    return Json(Json::Array{Json::object({{"type", "message"}, {"role", "user"}, {"content", *input}})});
+  if (!input->is_array()) return fields.wrong("input", "a string or a list of items");
+  Json items = *input;
+  for (std::size_t i = 0; i < items.as_array().size(); ++i) {
+    Json& item = items.as_array()[i];
+    if (item_type(item) != "item_reference") continue;
+    Json referred = TRY(referred_item(ApiFields(item, fmt::format("input[{}].", i)), asker));
+    item = std::move(referred);
+  }
+  return items;
+}
+
+// The conversation before the request, parsed.
+struct History {
+  std::shared_ptr<const ConversationTurn> last{};
+  std::deque<Json> lists{};  // in order; a deque, because images borrow from its elements
+  MemoryCharge charge{};     // for the time of reading
+};
+
+ApiResult<History> read_history(const ApiFields& fields, const ServedModel& model, const ResponseAsker& asker) {
+  History history;
+  const std::optional<std::string> id = TRY(fields.string("previous_response_id"));
+  if (!id) return history;
+  auto found = asker.store.find(*id, asker.owner);
+  if (!found.ok()) {
+    ApiError error = std::move(found.error());
+    error.param = "previous_response_id";
+    error.code = "previous_response_not_found";
+    return error;
+  }
+  history.last = (*found)->turn;
+  if (history.last == nullptr)
+    return invalid_field("previous_response_id",
+                         fmt::format("the response \"{}\" has not ended, or has failed; accepted: "
+                                     "a response that is completed or incomplete",
+                                     *id));
+  TRY(take_on(TextWork::kLarge));
+  history.charge = MemoryCharge(model.memory.get());
+  std::int64_t bytes = 0;
+  for (const ConversationTurn* turn = history.last.get(); turn != nullptr; turn = turn->before.get()) {
+    bytes += reading_bytes(turn->input) + reading_bytes(turn->output);
+    if (ApiStatus held = history.charge.set(bytes); !held.ok()) {
+      ApiError error = std::move(held.error());
+      error.param = "previous_response_id";
+      return error;
+    }
+    history.lists.push_front(TRY(Json::parse(turn->output, "the stored items")));
+    history.lists.push_front(TRY(Json::parse(turn->input, "the stored items")));
+  }
+  return history;
+}
+
+// Returns the template's variables for the field "reasoning". An effort has an effect where the template names
+// reasoning_effort or enable_thinking.
+ApiResult<Json> reasoning_variables(const ApiFields& fields, const ChatTemplate& chat) {
+  Json variables = Json::object();
+  const Json* given = TRY(fields.object("reasoning"));
+  if (given == nullptr) return variables;
+  const ApiFields reasoning(*given, "reasoning.");
+  const std::optional<std::string> effort = TRY(reasoning.string("effort"));
+  if (!effort) return variables;
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts))
+    return reasoning.wrong("effort", R"("none", "minimal", "low", "medium", "high", "xhigh" or "max")");
+  if (chat.names("enable_thinking")) variables.set("enable_thinking", *effort != "none");
+  if (*effort != "none" && chat.names("reasoning_effort")) variables.set("reasoning_effort", *effort);
+  return variables;
+}
+
+// Returns the indices of the user's messages after the first: where what is kept of the conversation may begin.
+std::vector<std::size_t> later_turns(const Json::Array& messages) {
+  std::vector<std::size_t> turns;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (*messages[i].find("role") == Json("user")) turns.push_back(i);
+  if (!turns.empty()) turns.erase(turns.begin());
+  return turns;
+}
+
+// Returns the messages without those from the first user's message to `begin`.
+Json without_turns(const Json::Array& messages, std::size_t begin) {
+  Json kept = Json::array();
+  bool leading = true;  // before the first user's message: instructions
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Json& role = *messages[i].find("role");
+    leading = leading && (role == Json("system") || role == Json("developer"));
+    if (leading || i >= begin) kept.push_back(messages[i]);
+  }
+  return kept;
+}
+
+// Renders the conversation. With `truncates`, it drops as few of the oldest turns as needed; their images cannot be
+// dropped.
+ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversation, std::int64_t answer_tokens,
+                                 bool truncates) {
+  if (!truncates || !conversation.messages.images.empty()) return make_prompt(model, std::move(conversation));
+  const auto render_from = [&](std::size_t begin) {
+    Conversation part = conversation;
+    if (begin > 0) part.messages.list = without_turns(conversation.messages.list.as_array(), begin);
+    return make_prompt(model, std::move(part));
+  };
+  const auto fits = [&](const ChatPrompt& prompt) {
+    return std::ssize(prompt.ids) + answer_tokens <= model.context_length;
+  };
+  ChatPrompt prompt = TRY(render_from(0));
+  const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
+  if (fits(prompt)) return prompt;
+  // Finds the first turn from which on the rest fits; if none does, the rest from the last turn on is the prompt.
+  std::size_t low = 0;
+  std::size_t high = turns.size();
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    ChatPrompt shorter = TRY(render_from(turns[middle]));
+    const bool enough = fits(shorter);
+    if (enough || middle + 1 == turns.size()) prompt = std::move(shorter);
+    if (enough) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return prompt;
+}
+
+}  // namespace
+
+ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const ServedModel& model,
+                                               const ToolFields& tools, const ResponseAsker& asker) {
+  const ChatTemplate* const chat = template_of(model, tools.tools);
+  if (chat == nullptr) return in_input(no_template(model));
+  constexpr std::string_view kTexts[] = {"input", "instructions", "tools"};
+  TRY(check_written_placeholders(fields, model, kTexts));
+  const std::string truncation = TRY(fields.string("truncation")).value_or("disabled");
+  if (truncation != "disabled" && truncation != "auto") return fields.wrong("truncation", R"("disabled" or "auto")");
+
+  const History history = TRY(read_history(fields, model, asker));
+  const Json input = TRY(read_input(fields, asker));
+  ItemReader reader(kinds_of(model));
+  if (const auto instructions = TRY(fields.string("instructions"))) reader.add_instructions(*instructions);
+  for (const Json& list : history.lists) TRY(reader.read(list, "previous_response_id"));
+  TRY(reader.read(input, "input"));
+  Conversation conversation{.messages = reader.take(), .tools = tools, .chat = chat};
+  // Clients probe with an empty input.
+  if (conversation.messages.list.as_array().empty())
+    conversation.messages.list.push_back(Json::object({{"role", "user"}, {"content", ""}}));
+  conversation.variables = TRY(reasoning_variables(fields, *chat));
+
+  ResponsePrompt out{.before = history.last};
+  ApiResult<ChatPrompt> prompt =
+      fit_prompt(model, std::move(conversation), asker.asked.value_or(1), truncation == "auto");
+  if (!prompt.ok()) return in_input(std::move(prompt.error()));
+  out.prompt = *std::move(prompt);
+  if (asker.keeps) out.kept_input = kept_items(input).dump();
+  return out;
+}
+
+}  // namespace tessera

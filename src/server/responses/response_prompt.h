@@ -1,0 +1,34 @@
+// The prompt of a Responses request: the items of the conversation so far and those of the request, rendered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/server/openai/conversation_prompt.h"
+#include "tessera/server/responses/response_store.h"
+#include "tessera/server/responses/response_tools.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+struct ResponsePrompt {
+  ChatPrompt prompt{};
+  std::string kept_input{};  // the request's items as they are kept, a JSON list; "" unless `keeps`
+  std::shared_ptr<const ConversationTurn> before{};
+};
+
+// Who asks, for what of the store, and how long the answer may get.
+struct ResponseAsker {
+  ResponseStore& store;
+  const std::string& owner;
+  bool keeps = false;                   // the request's items are kept
+  std::optional<std::int64_t> asked{};  // max_output_tokens
+};
+
+// Reads input, instructions, previous_response_id, reasoning and truncation.
+ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const ServedModel& model,
+                                               const ToolFields& tools, const ResponseAsker& asker);
+
+}  // namespace tessera

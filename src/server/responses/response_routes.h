@@ -1,0 +1,54 @@
+// The routes of /v1/responses, also without /v1: making a response with its client or in the background; reading,
+// following, deleting and cancelling one. A client reaches only the responses of its own API key.
+//
+// Threads: the I/O thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/server/http/call.h"
+#include "tessera/server/http/router.h"
+#include "tessera/server/responses/response_request.h"
+#include "tessera/server/responses/response_store.h"
+#include "tessera/server/work/live_jobs.h"
+#include "tessera/server/work/request_reader.h"
+
+namespace tessera {
+
+class ResponseRoutes {
+ public:
+  // The references and keys outlive the object. `refusal` says why no new response is made.
+  ResponseRoutes(ResponseStore& store, LiveJobs& jobs, RequestReader& reader, std::span<const std::string> api_keys,
+                 std::function<std::optional<ApiError>()> refusal)
+      : store_(store), jobs_(jobs), reader_(reader), api_keys_(api_keys), refusal_(std::move(refusal)) {}
+
+  // Adds the routes. The object outlives the router's use.
+  void add_to(Router& router);
+
+ private:
+  // POST …/responses
+  void make(Call call) const;
+  // POST …/responses/input_tokens
+  void count_tokens(Call call) const;
+  // Starts the job. A background response is answered at once and goes on when its client leaves.
+  void start(Call call, ResponseJob made) const;
+  // GET …/responses/ID, or its events with stream=true, or …/responses/ID/input_items.
+  void get(const Call& call, const std::string& owner) const;
+  // DELETE …/responses/ID. A response that runs is cancelled before.
+  void erase(const Call& call, const std::string& owner) const;
+  // POST …/responses/ID/cancel: ends a background response.
+  void cancel(const Call& call, const std::string& owner) const;
+
+  ResponseStore& store_;
+  LiveJobs& jobs_;
+  RequestReader& reader_;
+  std::span<const std::string> api_keys_;
+  std::function<std::optional<ApiError>()> refusal_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,100 @@
+// Responses that are kept for GET, for previous_response_id and for background work. The store is bounded by bytes, by
+// number and by age. To make room, it forgets the response that was used least recently; one that still runs stays.
+//
+//   ResponseStore store({.bytes = 1 << 28, .number = 1000, .age_s = 86400});
+//   store.put({.id = id, .owner = owner, .body = object});
+//   const std::shared_ptr<const StoredResponse> kept = TRY(store.find(id, owner));
+//
+// A response is found only by its owner: the API key that it was made with. To everybody else its id is unknown.
+//
+// Threads: any thread may call every function.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/responses/conversation_turn.h"
+#include "tessera/server/work/memory_budget.h"
+
+namespace tessera {
+
+class EventLog;
+
+struct StoredResponse {
+  std::string id;
+  std::string owner{};
+  std::string body{};                              // the response object
+  std::shared_ptr<const ConversationTurn> turn{};  // null: the response has not ended, or has failed
+  std::vector<std::string> item_ids{};             // of the turn's output
+  std::shared_ptr<EventLog> events{};              // of a streamed background response; used by the I/O thread alone
+  bool background = false;
+  bool running = false;
+};
+
+class ResponseStore {
+ public:
+  struct Limits {
+    std::int64_t bytes = std::int64_t{256} << 20;
+    std::size_t number = 10'000;  // 0: nothing is stored
+    double age_s = 30.0 * 86400;  // since the response was stored
+  };
+  using Clock = std::function<double()>;  // seconds
+
+  // `clock` tells the age; empty: a steady clock.
+  explicit ResponseStore(Limits limits, Clock clock = {});
+
+  bool enabled() const { return limits_.number > 0; }
+  const Limits& limits() const { return limits_; }
+
+  // Stores a response, or replaces the one with its id, which keeps its age. Error: 503 if it does not fit beside the
+  // responses that run, and 413 if it does not fit at all.
+  ApiStatus put(StoredResponse response);
+  // Error: 404 if there is none, it is too old or it has another owner.
+  ApiResult<std::shared_ptr<const StoredResponse>> find(std::string_view id, std::string_view owner);
+  // Returns the response that made an item. The same errors.
+  ApiResult<std::shared_ptr<const StoredResponse>> find_item(std::string_view item_id, std::string_view owner);
+  ApiStatus erase(std::string_view id, std::string_view owner);
+
+  // Makes a charge to the store hold `bytes`, and forgets responses if that makes room.
+  ApiStatus charge(MemoryCharge& charge, std::int64_t bytes);
+  // Returns a charge that belongs to the store.
+  MemoryCharge new_charge() { return MemoryCharge(&budget_); }
+
+  std::size_t count() const;
+  std::int64_t bytes() const { return budget_.used(); }
+
+ private:
+  struct Kept {
+    std::shared_ptr<const StoredResponse> response{};
+    MemoryCharge charge{};
+    double stored_at = 0;
+  };
+  using Place = std::list<Kept>::iterator;
+
+  void forget(Place place);
+  void forget_old();
+  // Forgets the response that was used least recently. Returns false if all of them run.
+  bool forget_one();
+  ApiStatus charge_locked(MemoryCharge& charge, std::int64_t bytes);
+  ApiResult<Place> place_of(std::string_view id, std::string_view owner);
+
+  const Limits limits_;
+  const Clock clock_;
+  MemoryBudget budget_;
+  mutable std::mutex mutex_;
+  // The rest is guarded by mutex_.
+  std::list<Kept> kept_;  // the most recently used first
+  std::unordered_map<std::string, Place> places_;
+  std::unordered_map<std::string, std::string> items_;  // item → response
+};
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// The tools of a Responses request, as functions that chat templates know. A custom tool becomes a function with one
+// string, and a function within a namespace one whose name begins with the namespace's. Calls are turned back.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/server/fields/api_fields.h"
+#include "tessera/server/openai/chat_tools.h"
+
+namespace tessera {
+
+struct ResponseTool {
+  std::string shown;    // the name that the model sees
+  std::string name;     // the request's name
+  std::string space{};  // the namespace; "": none
+  bool custom = false;  // takes free text
+};
+
+struct ResponseTools {
+  ToolFields fields{};
+  std::vector<ResponseTool> list{};
+  std::vector<std::string> skipped{};  // types of tools that the model is not shown: the server runs none itself
+
+  // Returns the tool with a shown name; null if there is none.
+  const ResponseTool* find(std::string_view shown) const;
+};
+
+// Returns the name that the model sees.
+std::string shown_tool_name(std::string_view space, std::string_view name);
+
+// Reads tools, tool_choice and parallel_tool_calls. Tools of unknown types are skipped. With "allowed_tools" the model
+// is shown these alone.
+ApiResult<ResponseTools> read_response_tools(const ApiFields& body);
+
+}  // namespace tessera
