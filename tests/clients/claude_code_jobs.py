@@ -2,22 +2,18 @@
 says something and runs a command. What the program sends depends on the name of the model that it asks for. Program and server are in a network namespace of their own, so nothing else answers."""
 
 import asyncio
-import fcntl
 import os
 import pathlib
 import re
-import socket
-import struct
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "server"))
+import own_network  # noqa: E402
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ResultMessage, ThinkingBlock, query  # noqa: E402
 from jobs import KEY, Skipped, check, main  # noqa: E402
 from scripted_model import write_model  # noqa: E402
 from served import Served  # noqa: E402
 
-INSIDE = "TESSERA_IN_NAMESPACE"
 WORK = pathlib.Path(os.environ["TESSERA_WORK"]) / "claude_code"
 TURNS = 20
 
@@ -34,20 +30,6 @@ SCRIPT = [*(step(number) for number in range(1, TURNS + 1)),
           ["<think>\nNothing is left.\n</think>\n\n", "All parts are written."]]
 
 
-def enter_namespace():
-    """Starts this program again in a network namespace that has nothing but its loopback interface."""
-    command = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]
-    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
-        return "this system makes no network namespace: " + " ".join(command)
-    os.execvpe(command[0], [*command, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
-
-
-def raise_loopback():
-    set_flags, up, running = 0x8914, 0x1, 0x40
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", b"lo", up | running))
-
-
 async def ask(url, prompt, **more):
     home = WORK / "home"
     home.mkdir(exist_ok=True)
@@ -59,10 +41,9 @@ async def ask(url, prompt, **more):
 
 
 def run_session(**options):
-    reason = os.environ.get(INSIDE) is None and enter_namespace()
+    reason = own_network.enter()
     if reason:
         raise Skipped(reason)
-    raise_loopback()
     write_model(WORK / "model", SCRIPT)
     (WORK / "parts.txt").unlink(missing_ok=True)
     flags = ["--api-key", KEY, "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"]

@@ -27,7 +27,8 @@ CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",
     "prometheus": "openai", "comply": "openai", "smg": "smg", "plain": None,
-    "anthropic": "anthropic", "claude_code": "claude_code",
+    "anthropic": "anthropic", "claude_code": "claude_code", "responses": "openai",
+    "codex": "codex",
 }
 NOT_HERE = {
     "guidellm": "it needs PyTorch",
