@@ -85,7 +85,7 @@ class RequestFeatures : public ::testing::Test {
   static inline ServedModel* model_ = nullptr;
 };
 
-constexpr const char* kUser = R"({"role": "user", "content": "Tell me a story"})";
+constexpr const char* kAsked = R"({"role": "user", "content": "Tell me a story"})";
 
 TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {
   const std::string plain = text(R"("n": 1)");
@@ -139,7 +139,7 @@ TEST_F(RequestFeatures, PromptLogprobsEqualThoseOfEcho) {
   }
   const Json of_chat = chat(fmt::format(R"("messages": [{}], "max_tokens": 1, "prompt_logprobs": 0,
                                            "return_token_ids": true)",
-                                        kUser));
+                                        kAsked));
   EXPECT_EQ(at(of_chat, "prompt_logprobs").as_array().size(), at(of_chat, "prompt_token_ids").as_array().size());
   // Without prompt log-probabilities the answer has only those of the output.
   const Json both = completion(prompt + R"("prompt_logprobs": 1, "logprobs": 1)");
@@ -148,7 +148,7 @@ TEST_F(RequestFeatures, PromptLogprobsEqualThoseOfEcho) {
 
 TEST_F(RequestFeatures, TheLastMessageIsContinued) {
   const std::string messages =
-      fmt::format(R"("messages": [{}, {{"role": "assistant", "content": "Once upon a "}}], )", kUser);
+      fmt::format(R"("messages": [{}, {{"role": "assistant", "content": "Once upon a "}}], )", kAsked);
   const Json got = chat(messages + R"("continue_final_message": true, "max_tokens": 12, "return_prompt_text": true)");
   // The template trims contents, so the space is dropped.
   const std::string prompt = "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\nOnce upon a";

@@ -21,7 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Turn& turn) {
   return out << '{' << turn.reasoning << '}' << turn.parsed;
 }
 
-const Json& tools() {
+const Json& harmony_tools() {
   static const Json kTools = *Json::parse(R"([{"function": {"name": "get"}}, {"function": {"name": "now"}}])", "tools");
   return kTools;
 }
@@ -31,7 +31,8 @@ template <class Cut>
 Turn read(std::string_view text, Cut cut, bool inside = false) {
   HarmonyReasoning reasoning(inside);
   int calls = 0;
-  ToolCallParser parser = *ToolCallParser::create("gpt-oss", tools(), [&] { return "id" + std::to_string(calls++); });
+  ToolCallParser parser =
+      *ToolCallParser::create("gpt-oss", harmony_tools(), [&] { return "id" + std::to_string(calls++); });
   Turn turn;
   const auto take = [&](const ReasoningText& part) {
     turn.reasoning += part.reasoning;
