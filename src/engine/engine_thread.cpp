@@ -23,8 +23,11 @@ struct EngineThread::Impl {
   struct Cancel {
     Ticket ticket;
   };
+  struct Abort {
+    Ticket ticket;
+  };
   using Task = std::function<void(Engine&)>;
-  using Command = std::variant<Submit, Cancel, Task>;
+  using Command = std::variant<Submit, Cancel, Abort, Task>;
 
   // Idle time before a measurement; pauses between two requests of one client are seldom longer.
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
@@ -158,13 +161,25 @@ struct EngineThread::Impl {
     }
   }
 
-  void carry_out(const Cancel& cancel) {
-    const auto it = ids_.find(cancel.ticket);
-    if (it == ids_.end()) return;
+  void carry_out(const Cancel& cancel) { end(cancel.ticket); }
+
+  void carry_out(const Abort& abort) {
+    if (std::optional<Completion> done = end(abort.ticket)) {
+      events_.push_back({.ticket = abort.ticket,
+                         .event = {.finish = FinishReason::kCancelled},
+                         .end = std::make_unique<Completion>(*std::move(done))});
+    }
+  }
+
+  // Ends a request without an event. Returns nothing for a request that has ended.
+  std::optional<Completion> end(Ticket ticket) {
+    const auto it = ids_.find(ticket);
+    if (it == ids_.end()) return std::nullopt;
     engine_.cancel(it->second);
-    engine_.take(it->second);
+    std::optional<Completion> done = engine_.take(it->second);
     tickets_.erase(it->second);
     ids_.erase(it);
+    return done;
   }
 
   void carry_out(const Task& task) { task(engine_); }
@@ -237,6 +252,7 @@ EngineThread::~EngineThread() = default;
 
 void EngineThread::submit(Ticket ticket, Request request) { impl_->send(Impl::Submit{ticket, std::move(request)}); }
 void EngineThread::cancel(Ticket ticket) { impl_->send(Impl::Cancel{ticket}); }
+void EngineThread::abort(Ticket ticket) { impl_->send(Impl::Abort{ticket}); }
 void EngineThread::post(std::function<void(Engine&)> task) { impl_->send(std::move(task)); }
 
 EngineStats EngineThread::stats() const {

@@ -40,6 +40,9 @@ class EngineThread {
   void submit(Ticket ticket, Request request);
   // Stops the events of a request, except one that was already sent.
   void cancel(Ticket ticket);
+  // Ends a request early. Its last event has finish kCancelled, and the completion has the tokens so far. Does nothing
+  // for a request that has ended.
+  void abort(Ticket ticket);
   // Runs `task` on the engine's thread between two steps.
   void post(std::function<void(Engine&)> task);
 

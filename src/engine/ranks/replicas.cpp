@@ -53,6 +53,15 @@ void Replicas::cancel(Ticket ticket) {
   if (replica >= 0) threads_[static_cast<std::size_t>(replica)]->cancel(ticket);
 }
 
+void Replicas::abort(Ticket ticket) {
+  int replica = 0;
+  if (choice_) {
+    const std::lock_guard lock(mutex_);
+    replica = choice_->replica_of(ticket);  // follow() takes the ticket's last event
+  }
+  if (replica >= 0) threads_[static_cast<std::size_t>(replica)]->abort(ticket);
+}
+
 void Replicas::follow(std::span<EngineThread::Event> events) {
   const std::lock_guard lock(mutex_);
   for (const EngineThread::Event& event : events) {

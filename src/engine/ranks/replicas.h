@@ -31,6 +31,7 @@ class Replicas {
   // See EngineThread.
   void submit(Ticket ticket, Request request);
   void cancel(Ticket ticket);
+  void abort(Ticket ticket);
   // Runs `task` between two steps of the first engine, or of each engine.
   void post(std::function<void(Engine&)> task);
   void post_to_all(const std::function<void(Engine&)>& task);

@@ -5,6 +5,7 @@ namespace tessera {
 void EngineStats::add(const EngineStats& more) {
   running += more.running;
   queued += more.queued;
+  queued_tokens += more.queued_tokens;
   for (std::size_t g = 0; g < num_cache_groups; ++g) {
     cache_groups[g].used_pages += more.cache_groups[g].used_pages;
     cache_groups[g].cached_pages += more.cache_groups[g].cached_pages;

@@ -30,8 +30,9 @@ struct DraftStats {
 };
 
 struct EngineStats {
-  std::int64_t running = 0;  // requests in the current batch
-  std::int64_t queued = 0;   // requests that wait for room
+  std::int64_t running = 0;        // requests in the current batch
+  std::int64_t queued = 0;         // requests that wait for room
+  std::int64_t queued_tokens = 0;  // their tokens that are not computed, cached ones included
   std::size_t num_cache_groups = 0;
   std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // the first num_cache_groups are used
   std::int64_t page_size = 0;

@@ -387,6 +387,8 @@ void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<Reques
 void Scheduler::report(EngineStats& stats) const {
   stats.running = std::ssize(running_);
   stats.queued = std::ssize(waiting_);
+  stats.queued_tokens = 0;
+  for (const auto& sequence : waiting_) stats.queued_tokens += sequence->uncomputed();
   stats.num_cache_groups = cache_.num_groups();
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) stats.cache_groups[g] = cache_.stats(g);
   stats.page_size = cache_.page_size();
