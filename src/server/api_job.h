@@ -26,6 +26,8 @@ class Answer {
   virtual Status failure() const { return ok_status(); }
   // Returns what a stream sends before its end. Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
+  // Returns a stream's content type.
+  virtual std::string_view stream_type() const { return "text/event-stream"; }
   // Returns what ends a stream, and what ends one that fails after it has begun. The defaults are OpenAI's.
   virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
   virtual std::string stream_failure(const ApiError& error) const {

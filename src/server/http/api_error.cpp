@@ -53,7 +53,12 @@ std::string anthropic_json(const ApiError& of, const std::string& request_id) {
 }  // namespace
 
 std::string ApiError::to_json(ErrorShape shape) const {
-  return shape == ErrorShape::kAnthropic ? anthropic_json(*this, make_request_id()) : openai_json(*this);
+  switch (shape) {
+    case ErrorShape::kAnthropic: return anthropic_json(*this, make_request_id());
+    case ErrorShape::kOllama: return Json::object({{"error", message}}).dump();
+    case ErrorShape::kOpenAi: break;
+  }
+  return openai_json(*this);
 }
 
 HttpResponse ApiError::to_response(ErrorShape shape) const {
@@ -63,7 +68,7 @@ HttpResponse ApiError::to_response(ErrorShape shape) const {
     response.body = anthropic_json(*this, id);
     response.headers.emplace_back(kRequestIdHeader, id);
   } else {
-    response.body = openai_json(*this);
+    response.body = to_json(shape);
   }
   if (retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   return response;

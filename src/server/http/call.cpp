@@ -45,8 +45,8 @@ void Call::start(HttpResponse response, std::string_view note) const {
   exchange_.start_stream(std::move(response));
 }
 
-void Call::start_stream(std::string first, std::string_view note) const {
-  HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
+void Call::start_stream(std::string first, std::string_view content_type, std::string_view note) const {
+  HttpResponse response{.content_type = std::string(content_type), .body = std::move(first), .headers = {}};
   response.headers.emplace_back("Cache-Control", "no-cache");
   start(std::move(response), note);
 }

@@ -37,8 +37,8 @@ class Call {
   void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {}) const;
   void refuse(const ApiError& error) const;
 
-  // Starts a stream of server-sent events. `first` is sent with the head.
-  void start_stream(std::string first, std::string_view note = {}) const;
+  // Starts a stream of events, for example "text/event-stream". `first` is sent with the head.
+  void start_stream(std::string first, std::string_view content_type, std::string_view note = {}) const;
   // Starts a JSON body whose length is not known yet. write() adds the rest.
   void start_json(std::string first, std::string_view note = {}) const;
   void write(std::string_view data) const { exchange_.write(data); }

@@ -6,7 +6,8 @@ ErrorShape error_shape_of(std::string_view path) {
   constexpr std::string_view kMessages = "/v1/messages";
   const bool messages =
       path.starts_with(kMessages) && (path.size() == kMessages.size() || path[kMessages.size()] == '/');
-  return messages ? ErrorShape::kAnthropic : ErrorShape::kOpenAi;
+  if (messages) return ErrorShape::kAnthropic;
+  return path.starts_with("/api/") ? ErrorShape::kOllama : ErrorShape::kOpenAi;
 }
 
 }  // namespace tessera

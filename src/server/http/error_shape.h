@@ -10,6 +10,7 @@ namespace tessera {
 enum class ErrorShape : std::uint8_t {
   kOpenAi,     // {"error": {"message", "type", "param", "code"}}
   kAnthropic,  // {"type": "error", "error": {"type", "message"}, "request_id"}, and the id as the header request-id
+  kOllama,     // {"error": "message"}
 };
 
 // Anthropic's header of every answer, with the id by which a client reports it.

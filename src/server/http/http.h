@@ -4,8 +4,9 @@
 //   std::unique_ptr<HttpServer> http = TRY(HttpServer::create(options, [&](HttpExchange exchange) { … }));
 //   http->run();  // until stop()
 //
-// The server answers requests that are invalid HTTP itself, in OpenAI's error form. It answers a connection's requests
-// one after the other, pipelined or not. A client that closes its sending side after a request still gets the answer.
+// The server answers requests that are invalid HTTP itself, in the error shape of their path. It answers a connection's
+// requests one after the other, pipelined or not. A client that closes its sending side after a request still gets the
+// answer.
 //
 // Threads: the handler and every function of an HttpExchange run on the I/O thread, the one that called run(). Other
 // threads reach it with post(). The handler must return at once; it may answer the exchange later. An exception from a

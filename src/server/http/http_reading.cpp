@@ -118,6 +118,7 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
 
   exchange_ = std::make_shared<HttpExchange::State>();
   exchange_->request = std::move(reader.request);
+  error_shape_ = ErrorShape::kOpenAi;
   exchange_->request.body = std::move(reader.parser.get().body());
   exchange_->request.peer = peer_;
   exchange_->memory = std::move(reader.memory);
@@ -315,6 +316,7 @@ bool HttpSession::answer_head(Reader& reader) {
   return true;
 }
 
+  error_shape_ = error_shape_of(request.path);
 // Removes the body of a request that was answered without it. Returns false if the body has not fully arrived and the
 // connection must end.
 bool HttpSession::skip_body(Reader& reader) {

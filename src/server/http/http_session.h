@@ -167,6 +167,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::size_t sent_ = 0;
   bool socket_full_ = false;  // a wait for room in the socket is in progress
   Deadline write_deadline_;
+  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // of its path, once that was read
   std::shared_ptr<HttpExchange::State> unsent_;  // the exchange whose complete answer is not fully sent
   MemoryCharge backlog_;                         // charge for a stream's events that the client has not taken
 };

@@ -147,7 +147,7 @@ void LiveJobs::send(Job& job, std::string_view data, Clock::time_point now) cons
   if (!data.empty()) job.last_sent = now;
   if (!job.streaming) {
     job.streaming = true;
-    job.call.start_stream(std::string(data), job.job.note);
+    job.call.start_stream(std::string(data), job.job.answer->stream_type(), job.job.note);
   } else if (!data.empty()) {
     job.call.write(data);
   }
