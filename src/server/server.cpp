@@ -378,8 +378,9 @@ Result<std::unique_ptr<Server>> Server::create(ServerOptions options, std::vecto
 std::string Server::address() const {
   const std::string& host = impl_->options.http.host;
   const std::uint16_t port = impl_->http->port();
-  if (host.find(':') != std::string::npos) return fmt::format("http://[{}]:{}", host, port);
-  return fmt::format("http://{}:{}", host, port);
+  const char* const scheme = impl_->options.http.tls.certificate_file.empty() ? "http" : "https";
+  if (host.find(':') != std::string::npos) return fmt::format("{}://[{}]:{}", scheme, host, port);
+  return fmt::format("{}://{}:{}", scheme, host, port);
 }
 
 Status Server::run() {

@@ -97,6 +97,7 @@ class HttpServer::Impl {
   ~Impl() { sessions_.one_ended = nullptr; }
 
   Status open() {
+    if (!sessions_.options.tls.certificate_file.empty()) sessions_.tls = TRY(TlsContext::create(sessions_.options.tls));
     TRY(listen(acceptor_, sessions_.io, sessions_.options));
     port_ = acceptor_.local_endpoint().port();
     sessions_.loopback = acceptor_.local_endpoint().address().is_loopback();
@@ -106,6 +107,7 @@ class HttpServer::Impl {
 
   void run() {
     net::co_spawn(sessions_.io, accept_all(), net::detached);
+    if (sessions_.tls != nullptr) watch_certificate();
     for (;;) {
       try {
         sessions_.io.run();
@@ -122,6 +124,7 @@ class HttpServer::Impl {
 
  private:
   net::awaitable<void> accept_all();
+  void watch_certificate();
   void admit(tcp::socket socket);
   void close_if_drained();
   void close();
@@ -135,6 +138,7 @@ class HttpServer::Impl {
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};
   net::steady_timer notice_end_{sessions_.io};
   net::steady_timer last_end_{sessions_.io};
+  net::steady_timer next_look_{sessions_.io};  // at the certificate's files
   bool notice_given_ = true;
   std::function<void()> give_up_;                                   // Stop::give_up
   std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // timers of after()
@@ -177,6 +181,15 @@ void HttpServer::Impl::admit(tcp::socket socket) {
     // the client has already gone, or there is no memory
     log_debug("http", "a connection could not be set up: {}", e.what());
   }
+}
+
+void HttpServer::Impl::watch_certificate() {
+  next_look_.expires_after(duration_of(sessions_.tls->check_interval_s()));
+  next_look_.async_wait([this](error_code error) {
+    if (error || ended_) return;
+    call_guarded([this] { sessions_.tls->refresh(); });
+    watch_certificate();
+  });
 }
 
 void HttpServer::Impl::after(double seconds, std::function<void()> task) {
@@ -259,6 +272,7 @@ void HttpServer::Impl::end_if_done() {
   drain_end_.cancel();
   notice_end_.cancel();
   last_end_.cancel();
+  next_look_.cancel();
   for (const auto& timer : delayed_) timer->cancel();
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/server/http/tls_options.h"
 
 namespace tessera {
 
@@ -34,6 +35,7 @@ struct HttpResponse;
 struct HttpOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 30000;  // 0: any free port, see HttpServer::port
+  TlsOptions tls{};            // without a certificate: plain HTTP
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
   std::size_t max_connections = 4096;

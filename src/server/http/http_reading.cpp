@@ -73,8 +73,9 @@ struct HttpSession::Reader {
 
 HttpSession::Task<void> HttpSession::serve(bool refused) {
   try {
-    if (refused) refuse(503, "there are too many connections");
-    bool more = !refused;
+    bool more = true;
+    if (tls_ != nullptr) more = co_await shake_hands();
+    if (more && refused) more = refuse(503, "there are too many connections");
     while (more) more = co_await serve_one();
     // If the end was not announced, no answer is on its way to the client.
     if (!keep_alive_) co_await linger();
@@ -82,6 +83,23 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     log_error("http", "a connection failed: {}", e.what());
   }
   lose();
+}
+
+// Begins TLS. Returns false if the connection ends.
+HttpSession::Task<bool> HttpSession::shake_hands() {
+  using Io = TlsStream::Io;
+  set(read_deadline_, sessions_.options.header_timeout_s);
+  Io io = tls_->handshake();
+  while (io == Io::kWantsRead || io == Io::kWantsWrite) {
+    (void)co_await wait_until(io);
+    if (lost_ || timed_out_ || sessions_.closing) co_return false;
+    io = tls_->handshake();
+  }
+  if (io == Io::kDone) co_return true;
+  log_debug("http", "a TLS handshake failed: {}", tls_->failure());
+  if (!tls_->got_plain_http()) co_return false;
+  tls_ = nullptr;
+  co_return refuse(400, "this port speaks HTTPS, and the request is plain HTTP; accepted: https://");
 }
 
 // Reads one request and answers it. Returns false if the connection ends.
@@ -118,7 +136,6 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
 
   exchange_ = std::make_shared<HttpExchange::State>();
   exchange_->request = std::move(reader.request);
-  error_shape_ = ErrorShape::kOpenAi;
   exchange_->request.body = std::move(reader.parser.get().body());
   exchange_->request.peer = peer_;
   exchange_->memory = std::move(reader.memory);
@@ -186,16 +203,41 @@ bool HttpSession::wait_is_over(bool idle, bool whole) {
 // Whether the socket has bytes that were not received yet.
 bool HttpSession::has_arrived() {
   error_code error;
-  return socket_.available(error) > 0 && !error;
+  return (tls_ != nullptr && tls_->has_pending()) || (socket_.available(error) > 0 && !error);
+}
+
+// Waits until the socket is as TLS wants it.
+HttpSession::Task<error_code> HttpSession::wait_until(TlsStream::Io wanted) {
+  const Socket::wait_type type = wanted == TlsStream::Io::kWantsWrite ? Socket::wait_write : Socket::wait_read;
+  const auto [error] = co_await socket_.async_wait(type, woken_by(wake_));
+  wake_.slot().clear();
+  co_return error;
+}
+
+// Receives at least one byte, or returns an error: eof if the client sends no more.
+HttpSession::Task<std::pair<error_code, std::size_t>> HttpSession::receive(char* data, std::size_t size) {
+  if (tls_ == nullptr) {
+    const auto [error, received] = co_await socket_.async_read_some(net::buffer(data, size), woken_by(wake_));
+    wake_.slot().clear();
+    co_return std::pair(error, received);
+  }
+  for (;;) {
+    std::size_t received = 0;
+    const TlsStream::Io io = tls_->read(data, size, received);
+    if (io == TlsStream::Io::kDone) co_return std::pair(error_code(), received);
+    if (io == TlsStream::Io::kEnd) co_return std::pair(error_code(net::error::eof), received);
+    if (io == TlsStream::Io::kFailed) co_return std::pair(error_code(net::error::connection_reset), received);
+    const error_code error = co_await wait_until(io);
+    if (error) co_return std::pair(error, received);
+    if (lost_) co_return std::pair(error_code(net::error::operation_aborted), received);
+  }
 }
 
 HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
   if (client_ended_) co_return Read::kEnd;
   const std::size_t held = in_.size();
   in_.resize(held + size);
-  const auto [error, received] =
-      co_await socket_.async_read_some(net::buffer(in_.data() + held, size), woken_by(wake_));
-  wake_.slot().clear();
+  const auto [error, received] = co_await receive(in_.data() + held, size);
   in_.resize(held + received);
   if (lost_) co_return Read::kLost;
   if (!error) co_return Read::kData;
@@ -232,6 +274,7 @@ void HttpSession::probe() {
 HttpSession::Task<void> HttpSession::linger() {
   while (!lost_ && unsent() > 0) co_await watch();
   if (lost_) co_return;
+  if (tls_ != nullptr) tls_->end();
   error_code ignored;
   (void)socket_.shutdown(Socket::shutdown_send, ignored);
   timed_out_ = false;
@@ -316,7 +359,6 @@ bool HttpSession::answer_head(Reader& reader) {
   return true;
 }
 
-  error_shape_ = error_shape_of(request.path);
 // Removes the body of a request that was answered without it. Returns false if the body has not fully arrived and the
 // connection must end.
 bool HttpSession::skip_body(Reader& reader) {

@@ -62,6 +62,7 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
       write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose},
       backlog_(sessions.options.memory) {
   peer_ = peer_of(socket_);
+  if (sessions_.tls != nullptr) tls_ = std::make_unique<TlsStream>(sessions_.tls->current(), socket_.native_handle());
   sessions_.alive.insert(this);
 }
 
@@ -95,6 +96,7 @@ void HttpSession::give_up() {
 void HttpSession::lose() {
   if (lost_) return;
   lost_ = true;
+  if (tls_ != nullptr && unsent() == 0) tls_->end();
   error_code ignored;
   (void)socket_.close(ignored);
   read_deadline_.timer.cancel();
@@ -293,7 +295,7 @@ void HttpSession::make_room() {
 void HttpSession::flush() {
   while (unsent() > 0) {
     error_code error;
-    const std::size_t taken = socket_.write_some(net::buffer(out_.data() + sent_, unsent()), error);
+    const std::size_t taken = write_some(error);
     sent_ += taken;
     if (error == net::error::interrupted) continue;
     if (error == net::error::would_block || error == net::error::try_again) return wait_for_room();
@@ -309,10 +311,23 @@ void HttpSession::flush() {
   if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
 }
 
+// Returns the number of bytes that were taken.
+std::size_t HttpSession::write_some(error_code& error) {
+  const char* const data = out_.data() + sent_;
+  if (tls_ == nullptr) return socket_.write_some(net::buffer(data, unsent()), error);
+  std::size_t taken = 0;
+  const TlsStream::Io io = tls_->write(data, unsent(), taken);
+  writing_reads_ = io == TlsStream::Io::kWantsRead;
+  if (io == TlsStream::Io::kDone) return taken;
+  const bool waits = writing_reads_ || io == TlsStream::Io::kWantsWrite;
+  error = waits ? net::error::would_block : net::error::connection_reset;
+  return 0;
+}
+
 void HttpSession::wait_for_room() {
   socket_full_ = true;
   set(write_deadline_, sessions_.options.write_timeout_s);
-  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](error_code) {
+  socket_.async_wait(writing_reads_ ? Socket::wait_read : Socket::wait_write, [self = shared_from_this()](error_code) {
     self->socket_full_ = false;
     if (!self->lost_) self->flush();
   });

@@ -21,6 +21,7 @@
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/http.h"
 #include "tessera/server/http/http_message.h"
+#include "tessera/server/http/tls.h"
 #include "tessera/server/work/memory_budget.h"
 
 namespace tessera {
@@ -31,10 +32,11 @@ class HttpSession;
 struct HttpSessions {
   HttpOptions options{};
   HttpServer::Handler handler{};
-  bool loopback = false;      // the server listens on a loopback address only
-  bool stopping = false;      // every answer closes its connection
-  bool closing = false;       // no further request is read
-  std::size_t answering = 0;  // running exchanges
+  std::unique_ptr<TlsContext> tls{};  // null: plain HTTP
+  bool loopback = false;              // the server listens on a loopback address only
+  bool stopping = false;              // every answer closes its connection
+  bool closing = false;               // no further request is read
+  std::size_t answering = 0;          // running exchanges
   std::unordered_set<HttpSession*> alive{};
   std::function<void()> one_ended{};  // called when a session or an exchange has ended
   boost::asio::io_context io{1};      // last member: sessions that end with it use the others
@@ -104,10 +106,13 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   enum class Asked { kWhole, kAnswered, kNothing };
   void spawn(bool refused);
   Task<void> serve(bool refused);
+  Task<bool> shake_hands();
   Task<bool> serve_one();
   Task<Asked> read_request();
   Task<bool> parse(Reader& reader, bool whole);
   Task<Read> read_some(std::size_t size);
+  Task<boost::system::error_code> wait_until(TlsStream::Io wanted);
+  Task<std::pair<boost::system::error_code, std::size_t>> receive(char* data, std::size_t size);
   Task<void> watch();
   Task<void> linger();
   void probe();
@@ -139,12 +144,14 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void call_on_sent();
   void make_room();
   void flush();
+  std::size_t write_some(boost::system::error_code& error);
   void wait_for_room();
   std::size_t unsent() const { return out_.size() - sent_; }
   void end_exchange();
 
   HttpSessions& sessions_;
   Socket socket_;
+  std::unique_ptr<TlsStream> tls_;         // null: plain HTTP
   std::string in_;                         // received, not parsed yet
   boost::asio::cancellation_signal wake_;  // cancels what the reading side waits for
   Deadline read_deadline_;
@@ -165,9 +172,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   std::string out_;  // the bytes from sent_ on are not sent yet
   std::size_t sent_ = 0;
-  bool socket_full_ = false;  // a wait for room in the socket is in progress
+  bool writing_reads_ = false;  // TLS must read before it can write on
+  bool socket_full_ = false;    // a wait for room in the socket is in progress
   Deadline write_deadline_;
-  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // of its path, once that was read
   std::shared_ptr<HttpExchange::State> unsent_;  // the exchange whose complete answer is not fully sent
   MemoryCharge backlog_;                         // charge for a stream's events that the client has not taken
 };

@@ -1,0 +1,84 @@
+// TLS with OpenSSL: a server's certificate and key, and the encrypted bytes of one connection. Neither blocks.
+//
+// Threads: the I/O thread, except for create().
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/server/http/tls_options.h"
+
+struct ssl_ctx_st;  // of OpenSSL
+struct ssl_st;
+
+namespace tessera {
+
+// The certificate, the key and the clients' authorities, read again when their files change.
+class TlsContext {
+ public:
+  // Errors name the flag, the file and the fault: a file that cannot be read or has no certificate or key, a key that
+  // needs another password or belongs to another certificate, a certificate that has expired or is not valid yet.
+  static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
+
+  // Reads the files again if one of them has changed since the last look. Connections that begin later use them; open
+  // ones go on with what they began with. If the files cannot be used, the earlier ones stay in use and the log says
+  // why. Cost without a change: a few microseconds.
+  void refresh();
+
+  const std::shared_ptr<ssl_ctx_st>& current() const { return current_; }
+  double check_interval_s() const { return options_.check_interval_s; }
+
+ private:
+  using Stamp = std::array<std::int64_t, 4>;  // a file's device, inode, size and time; zeros: there is no file
+  using Stamps = std::array<Stamp, 3>;        // of the certificate, the key and the authorities
+  explicit TlsContext(TlsOptions options) : options_(std::move(options)) {}
+  Stamps stamps() const;
+
+  TlsOptions options_;
+  std::shared_ptr<ssl_ctx_st> current_;
+  Stamps seen_{};
+};
+
+// The server's side of one encrypted connection over a socket that does not block.
+class TlsStream {
+ public:
+  enum class Io : std::uint8_t {
+    kDone,
+    kWantsRead,   // call again when the socket has bytes
+    kWantsWrite,  // call again when the socket takes bytes
+    kEnd,         // the client sends no more
+    kFailed,      // failure() says why
+  };
+
+  // Borrows the socket.
+  TlsStream(std::shared_ptr<ssl_ctx_st> context, int socket);
+
+  Io handshake();
+  // Reads up to `size` bytes; `taken` is set with kDone, to at least 1.
+  Io read(char* data, std::size_t size, std::size_t& taken);
+  // Writes some of the bytes. After another result than kDone, the next call must begin with the same bytes.
+  Io write(const char* data, std::size_t size, std::size_t& taken);
+  // Tells the client that no more bytes follow. Does nothing after a failure.
+  void end();
+  // Whether read() has bytes that the socket no longer shows.
+  bool has_pending() const;
+
+  const std::string& failure() const { return failure_; }
+  // Whether the handshake failed because the client speaks plain HTTP.
+  bool got_plain_http() const { return got_plain_http_; }
+
+ private:
+  Io outcome(int result);
+
+  std::shared_ptr<ssl_ctx_st> context_;
+  std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
+  std::string failure_;
+  bool got_plain_http_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// The files from which a server takes its certificate, its key and the authorities of its clients.
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+// All files are PEM. They are read again when they change (tls.h).
+struct TlsOptions {
+  std::string certificate_file{};  // the server's certificate and those that lead to its authority; "": no TLS
+  std::string key_file{};          // "": the key is in certificate_file
+  std::string key_password{};      // for an encrypted key
+  std::string client_ca_file{};    // set: every client must show a certificate that one of these authorities signed
+  double check_interval_s = 5;     // from one look at the files to the next; a change is seen at the next look
+};
+
+}  // namespace tessera
