@@ -51,6 +51,8 @@ class Answer {
 struct ApiJob {
   std::string id{};  // the id of the answer
   std::vector<Request> requests{};
+  std::vector<std::string>
+      request_ids{};  // [requests], by which a client may end them; empty: they have the answer's id
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
@@ -73,5 +75,7 @@ inline std::string server_sent_event(std::string_view json) {
 
 // Returns the seconds since 1970.
 std::int64_t unix_time();
+// Returns the time as "2026-08-06T09:15:23.481920Z".
+std::string iso_time();
 
 }  // namespace tessera

@@ -28,6 +28,7 @@ struct ServedModel {
   std::vector<std::string> aliases{};    // further names that requests may use
   std::string path;                      // the value of --model-path
   std::int64_t created = 0;              // Unix time
+  std::string architecture{};            // "Qwen3ForCausalLM"
   std::string fingerprint{};             // of build, model and options; "": answers have none
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests must give ids
   std::int64_t vocab_size = 0;

@@ -124,6 +124,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.path = engine.options().model_path;
   model.name = options.served_model_name.empty() ? model.path : options.served_model_name;
   model.aliases = options.served_aliases;
+  model.architecture = engine.config().architecture;
   model.stream_interval = options.stream_interval;
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;

@@ -14,9 +14,12 @@
 #include "tessera/engine/ranks/replicas.h"
 #include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/fields/api_fields.h"
+#include "tessera/server/http/access.h"
 #include "tessera/server/http/body_check.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
+#include "tessera/server/info_routes.h"
+#include "tessera/server/openai/abort_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/embedding_request.h"
@@ -26,7 +29,6 @@
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/page.h"
 #include "tessera/server/report/engine_state.h"
-#include "tessera/server/report/server_info.h"
 #include "tessera/server/responses/response_routes.h"
 #include "tessera/server/responses/response_store.h"
 #include "tessera/server/tools/generic_tools.h"
@@ -48,6 +50,11 @@ using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_v
 
 // Replaces the route in metrics and the log if the path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
+
+// Routes that say how the server is doing answer until its end.
+bool answers_while_draining(std::string_view route) {
+  return route == "/health" || route == "/metrics" || route == "/live" || route == "/v1/loads";
+}
 
 ApiError unavailable(std::string message) {
   return {.http_status = 503,
@@ -156,6 +163,7 @@ struct Server::Impl {
   LiveJobs::Hooks hooks() {
     return {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
             .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
+            .abort = [this](Ticket ticket) { replicas->abort(ticket); },
             .after = [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
             .build_elsewhere =
                 [this](const Call& call, std::function<std::string()> build, std::function<void(std::string)> then) {
@@ -184,26 +192,14 @@ struct Server::Impl {
 
   std::optional<HttpResponse> refuse_head(const HttpRequest& head, ApiResult<const Route*>& route,
                                           std::string_view name) const {
-    const ErrorShape shape = error_shape_of(head.path);
-    const bool open = route.ok() && (*route)->open;
-    if (!open && !options.api_keys.empty() && !holds_key(head, options.api_keys)) return wrong_key(shape);
-    if (draining && name != "/health" && name != "/metrics") return refusal()->to_response(shape);
-    if (route.ok()) return check_body(head);
-    HttpResponse response = route.error().to_response(shape);
+    const RouteAccess needed = route.ok() ? (*route)->access : RouteAccess::kClient;
+    std::optional<ApiError> error = access.check(head, needed);
+    if (!error && draining && !answers_while_draining(name)) error = refusal();
+    if (!error && route.ok()) return check_body(head);
+    if (!error) error = route.error();
+    HttpResponse response = error->to_response(error_shape_of(head.path));
+    if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
     if (response.status == 405) response.headers.emplace_back("Allow", router.methods(head.path));
-    return response;
-  }
-
-  static HttpResponse wrong_key(ErrorShape shape) {
-    HttpResponse response =
-        ApiError{.http_status = 401,
-                 .message =
-                     "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\" or "
-                     "\"x-api-key: <key>\"",
-                 .param = {},
-                 .code = "invalid_api_key"}
-            .to_response(shape);
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
     return response;
   }
 
@@ -272,8 +268,8 @@ struct Server::Impl {
   void add_build(const char* path, Build build) {
     router.add({"POST", path, [this, build](Call call) { run_build(std::move(call), build); }});
   }
-  void add_get(const char* path, Answering answering, bool open = false) {
-    router.add({"GET", path, std::move(answering), open});
+  void add_get(const char* path, Answering answering, RouteAccess needed = RouteAccess::kClient) {
+    router.add({"GET", path, std::move(answering), needed});
   }
 
   void add_routes() {
@@ -289,28 +285,32 @@ struct Server::Impl {
     add_build("/tokenize", tokenize_body);
     add_build("/detokenize", detokenize_body);
     add_get(
-        "/health", [this](const Call& call) { health(call); }, /*open=*/true);
-    add_get(
-        "/", [](const Call& call) { call.respond(page_response()); }, /*open=*/true);
+        "/", [](const Call& call) { call.respond(page_response()); }, RouteAccess::kOpen);
     add_get("/engine_state", [this](const Call& call) {
       call.respond_json(engine_state->body(replicas->stats(), metrics->latencies()));
     });
     add_get("/metrics", [this](const Call& call) { scrape(call); });
-    add_get("/v1/models", [this](const Call& call) {
-      const bool for_codex = query_value(call.request().query, "client_version").has_value();
-      call.respond_json(models_body(model, for_codex));
+    add_info_routes(router, {.model = model,
+                             .engine = engine,
+                             .stats = [this] { return replicas->each_stats(); },
+                             .refusal = [this] { return refusal(); },
+                             .ask_engine =
+                                 [this](Call call, std::function<HttpResponse(Engine&)> ask) {
+                                   ask_engine(std::move(call), std::move(ask));
+                                 }});
+    add_admin("/flush_cache", [this](const Call& call) { flush_cache(call); });
+    add_admin("/abort_request", [this](Call call) { abort(std::move(call)); });
+  }
+
+  void add_admin(const char* path, Answering answering) {
+    router.add({"POST", path, std::move(answering), RouteAccess::kAdmin});
+  }
+
+  void abort(Call call) {
+    reader->read<AbortRequest>(std::move(call), read_abort, [this](const Call& asked, ApiResult<AbortRequest> request) {
+      if (!request.ok()) return asked.refuse(request.error());
+      asked.respond_json(fmt::format("{{\"aborted\": {}}}", jobs->abort(request->id)));
     });
-    add_get("/v1/models/*", [this](const Call& call) {
-      const std::string& path = call.request().path;
-      answer(call, model_body(model, std::string_view(path).substr(std::string_view("/v1/models/").size())));
-    });
-    add_get("/get_model_info", [this](const Call& call) { call.respond_json(model_info_body(model)); });
-    add_get("/version", [](const Call& call) { call.respond_json("{\"version\":\"" TESSERA_VERSION "\"}"); });
-    add_get("/get_server_info", [this](const Call& call) {
-      ask_engine(call,
-                 [this](Engine& asked) { return HttpResponse{.body = server_info_body(asked, model), .headers = {}}; });
-    });
-    router.add({"POST", "/flush_cache", [this](const Call& call) { flush_cache(call); }});
   }
 
   void flush_cache(const Call& call) {
@@ -318,14 +318,6 @@ struct Server::Impl {
     ask_engine(call, [](Engine&) {
       return HttpResponse{.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
     });
-  }
-
-  void health(const Call& call) const {
-    if (const std::optional<ApiError> error = refusal()) {
-      call.refuse(*error);
-    } else {
-      call.respond_json("");
-    }
   }
 
   void scrape(const Call& call) {
@@ -347,6 +339,7 @@ struct Server::Impl {
   ServedModel model;
   std::shared_ptr<MemoryBudget> memory;  // shared, because images that an engine still holds refer to it
   Router router;
+  Access access{options.api_keys, options.admin_api_keys};
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
   std::atomic<bool> draining = false;

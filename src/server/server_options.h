@@ -13,6 +13,8 @@ struct ServerOptions {
   HttpOptions http{};
   // If there are any, each request except those for / and /health needs one of them (router.h).
   std::vector<std::string> api_keys{};
+  // If there are any, the administrative routes need one of these instead, and these open all other routes too.
+  std::vector<std::string> admin_api_keys{};
   std::string served_model_name{};  // "": the model path as given
   // Further names that requests may use for the model and that /v1/models lists. Answers have the first name.
   std::vector<std::string> served_aliases{};

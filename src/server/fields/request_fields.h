@@ -34,6 +34,7 @@ inline constexpr std::uint32_t kLabelScore = 2048;  // of tokens after a prompt
 inline constexpr std::uint32_t kMessages = 4096;    // Anthropic's
 inline constexpr std::uint32_t kCountTokens = 8192;
 inline constexpr std::uint32_t kResponses = 1U << 16;
+inline constexpr std::uint32_t kAbort = 1 << 20;
 }  // namespace request_object
 
 // Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code

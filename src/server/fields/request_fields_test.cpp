@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/server/anthropic/messages_request.h"
+#include "tessera/server/openai/abort_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/embedding_request.h"
@@ -98,6 +99,7 @@ const Place& place_of(const std::string& object) {
         "messages"}},
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
+      {"abort", {R"({"rid": "one"})", "", "abort"}},
       {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
   };
   return places.at(object);
@@ -145,6 +147,11 @@ Outcome outcome(ApiResult<std::string> body) {
   return {.shown = *std::move(body)};
 }
 
+Outcome outcome(ApiResult<AbortRequest> request) {
+  if (!request.ok()) return {.error = request.error()};
+  return {.shown = "ends \"" + request->id + "\""};
+}
+
 Outcome send(const std::string& object, const std::string& body, const FieldModel& field_model) {
   const std::string& route = place_of(object).route;
   const ServedModel& model = field_model.served;
@@ -162,6 +169,7 @@ Outcome send(const std::string& object, const std::string& body, const FieldMode
   if (route == "messages") return outcome(prepare_messages(model, body));
   if (route == "count_tokens") return outcome(count_tokens_body(model, body));
   if (route == "generate") return outcome(prepare_generate(model, body));
+  if (route == "abort") return outcome(read_abort(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));
   return outcome(detokenize_body(model, body));
 }

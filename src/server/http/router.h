@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/server/api_result.h"
+#include "tessera/server/http/access.h"
 #include "tessera/server/http/call.h"
 
 namespace tessera {
@@ -16,7 +17,7 @@ struct Route {
   std::string method;
   std::string path;  // "/v1/models"; "/v1/models/*" matches everything below
   std::function<void(Call call)> handler;
-  bool open = false;  // needs no API key
+  RouteAccess access = RouteAccess::kClient;
 };
 
 class Router {

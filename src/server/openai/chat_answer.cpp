@@ -172,7 +172,7 @@ class ChatAnswer : public Answer {
       json.null();
     }
     const bool called = choice.has_calls && choice.finish == FinishReason::kStop;
-    json.key("finish_reason").value_or_null(called ? "tool_calls" : finish_reason_name(choice.finish));
+    json.key("finish_reason").value_or_null(called ? "tool_calls" : answer_finish_reason(choice.finish));
     json.end_object();
   }
 

@@ -196,7 +196,7 @@ class CompletionAnswer : public Answer {
   void write_choice_end(JsonWriter& json, const Choice& choice) const {
     if (style_.hidden_states)
       write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
-    json.key("finish_reason").value_or_null(finish_reason_name(choice.finish)).end_object();
+    json.key("finish_reason").value_or_null(answer_finish_reason(choice.finish)).end_object();
   }
 
   CompletionStyle style_;

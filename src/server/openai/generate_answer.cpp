@@ -131,7 +131,8 @@ class GenerateAnswer : public Answer {
       json.null();
       return;
     }
-    json.object().key("type").value(finish_reason_name(choice.finish));
+    json.object().key("type").value(answer_finish_reason(choice.finish));
+    if (choice.finish == FinishReason::kCancelled) json.key("message").value("ended by /abort_request");
     if (choice.finish == FinishReason::kLength) json.key("length").value(choice.tokens);
     const StopMatch& matched = choice.end.matched;
     if (matched.text) {

@@ -252,6 +252,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
                                .top_logprobs = request.logprobs.output.value_or(0) > 0,
                                .hidden_states = request.return_hidden_states,
                                .graph_info = graph_info});
+      job.request_ids.push_back(id);
     }
     append_choices(output, request, job.requests);
   }

@@ -5,6 +5,7 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/request_fields.h"
+#include "tessera/server/report/server_info.h"
 
 namespace tessera {
 namespace {
@@ -43,6 +44,7 @@ ApiResult<std::string> model_body(const ServedModel& model, std::string_view id)
 std::string model_info_body(const ServedModel& model) {
   JsonWriter json;
   json.object().key("model_path").value(model.path).key("served_model_name").value(model.name);
+  json.key("weight_version").value(kWeightVersion).key("architectures").array().value(model.architecture).end_array();
   json.key("is_generation").value(model.generates()).key("max_model_len").value(model.context_length);
   json.key("vocab_size").value(model.vocab_size).key("hidden_size").value(model.hidden_size);
   json.key("has_tokenizer").value(model.tokenizer != nullptr).key("has_chat_template").value(model.chat.has_value());

@@ -15,6 +15,10 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
+std::string_view answer_finish_reason(FinishReason reason) {
+  return reason == FinishReason::kCancelled ? "abort" : finish_reason_name(reason);
+}
+
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown) {
   StreamFields out;
   out.stream = TRY(fields.boolean_or("stream", false));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "tessera/engine/request.h"
 #include "tessera/server/fields/api_fields.h"
@@ -18,6 +19,10 @@ struct Usage {
 };
 
 void write_usage(JsonWriter& json, const Usage& usage);
+
+// Returns the finish reason as answers name it: "stop", "length", or "abort" for a request that /abort_request ended;
+// "" before the end.
+std::string_view answer_finish_reason(FinishReason reason);
 
 // The members of stream_options, and how often a stream sends events.
 struct StreamFields {

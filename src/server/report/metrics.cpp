@@ -1,6 +1,7 @@
 #include "tessera/server/report/metrics.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -105,6 +106,9 @@ struct ServerMetrics::Impl {
 
   void add_sglang(Families& families, const EngineStats& stats) const;
   void add_vllm(Families& families, const EngineStats& stats) const;
+  // Adds a gauge of 1 whose labels, of the two names, have the tokens of a page and the number of pages.
+  void add_cache_config(Families& families, const std::string& prefix, std::pair<const char*, const char*> names,
+                        const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;
   void add_own(Families& families, const EngineStats& stats) const;
   static void add_cache(Families& families, const EngineStats& stats);
@@ -208,6 +212,17 @@ void ServerMetrics::Impl::add_common(Families& families, const std::string& pref
   families.histogram(prefix + "e2e_request_latency_seconds", "From the request to its end.", labels, request);
 }
 
+void ServerMetrics::Impl::add_cache_config(Families& families, const std::string& prefix,
+                                           std::pair<const char*, const char*> names, const EngineStats& stats) const {
+  // Several cache groups each have pages of their own. The one with the fewest limits how many tokens fit.
+  std::int64_t pages = stats.cache_groups[0].usable_pages;
+  for (std::size_t g = 1; g < stats.num_cache_groups; ++g) pages = std::min(pages, stats.cache_groups[g].usable_pages);
+  MetricLabels with_sizes = labels;
+  with_sizes.emplace_back(names.first, std::to_string(stats.page_size));
+  with_sizes.emplace_back(names.second, std::to_string(pages));
+  families.gauge(prefix + "cache_config_info", "Tokens of a page of the KV cache, and its pages.", with_sizes, 1);
+}
+
 void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stats) const {
   families.gauge("sglang:num_running_reqs", "Requests in the present batch.", labels,
                  static_cast<double>(stats.running));
@@ -218,6 +233,7 @@ void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stat
                  static_cast<double>(stats.fullest_group().used_pages * stats.page_size));
   families.gauge("sglang:max_total_num_tokens", "Tokens that the KV cache has room for.", labels,
                  static_cast<double>(stats.fullest_group().usable_pages * stats.page_size));
+  add_cache_config(families, "sglang:", {"page_size", "num_pages"}, stats);
   families.gauge("sglang:cache_hit_rate", "Share of prompt tokens found in the prefix cache, since the start.", labels,
                  ratio(stats.cached_tokens, stats.prompt_tokens));
   families.gauge("sglang:gen_throughput", "Tokens generated per second since the scrape before.", labels, throughput);
@@ -253,6 +269,7 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
     families.gauge(name, "Share of the KV cache that running requests hold; 1 is all.", labels,
                    stats.fullest_group().usage());
   }
+  add_cache_config(families, "vllm:", {"block_size", "num_gpu_blocks"}, stats);
   families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.", labels,
                    stats.prompt_tokens);
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", labels,

@@ -25,6 +25,21 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
 }
 
+// Writes what gateways ask of a worker, in SGLang's place and under its names.
+void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& model) {
+  const EngineOptions& options = engine.options();
+  const EngineStats stats = engine.stats();
+  json.key("model_path").value(options.model_path).key("tokenizer_path");
+  json.value(options.tokenizer_path.empty() ? options.model_path : options.tokenizer_path);
+  json.key("tp_size").value(options.tp_size).key("pp_size").value(options.pp_size);
+  json.key("dp_size").value(options.replicas).key("ep_size").value(options.ep_size);
+  json.key("context_length").value(model.context_length);
+  json.key("max_total_num_tokens").value(stats.fullest_group().usable_pages * stats.page_size);
+  json.key("max_running_requests").value(engine.runner().options().max_requests);
+  json.key("page_size").value(stats.page_size).key("weight_version").value(kWeightVersion);
+  json.key("disaggregation_mode").value("null");
+}
+
 void write_sizes(JsonWriter& json, const std::vector<std::int64_t>& sizes) {
   json.array();
   for (const std::int64_t size : sizes) json.value(size);
@@ -74,6 +89,7 @@ std::string server_info_body(const Engine& engine, const ServedModel& model) {
   JsonWriter json;
   json.object().key("version").value(TESSERA_VERSION).key("served_model_name").value(model.name);
   json.key("max_request_tokens").value(model.context_length);
+  write_worker(json, engine, model);
   json.key("tool_call_parser").value_or_null(model.tool_call_parser);
   json.key("reasoning_parser").value_or_null(model.reasoning_parser);
   write_options(json.key("options"), engine.options());

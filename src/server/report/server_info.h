@@ -2,12 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tessera/engine/engine.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera {
+
+// The version of the weights in SGLang's answers. It is constant, because weights are not replaced while a server runs.
+inline constexpr std::string_view kWeightVersion = "default";
 
 // Returns the engine's options as JSON.
 std::string options_json(const EngineOptions& options);

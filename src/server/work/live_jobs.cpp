@@ -220,6 +220,19 @@ void LiveJobs::cancel(std::string_view id) {
   }
 }
 
+std::size_t LiveJobs::abort(std::string_view id) {
+  std::size_t count = 0;
+  for (const auto& [ticket, place] : places_) {
+    const ApiJob& job = place.job->job;
+    const bool is_meant =
+        id.empty() || job.id == id || (!job.request_ids.empty() && job.request_ids[place.index] == id);
+    if (!is_meant) continue;
+    hooks_.abort(ticket);
+    ++count;
+  }
+  return count;
+}
+
 void LiveJobs::fail_all(const ApiError& error) {
   std::vector<std::shared_ptr<Job>> all;
   for (const auto& [ticket, place] : places_) all.push_back(place.job);

@@ -22,6 +22,7 @@ class LiveJobs {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
+    std::function<void(Ticket)> abort;  // like cancel, but the request gets its last event
     // Calls `task` on the I/O thread after `seconds`.
     std::function<void(double seconds, std::function<void()> task)> after;
     // Builds a part of the body of the call's answer on another thread, then calls `then` with it on the I/O thread. If
@@ -42,6 +43,9 @@ class LiveJobs {
   // Ends the job with this id if it is one that delivers (ApiJob::deliver): its requests are cancelled, and it delivers
   // Answer::cancelled().
   void cancel(std::string_view id);
+  // Ends the requests with this id, or all requests if it is empty: their answers have what they have so far. Returns
+  // the number of requests.
+  std::size_t abort(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);
 

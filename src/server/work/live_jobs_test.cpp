@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <optional>
 
@@ -61,7 +62,8 @@ class Jobs {
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,
                 double silent_s = 0)
       : server_([this, stream, large, parts, fails_at, silent_s](HttpExchange exchange) {
-          ApiJob job{.id = "job", .requests = std::vector<Request>(2), .stream = stream};
+          ApiJob job{
+              .id = "job", .requests = std::vector<Request>(2), .request_ids = {"first", "second"}, .stream = stream};
           auto answer = std::make_unique<EchoAnswer>(large);
           answer->parts_ = parts;
           answer->fails_at_ = fails_at;
@@ -79,6 +81,11 @@ class Jobs {
             [this](Ticket ticket) {
               const std::lock_guard lock(mutex_);
               cancelled_.push_back(ticket);
+            },
+        .abort =
+            [this](Ticket ticket) {
+              const std::lock_guard lock(mutex_);
+              aborted_.push_back(ticket);
             },
         .after = [this](double seconds, std::function<void()> task) { server_.http->after(seconds, std::move(task)); },
         .build_elsewhere =
@@ -108,6 +115,14 @@ class Jobs {
     const std::lock_guard lock(mutex_);
     return cancelled_;
   }
+  // Ends the requests with the id; returns the tickets that were ended.
+  std::vector<Ticket> abort(const std::string& id) {
+    std::promise<std::size_t> count;
+    server_.http->post([&] { count.set_value(jobs_->abort(id)); });
+    const std::size_t counted = count.get_future().get();
+    EXPECT_EQ(counted, aborted_.size());
+    return std::exchange(aborted_, {});
+  }
   void event(std::size_t index, const std::string& text, FinishReason finish = FinishReason::kNone, Status error = {}) {
     server_.http->post([this, ticket = submitted()[index], text, finish, error] {
       std::vector<EngineThread::Event> events(1);
@@ -122,6 +137,7 @@ class Jobs {
   mutable std::mutex mutex_;
   std::vector<Ticket> submitted_;
   std::vector<Ticket> cancelled_;
+  std::vector<Ticket> aborted_;
   std::atomic<int> built_ = 0;
   ServerMetrics metrics_{MetricsStyle::kSglang, "demo"};
   std::optional<LiveJobs> jobs_;
@@ -183,6 +199,19 @@ TEST(LiveJobs, PartsWaitForASlowClient) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_LT(jobs.built(), static_cast<int>(kParts) / 2);
   EXPECT_EQ(jobs.client.read_reply().body.size(), kParts * (EchoAnswer::kPart + 1) - 1);
+}
+
+TEST(LiveJobs, RequestsAreEndedByTheirIds) {
+  Jobs jobs(/*stream=*/false);
+  EXPECT_THAT(jobs.abort("other"), ElementsAre());
+  EXPECT_THAT(jobs.abort("second"), ElementsAre(jobs.submitted()[1]));
+  EXPECT_EQ(jobs.abort("job").size(), 2u);
+  EXPECT_EQ(jobs.abort("").size(), 2u);
+  jobs.event(1, "b", FinishReason::kCancelled);
+  EXPECT_THAT(jobs.abort("second"), ElementsAre()) << "it has ended";
+  jobs.event(0, "a", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "ba") << "with the text so far";
+  EXPECT_THAT(jobs.abort(""), ElementsAre());
 }
 
 TEST(LiveJobs, AFailingPartBreaksTheAnswerOff) {

@@ -1,0 +1,112 @@
+// Catches: routes of gateways and balancers that answer wrongly end to end, requests that /abort_request does not end,
+// and administrators' routes that clients' keys open.
+#include "tessera/server/info_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tessera/server/server_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+using InfoRoutesTest = ServerTest;
+
+TEST_F(InfoRoutesTest, GatewaysFindLoadAndSizes) {
+  const Running running(engine());
+  const Json load = running.json(get("/v1/loads?include=core,disagg,queues,memory"));
+  const Json& first = load.find("loads")->as_array()[0];
+  EXPECT_EQ(first.find("num_running_reqs")->as_int(), 0);
+  EXPECT_EQ(first.find("max_running_requests")->as_int(), 8);
+  EXPECT_GT(first.find("max_total_num_tokens")->as_int(), 0);
+  EXPECT_GT(first.find("memory")->find("weight_gb")->as_double(), 0);
+  EXPECT_EQ(running.ask(get("/v1/loads?format=prometheus")).status, 200);
+  EXPECT_EQ(running.json(get("/v1/loads?dp_rank=7"), 400).find("error")->find("param")->as_string(), "dp_rank");
+  EXPECT_EQ(running.json(get("/get_load")).as_array()[0].find("num_reqs")->as_int(), 0);
+  for (const char* path : {"/server_info", "/get_server_info"}) {
+    const Json info = running.json(get(path));
+    EXPECT_EQ(info.find("tp_size")->as_int(), 1);
+    EXPECT_EQ(info.find("context_length")->as_int(), 512);
+    EXPECT_EQ(info.find("max_total_num_tokens")->as_int(), first.find("max_total_num_tokens")->as_int());
+    EXPECT_EQ(info.find("disaggregation_mode")->as_string(), "null");
+  }
+  EXPECT_EQ(running.ask(get("/model_info")).body, running.ask(get("/get_model_info")).body);
+  EXPECT_EQ(running.json(get("/model_info")).find("weight_version")->as_string(), "default");
+}
+
+TEST_F(InfoRoutesTest, ProbesNeedNoKeyAndTellReadyFromLive) {
+  ServerOptions options;
+  options.api_keys = {"k"};
+  const Running running(engine(), options);
+  for (const char* path : {"/health", "/ready", "/ping", "/live"})
+    EXPECT_EQ(running.ask(get(path)).status, 200) << path;
+  EXPECT_EQ(running.ask(get("/v1/loads")).status, 401);
+  running.server->stop(/*drain_s=*/30, /*notice_s=*/30);
+  for (const char* path : {"/health", "/ready", "/ping"}) EXPECT_EQ(running.ask(get(path)).status, 503) << path;
+  EXPECT_EQ(running.ask(get("/live")).status, 200);
+}
+
+TEST_F(InfoRoutesTest, AbortedRequestsAnswerWithWhatTheyHave) {
+  const Running running(engine());
+  const std::string forever = R"("sampling_params": {"max_new_tokens": 400, "ignore_eos": true, "temperature": 0})";
+  const auto start = [&](const std::string& members) {
+    return std::async(std::launch::async, [&running, body = "{" + members + ", " + forever + "}"] {
+      return running.ask(post("/generate", body));
+    });
+  };
+  std::future<Reply> both = start(R"("text": ["Once", "Twice"], "rid": ["one", "two"])");
+  EXPECT_TRUE(eventually([&] { return stat(running, "running") == 2; }));
+  EXPECT_EQ(running.json(post("/abort_request", R"({"rid": "none"})")).dump(), R"({"aborted": 0})");
+  EXPECT_EQ(running.json(post("/abort_request", R"({"rid": "two"})")).dump(), R"({"aborted": 1})");
+  EXPECT_TRUE(eventually([&] { return stat(running, "running") == 1; }));
+  // The first one's last event may still be on its way.
+  EXPECT_THAT(running.json(post("/abort_request", R"({"abort_all": true})")).find("aborted")->as_int(), AnyOf(1, 2));
+  const Reply reply = both.get();
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  const Json answers = *Json::parse(reply.body, "answer");
+  for (const Json& answer : answers.as_array()) {
+    const Json& info = *answer.find("meta_info");
+    EXPECT_EQ(info.find("finish_reason")->find("type")->as_string(), "abort");
+    EXPECT_LT(info.find("completion_tokens")->as_int(), 400);
+    EXPECT_EQ(std::ssize(answer.find("output_ids")->as_array()), info.find("completion_tokens")->as_int());
+  }
+  for (const char* body : {"{}", R"({"rid": ""})", R"({"rid": 5})", R"({"rids": "a"})", "x"})
+    EXPECT_EQ(running.ask(post("/abort_request", body)).status, 400) << body;
+}
+
+TEST_F(InfoRoutesTest, AbortedStreamsEndWithTheirReason) {
+  const Running running(engine());
+  Client client(running.port);
+  client.send(post("/v1/chat/completions", R"({"model": "demo", "rid": "mine", "stream": true, "max_tokens": 400,
+      "ignore_eos": true, "messages": [{"role": "user", "content": "Hi"}]})"));
+  client.read_through("\n\n");
+  EXPECT_EQ(running.json(post("/abort_request", R"({"rid": "mine"})")).dump(), R"({"aborted": 1})");
+  EXPECT_THAT(client.read_through("[DONE]"), HasSubstr(R"("finish_reason":"abort")"));
+}
+
+TEST_F(InfoRoutesTest, AdminRoutesNeedTheAdminKey) {
+  ServerOptions options;
+  options.api_keys = {"client"};
+  options.admin_api_keys = {"admin"};
+  const Running running(engine(), options);
+  const auto status = [&](const std::string& method, const std::string& path, const std::string& key) {
+    return running
+        .ask(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nAuthorization: Bearer " + key +
+             "\r\n\r\n")
+        .status;
+  };
+  EXPECT_EQ(status("POST", "/flush_cache", "client"), 403);
+  EXPECT_EQ(status("POST", "/flush_cache", "wrong"), 401);
+  EXPECT_EQ(status("POST", "/flush_cache", "admin"), 200);
+  EXPECT_EQ(status("POST", "/abort_request", "client"), 403);
+  EXPECT_EQ(status("GET", "/v1/models", "client"), 200);
+  EXPECT_EQ(status("GET", "/v1/models", "admin"), 200);
+}
+
+}  // namespace
+}  // namespace tessera::testing
