@@ -71,6 +71,7 @@ inline const std::vector<Documented>& documented() {
        kTaken,
        {"--speculative-config", R"({"method": "medusa"})"}},
       {{"--api-key", "k"}, kTaken, {"--api-key", ""}},
+      {{"--admin-api-key", "k"}, kTaken, {"--admin-api-key", ""}},
       {{"--chat-template", "t"}, kTaken, {"--chat-template", ""}},
       {{"--tool-call-parser", "hermes"}, kTaken, {"--tool-call-parser", ""}},
       {{"--reasoning-parser", "qwen3"}, kTaken, {"--reasoning-parser", ""}},

@@ -58,10 +58,13 @@ TEST(DocumentedFlags, EveryFlagOfServeIsDocumentedOrOurs) {
                                  "--cors-allow-origins",    "--metrics-style",
                                  "--max-queued-requests",   "--drain-timeout",
                                  "--print-config",          "--api-key-file",
-                                 "--allowed-hosts",         "--drain-notice",
-                                 "--timeout-keep-alive",    "--max-connections",
-                                 "--request-memory-budget", "--max-stored-responses",
-                                 "--response-store-memory", "--response-store-age",
+                                 "--admin-api-key-file",    "--ssl-certfile",
+                                 "--ssl-keyfile",           "--ssl-keyfile-password",
+                                 "--ssl-ca-certs",          "--allowed-hosts",
+                                 "--drain-notice",          "--timeout-keep-alive",
+                                 "--max-connections",       "--request-memory-budget",
+                                 "--max-stored-responses",  "--response-store-memory",
+                                 "--response-store-age",
                                  "--max-images-per-prompt", "--allow-image-urls",
                                  "--enable-multimodal",     "--plugin"};
   for (const Documented& flag : documented()) known.insert(flag.words[0].substr(0, flag.words[0].find('=')));

@@ -76,8 +76,9 @@ struct ServeOptions {
   ServerOptions server;
   std::int64_t replicas = 1;  // engines that share the requests
   std::string api_key_file;   // file with further keys, see api_keys.h; "": none
-  double drain_s = 30;        // seconds that running requests have to end
-  double notice_s = 0;        // minimum seconds that connections are accepted after the server is told to stop
+  std::string admin_api_key_file;
+  double drain_s = 30;  // seconds that running requests have to end
+  double notice_s = 0;  // minimum seconds that connections are accepted after the server is told to stop
 };
 
 struct ScoreOptions {

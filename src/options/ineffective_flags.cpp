@@ -31,6 +31,7 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--enable-reasoning", ""},
     {"--async-scheduling", ""},
     {"--sleep-on-idle", ""},
+    {"--enable-ssl-refresh", ""},
     {"--trust-request-chat-template", ""},
     // These ask for something that Tessera decides differently.
     {"--swap-space", "X", "the KV cache stays on the device, and a preempted request computes it again", "0"},

@@ -75,7 +75,8 @@ constexpr std::array kMissing = {
     Missing{"--compilation-config --cuda-graph-sizes --cudagraph-* -O*", "vLLM's settings of compiling and graphs",
             "--cuda-graph-mode, --cuda-graph-bs, --piecewise-cuda-graph-tokens and --piecewise-cuda-graph-compiler are "
             "supported"},
-    Missing{"--ssl-*", "HTTPS", "HTTP is supported, behind a proxy that speaks HTTPS"},
+    Missing{"--ssl-ciphers --ssl-cert-reqs", "other settings of TLS",
+            "TLS 1.2 and later with OpenSSL's ciphers are supported, and --ssl-ca-certs asks clients for certificates"},
     Missing{"--allowed-origins --allowed-methods --allowed-headers --allow-credentials", "vLLM's settings of CORS",
             "--cors-allow-origins is supported"},
     Missing{"--download-dir", "another folder for models of the hub", "HF_HOME of the environment is supported"},

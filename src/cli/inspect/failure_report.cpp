@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "tessera/cli/inspect/effective_config.h"
+#include "tessera/cli/serve/api_keys.h"
 #include "tessera/cli/table.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/options/explanation.h"
@@ -27,21 +28,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the command's words as JSON. The API key is left out, because reports are sent to others.
+// Returns the command's words as JSON. Keys and passwords are left out, because reports are sent to others.
 Json command_json(const std::vector<std::string>& arguments) {
-  constexpr std::string_view kSecret = "--api-key";
   Json words = Json::array();
   words.push_back("tessera");
   bool secret = false;
   for (const std::string& word : arguments) {
     if (secret) {
       words.push_back(kLeftOut);
-    } else if (word.starts_with(std::string(kSecret) + "=")) {
-      words.push_back(fmt::format("{}={}", kSecret, kLeftOut));
+    } else if (const std::string flag = word.substr(0, word.find('=')); flag != word && is_secret_flag(flag)) {
+      words.push_back(fmt::format("{}={}", flag, kLeftOut));
     } else {
       words.push_back(word);
     }
-    secret = word == kSecret;
+    secret = is_secret_flag(word);
   }
   return words;
 }

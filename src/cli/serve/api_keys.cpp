@@ -10,8 +10,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::string_view kFlag = "--api-key";
-
 // Checks that a header's value can hold the key: visible characters only.
 Status check_key(std::string_view key, const std::string& where) {
   if (key.empty()) return invalid_argument(where + ": the key is empty");
@@ -21,8 +19,8 @@ Status check_key(std::string_view key, const std::string& where) {
                           "punctuation of ASCII are");
 }
 
-Status read_file(const std::string& path, std::vector<std::string>& keys) {
-  const std::string text = TRY(read_text_file(path).with_context("--api-key-file"));
+Status read_file(std::string_view flag, const std::string& path, std::vector<std::string>& keys) {
+  const std::string text = TRY(read_text_file(path).with_context(flag));
   int number = 0;
   const std::size_t before = keys.size();
   for (std::size_t begin = 0; begin < text.size();) {
@@ -32,35 +30,41 @@ Status read_file(const std::string& path, std::vector<std::string>& keys) {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || line.starts_with('#')) continue;
-    TRY(check_key(line, fmt::format("--api-key-file: {}:{}", path, number)));
+    TRY(check_key(line, fmt::format("{}: {}:{}", flag, path, number)));
     keys.push_back(std::move(line));
   }
-  if (keys.size() == before) return invalid_argument(fmt::format("--api-key-file: {} has no key", path));
+  if (keys.size() == before) return invalid_argument(fmt::format("{}: {} has no key", flag, path));
   return ok_status();
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> read_api_keys(const std::vector<std::string>& given, const std::string& file,
+Result<std::vector<std::string>> read_api_keys(const KeySources& sources, const std::vector<std::string>& given,
+                                               const std::string& file,
                                                const std::function<const char*(const char*)>& get) {
   std::vector<std::string> keys = given;
-  for (const std::string& key : keys) TRY(check_key(key, std::string(kFlag)));
-  if (!file.empty()) TRY(read_file(file, keys));
+  for (const std::string& key : keys) TRY(check_key(key, std::string(sources.flag)));
+  if (!file.empty()) TRY(read_file(sources.file_flag, file, keys));
   if (!keys.empty()) return keys;
-  if (const char* const variable = get(kApiKeyVariable); variable != nullptr) {
-    TRY(check_key(variable, std::string(kApiKeyVariable) + " in the environment"));
+  if (const char* const variable = get(sources.variable); variable != nullptr) {
+    TRY(check_key(variable, std::string(sources.variable) + " in the environment"));
     keys.emplace_back(variable);
   }
   return keys;
+}
+
+bool is_secret_flag(std::string_view flag) {
+  return flag == kApiKeys.flag || flag == kAdminApiKeys.flag || flag == "--ssl-keyfile-password";
 }
 
 void hide_api_keys(std::span<char*> arguments) {
   bool is_key = false;
   for (char* const argument : arguments) {
     const std::string_view word = argument;
-    const bool joined = word.starts_with(kFlag) && word.substr(kFlag.size()).starts_with('=');
-    const std::size_t shown = is_key ? 0 : joined ? kFlag.size() + 1 : word.size();
-    is_key = word == kFlag;
+    const std::string_view flag = word.substr(0, word.find('='));
+    const bool joined = flag.size() < word.size() && is_secret_flag(flag);
+    const std::size_t shown = is_key ? 0 : joined ? flag.size() + 1 : word.size();
+    is_key = is_secret_flag(word);
     std::fill(argument + shown, argument + word.size(), '*');
   }
 }

@@ -34,7 +34,7 @@ class ApiKeys : public ::testing::Test {
   }
   std::string error(const std::vector<std::string>& given, const std::string& path,
                     const std::function<const char*(const char*)>& get = unset) const {
-    return read_api_keys(given, path, get).status().message();
+    return read_api_keys(kApiKeys, given, path, get).status().message();
   }
 
  private:
@@ -42,15 +42,16 @@ class ApiKeys : public ::testing::Test {
 };
 
 TEST_F(ApiKeys, ComeFromFlagsAndFile) {
-  EXPECT_THAT(*read_api_keys({}, "", unset), IsEmpty());
-  EXPECT_THAT(*read_api_keys({"a", "b"}, file("# of the gateway\nc\r\n\nd"), unset), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(*read_api_keys(kApiKeys, {}, "", unset), IsEmpty());
+  EXPECT_THAT(*read_api_keys(kApiKeys, {"a", "b"}, file("# of the gateway\nc\r\n\nd"), unset),
+              ElementsAre("a", "b", "c", "d"));
 }
 
 TEST_F(ApiKeys, ComeFromTheEnvironmentIfNothingElseIsGiven) {
   const auto get = [](const char* name) { return std::string(name) == "TESSERA_API_KEY" ? "e" : nullptr; };
-  EXPECT_THAT(*read_api_keys({}, "", get), ElementsAre("e"));
-  EXPECT_THAT(*read_api_keys({"a"}, "", get), ElementsAre("a"));
-  EXPECT_THAT(*read_api_keys({}, file("b"), get), ElementsAre("b"));
+  EXPECT_THAT(*read_api_keys(kApiKeys, {}, "", get), ElementsAre("e"));
+  EXPECT_THAT(*read_api_keys(kApiKeys, {"a"}, "", get), ElementsAre("a"));
+  EXPECT_THAT(*read_api_keys(kApiKeys, {}, file("b"), get), ElementsAre("b"));
 }
 
 TEST_F(ApiKeys, AnEmptySourceIsAnError) {
@@ -71,6 +72,22 @@ TEST_F(ApiKeys, AreOverwrittenInTheArguments) {
   for (std::string& word : words) arguments.push_back(word.data());
   hide_api_keys(arguments);
   EXPECT_THAT(words, ElementsAre("serve", "--api-key", "******", "--api-key=******", "--api-key-file", "f", "m"));
+}
+
+TEST_F(ApiKeys, AdminKeysHaveFlagsAndAVariableOfTheirOwn) {
+  const auto get = [](const char* name) {
+    return std::string_view(name) == "TESSERA_ADMIN_API_KEY" ? "root" : nullptr;
+  };
+  EXPECT_THAT(*read_api_keys(kAdminApiKeys, {}, "", get), ElementsAre("root"));
+  EXPECT_THAT(*read_api_keys(kApiKeys, {}, "", get), IsEmpty());
+  EXPECT_THAT(read_api_keys(kAdminApiKeys, {"a b"}, "", get).status().message(), HasSubstr("--admin-api-key: the key"));
+  EXPECT_THAT(read_api_keys(kAdminApiKeys, {}, "/no/such/file", get).status().message(),
+              HasSubstr("--admin-api-key-file: "));
+  std::vector<std::string> words = {"--admin-api-key", "secret", "--ssl-keyfile-password=word", "--port", "1"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  hide_api_keys(arguments);
+  EXPECT_THAT(words, ElementsAre("--admin-api-key", "******", "--ssl-keyfile-password=****", "--port", "1"));
 }
 
 TEST_F(ApiKeys, TheEffectiveConfigurationHidesThemAndStaysClosed) {

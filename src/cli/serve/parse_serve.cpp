@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/engine/ranks/replica_choice.h"
@@ -11,6 +12,35 @@
 
 namespace tessera::cli {
 namespace {
+
+CommandFlags::Take appending_to(std::vector<std::string>& keys) {
+  return [&keys](const std::string& flag, const std::string& text) {
+    if (text.empty()) return invalid_argument(flag + ": the value is empty");
+    keys.push_back(text);
+    return ok_status();
+  };
+}
+
+void add_tls_flags(CommandFlags& add, TlsOptions& tls) {
+  add.text("--ssl-certfile", "FILE", "HTTPS with this certificate and those that lead to its authority, in PEM",
+           tls.certificate_file);
+  add.text("--ssl-keyfile", "FILE", "the certificate's key, in PEM (in --ssl-certfile)", tls.key_file);
+  add.text("--ssl-keyfile-password", "TEXT", "of an encrypted key (TESSERA_SSL_KEYFILE_PASSWORD)", tls.key_password);
+  add.keep_secret("TESSERA_SSL_KEYFILE_PASSWORD");
+  add.text("--ssl-ca-certs", "FILE", "clients must show a certificate of these authorities, in PEM",
+           tls.client_ca_file);
+}
+
+// Files that would have no effect are errors.
+Status check_tls_flags(const TlsOptions& tls) {
+  if (!tls.certificate_file.empty()) return ok_status();
+  for (const auto& [flag, value] :
+       {std::pair("--ssl-keyfile", &tls.key_file), std::pair("--ssl-keyfile-password", &tls.key_password),
+        std::pair("--ssl-ca-certs", &tls.client_ca_file)}) {
+    if (!value->empty()) return invalid_argument(fmt::format("{} has no effect without --ssl-certfile", flag));
+  }
+  return ok_status();
+}
 
 class ServeParser final : public CommandParser {
  public:
@@ -26,13 +56,15 @@ class ServeParser final : public CommandParser {
         },
         static_cast<int>(http.port));
     add.values("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY; repeatable (TESSERA_API_KEY)",
-               [this](const std::string& flag, const std::string& text) {
-                 if (text.empty()) return invalid_argument(flag + ": the value is empty");
-                 options_.server.api_keys.push_back(text);
-                 return ok_status();
-               });
+               appending_to(options_.server.api_keys));
     add.keep_secret("--api-key-file or TESSERA_API_KEY");
     add.text("--api-key-file", "FILE", "keys, one a line; # begins a comment", options_.api_key_file);
+    add.values("--admin-api-key", "KEY",
+               "the administrative routes need it instead, and it opens all others; repeatable (TESSERA_ADMIN_API_KEY)",
+               appending_to(options_.server.admin_api_keys));
+    add.keep_secret("--admin-api-key-file or TESSERA_ADMIN_API_KEY");
+    add.text("--admin-api-key-file", "FILE", "such keys, one a line; # begins a comment", options_.admin_api_key_file);
+    add_tls_flags(add, http.tls);
     add.names("--allowed-hosts", "names in Host headers, beside localhost; *.NAME is all below it, * is all",
               http.allowed_hosts);
     add.values("--cors-allow-origins,--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all",
@@ -97,6 +129,7 @@ class ServeParser final : public CommandParser {
   Result<Command> finish() override {
     for (const std::string& host : options_.server.http.allowed_hosts)
       TRY(check_allowed_host(host).with_context("--allowed-hosts"));
+    TRY(check_tls_flags(options_.server.http.tls));
     if (dp_attention_) TRY(make_ranks_replicas());
     TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
     if (disable_log_requests_ && options_.server.log_requests)

@@ -24,7 +24,7 @@ namespace {
 // How long failed engines may take to be destroyed.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// Fails on an address that is in use before the model is loaded.
+// Fails on an address that is in use, or on certificates that cannot be used, before the model is loaded.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();
@@ -99,8 +99,13 @@ Status serve(const ServeOptions& options, Server& server, const Timeline& start,
 
 Status run_serve(const ServeOptions& options) {
   ServerOptions server_options = options.server;
-  server_options.api_keys = TRY(read_api_keys(options.server.api_keys, options.api_key_file,
-                                              [](const char* name) -> const char* { return std::getenv(name); }));
+  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
+  server_options.api_keys = TRY(read_api_keys(kApiKeys, options.server.api_keys, options.api_key_file, get));
+  server_options.admin_api_keys =
+      TRY(read_api_keys(kAdminApiKeys, options.server.admin_api_keys, options.admin_api_key_file, get));
+  TlsOptions& tls = server_options.http.tls;
+  const char* const password = get("TESSERA_SSL_KEYFILE_PASSWORD");
+  if (tls.key_password.empty() && password != nullptr) tls.key_password = password;
   TRY(check_address(server_options.http));
   allow_open_files();
   limit_free_ends();
