@@ -74,7 +74,7 @@ TEST_F(ApiKeys, AreOverwrittenInTheArguments) {
   EXPECT_THAT(words, ElementsAre("serve", "--api-key", "******", "--api-key=******", "--api-key-file", "f", "m"));
 }
 
-TEST_F(ApiKeys, AdminKeysHaveFlagsAndAVariableOfTheirOwn) {
+TEST_F(ApiKeys, AdminKeysHaveSourcesOfTheirOwn) {
   const auto get = [](const char* name) {
     return std::string_view(name) == "TESSERA_ADMIN_API_KEY" ? "root" : nullptr;
   };
