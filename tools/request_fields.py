@@ -6,7 +6,7 @@ of docs/request-fields.md.
   tools/request_fields.py docs --check    status 1 if they are not current; the last line is "N passed, N failed"
   tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
                                           and the reverse; status 1 if they differ. For the versions that the file
-                                          names: pip download --no-deps openai==… anthropic==… sglang==… vllm==…, and unpack each into
+                                          names: pip download --no-deps openai==… anthropic==… sglang==… vllm==… ollama==…, and unpack each into
                                           a folder of its name. After a new version, change "versions" as well.
 """
 
@@ -70,11 +70,20 @@ SOURCES = {
         ("openai", "types/responses/response_create_params.py",
          ["ResponseCreateParamsBase", "ResponseCreateParamsStreaming"]),
         ("sglang", "srt/entrypoints/openai/protocol.py", ["ResponsesRequest"])],
+    "abort": [("sglang", "srt/managers/io_struct.py", ["BaseReq", "AbortReq"])],
+    "ollama_chat": [
+        ("ollama", "ollama/_types.py", ["BaseRequest", "BaseStreamableRequest", "BaseGenerateRequest", "ChatRequest"])],
+    "ollama_generate": [
+        ("ollama", "ollama/_types.py", ["BaseRequest", "BaseStreamableRequest", "BaseGenerateRequest", "GenerateRequest"])],
+    "ollama_options": [("ollama", "ollama/_types.py", ["Options"])],
+    "ollama_embed": [("ollama", "ollama/_types.py", ["BaseRequest", "EmbedRequest"])],
+    "ollama_embeddings": [("ollama", "ollama/_types.py", ["BaseRequest", "EmbeddingsRequest"])],
+    "ollama_show": [("ollama", "ollama/_types.py", ["BaseRequest", "ShowRequest"])],
     "detokenize": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],
 }
-NAMES = {"openai": "OpenAI", "anthropic": "Anthropic", "sglang": "SGLang", "vllm": "vLLM", "tei": "TEI"}
+NAMES = {"openai": "OpenAI", "anthropic": "Anthropic", "sglang": "SGLang", "vllm": "vLLM", "tei": "TEI", "ollama": "Ollama"}
 TREATMENTS = {"served": "served", "harmless": "harmless", "refused": "refused", "checked": "refused"}
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/server/http/query.h"
+#include "tessera/server/ollama/ollama_models.h"
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/report/loads.h"
 #include "tessera/server/report/server_info.h"
@@ -57,6 +58,9 @@ void add_info_routes(Router& router, InfoSources sources) {
     call.respond_json(models_body(model, for_codex));
   });
   get("/v1/models/*", [&model](const Call& call) { answer_model(call, model); });
+  get("/api/tags", [&model](const Call& call) { call.respond_json(ollama_tags_body(model)); });
+  get("/api/ps", [&model](const Call& call) { call.respond_json(ollama_ps_body(model)); });
+  get("/api/version", [](const Call& call) { call.respond_json(ollama_version_body()); });
   for (const char* path : {"/get_model_info", "/model_info"})
     get(path, [&model](const Call& call) { call.respond_json(model_info_body(model)); });
   for (const char* path : {"/get_server_info", "/server_info"}) {

@@ -24,11 +24,14 @@
 namespace tessera {
 
 struct ServedModel {
-  std::string name;                      // the name in answers
-  std::vector<std::string> aliases{};    // further names that requests may use
-  std::string path;                      // the value of --model-path
-  std::int64_t created = 0;              // Unix time
-  std::string architecture{};            // "Qwen3ForCausalLM"
+  std::string name;                    // the name in answers
+  std::vector<std::string> aliases{};  // further names that requests may use
+  std::string path;                    // the value of --model-path
+  std::int64_t created = 0;            // Unix time
+  std::string architecture{};          // "Qwen3ForCausalLM"
+  std::int64_t parameters = 0;
+  std::int64_t weight_bytes = 0;         // on the first device
+  std::string weight_type{};             // "bfloat16", or the quantisation: "fp8"
   std::string fingerprint{};             // of build, model and options; "": answers have none
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests must give ids
   std::int64_t vocab_size = 0;

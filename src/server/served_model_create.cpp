@@ -125,6 +125,9 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.name = options.served_model_name.empty() ? model.path : options.served_model_name;
   model.aliases = options.served_aliases;
   model.architecture = engine.config().architecture;
+  model.parameters = engine.parameters();
+  model.weight_bytes = engine.runner().memory()[MemoryUse::kWeights];
+  model.weight_type = engine.options().quantization.empty() ? engine.options().dtype : engine.options().quantization;
   model.stream_interval = options.stream_interval;
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;

@@ -19,6 +19,9 @@
 #include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/info_routes.h"
+#include "tessera/server/ollama/ollama_embed.h"
+#include "tessera/server/ollama/ollama_models.h"
+#include "tessera/server/ollama/ollama_request.h"
 #include "tessera/server/openai/abort_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
@@ -279,13 +282,20 @@ struct Server::Impl {
     add_job("/v1/messages", prepare_messages);
     add_build("/v1/messages/count_tokens", count_tokens_body);
     add_job("/v1/embeddings", prepare_embeddings);
+    add_job("/api/chat", prepare_ollama_chat);
+    add_job("/api/generate", prepare_ollama_generate);
+    add_job("/api/embed", prepare_ollama_embed);
+    add_job("/api/embeddings", prepare_ollama_embeddings);
+    add_build("/api/show", ollama_show_body);
     for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job(path, prepare_rerank);
     for (const char* path : {"/v1/score", "/score"}) add_job(path, prepare_score);
     add_get("/health_generate", [this](Call call) { probe_health(std::move(call)); });
     add_build("/tokenize", tokenize_body);
     add_build("/detokenize", detokenize_body);
     add_get(
-        "/", [](const Call& call) { call.respond(page_response()); }, RouteAccess::kOpen);
+        "/",
+        [](const Call& call) { call.respond(asks_for_page(call.request()) ? page_response() : ollama_is_running()); },
+        RouteAccess::kOpen);
     add_get("/engine_state", [this](const Call& call) {
       call.respond_json(engine_state->body(replicas->stats(), metrics->latencies()));
     });

@@ -26,7 +26,7 @@ FLAGS = ["--api-key", KEY, "--served-model-name", "demo", "--enable-deterministi
 CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",
-    "prometheus": "openai", "comply": "openai", "smg": "smg", "plain": None,
+    "prometheus": "openai", "comply": "openai", "smg": "smg", "ollama": "ollama", "plain": None,
     "anthropic": "anthropic", "claude_code": "claude_code", "responses": "openai",
     "codex": "codex",
 }

@@ -103,5 +103,15 @@ def generate_of_a_model():
     check(answer["meta_info"]["completion_tokens"] == 4, answer)
 
 
+def load_is_read():
+    """The gateway reads the load from the server's own route, with its capacity."""
+    for _ in range(60):
+        answer = expect_200("/get_loads", None)
+        if answer["loads"] and answer["loads"][0]["max_total_num_tokens"] > 0:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"no load was read: {answer}")
+
+
 with GATEWAY:
-    main(models, chat, chat_stream, completion, generate_without_a_model, generate_of_a_model)
+    main(load_is_read, models, chat, chat_stream, completion, generate_without_a_model, generate_of_a_model)

@@ -35,6 +35,12 @@ inline constexpr std::uint32_t kMessages = 4096;    // Anthropic's
 inline constexpr std::uint32_t kCountTokens = 8192;
 inline constexpr std::uint32_t kResponses = 1U << 16;
 inline constexpr std::uint32_t kAbort = 1 << 20;
+inline constexpr std::uint32_t kOllamaChat = 1 << 21;
+inline constexpr std::uint32_t kOllamaGenerate = 1 << 22;
+inline constexpr std::uint32_t kOllamaOptions = 1 << 23;  // inside the two before
+inline constexpr std::uint32_t kOllamaEmbed = 1 << 24;
+inline constexpr std::uint32_t kOllamaEmbeddings = 1 << 25;
+inline constexpr std::uint32_t kOllamaShow = 1 << 26;
 }  // namespace request_object
 
 // Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code

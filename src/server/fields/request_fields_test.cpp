@@ -15,6 +15,9 @@
 #include <vector>
 
 #include "tessera/server/anthropic/messages_request.h"
+#include "tessera/server/ollama/ollama_embed.h"
+#include "tessera/server/ollama/ollama_models.h"
+#include "tessera/server/ollama/ollama_request.h"
 #include "tessera/server/openai/abort_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
@@ -100,6 +103,15 @@ const Place& place_of(const std::string& object) {
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
       {"abort", {R"({"rid": "one"})", "", "abort"}},
+      {"ollama_chat",
+       {R"({"model": "demo", "messages": [{"role": "user", "content": "a"}], "options": {"seed": 1, "num_predict": 8}})",
+        "", "ollama_chat"}},
+      {"ollama_generate",
+       {R"({"model": "demo", "prompt": "a", "options": {"seed": 1, "num_predict": 8}})", "", "ollama_generate"}},
+      {"ollama_options", {R"({"model": "demo", "prompt": "a", "options": {"seed": 1}})", "options", "ollama_generate"}},
+      {"ollama_embed", {R"({"model": "demo", "input": "a b"})", "", "ollama_embed"}},
+      {"ollama_embeddings", {R"({"model": "demo", "prompt": "a b"})", "", "ollama_embeddings"}},
+      {"ollama_show", {R"({"model": "demo"})", "", "ollama_show"}},
       {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
   };
   return places.at(object);
@@ -169,6 +181,12 @@ Outcome send(const std::string& object, const std::string& body, const FieldMode
   if (route == "messages") return outcome(prepare_messages(model, body));
   if (route == "count_tokens") return outcome(count_tokens_body(model, body));
   if (route == "generate") return outcome(prepare_generate(model, body));
+  if (route == "ollama_chat") return outcome(prepare_ollama_chat(model, body));
+  if (route == "ollama_generate") return outcome(prepare_ollama_generate(model, body));
+  if (route == "ollama_embed") return outcome(prepare_ollama_embed(field_model.without_tokens(/*embeds=*/true), body));
+  if (route == "ollama_embeddings")
+    return outcome(prepare_ollama_embeddings(field_model.without_tokens(/*embeds=*/true), body));
+  if (route == "ollama_show") return outcome(ollama_show_body(model, body));
   if (route == "abort") return outcome(read_abort(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));
   return outcome(detokenize_body(model, body));

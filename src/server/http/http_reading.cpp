@@ -286,10 +286,10 @@ HttpSession::Task<void> HttpSession::linger() {
 }
 
 bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
-  // The target is known if only what follows it was at fault.
-  const Result<RequestTarget> target = parse_target(reader.parser.get().target());
-  if (target.ok()) error_shape_ = error_shape_of(target->path);
   const HttpOptions& options = sessions_.options;
+  // The parser refuses a body that is announced too long before the head is accepted, but it knows the path by then.
+  if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok())
+    error_shape_ = error_shape_of(target->path);
   if (error == http::error::header_limit)
     return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
   if (error == http::error::body_limit)

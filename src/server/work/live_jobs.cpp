@@ -59,6 +59,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   next_ticket_ += live->count;
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
+  if (live->count == 0) return end(live, Clock::now());
   if (live->job.deliver) return;
   if (live->job.stream && live->job.answer->keeps_alive()) watch(live, hooks_.silent_s);
   // This comes last, because it calls back at once if the client has already left.

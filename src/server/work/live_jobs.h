@@ -36,7 +36,7 @@ class LiveJobs {
   LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
   ~LiveJobs();
 
-  // Submits the job's requests. They are cancelled if the client leaves.
+  // Submits the job's requests. They are cancelled if the client leaves. A job without requests is answered at once.
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);

@@ -1,0 +1,30 @@
+// What Ollama's clients ask of models: /api/tags, /api/ps, /api/show, /api/version, and the answer at /.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/server/api_result.h"
+#include "tessera/server/http/http.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// The version of Ollama whose routes these are. Clients compare it with the least version that they need.
+inline constexpr std::string_view kOllamaVersion = "0.13.0";
+
+// GET /api/tags: the model under each of its names.
+std::string ollama_tags_body(const ServedModel& model);
+// GET /api/ps: the same models, which are always loaded.
+std::string ollama_ps_body(const ServedModel& model);
+// GET /api/version
+std::string ollama_version_body();
+// POST /api/show: takes {"model"}, returns details, sizes and "capabilities": completion, tools, thinking, vision or
+// embedding.
+ApiResult<std::string> ollama_show_body(const ServedModel& model, std::string_view body);
+
+// Whether a request for / comes from a browser. Other clients look there whether Ollama runs.
+bool asks_for_page(const HttpRequest& request);
+HttpResponse ollama_is_running();
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// POST /api/chat and /api/generate, Ollama's routes for texts.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// A request without messages asks for the model to be loaded, and gets an answer at once.
+ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view body);
+
+// The prompt becomes a user's message after the message "system". With "raw", or where the model has no chat template,
+// it is the text as it is. A request without a prompt asks for the model to be loaded.
+ApiResult<ApiJob> prepare_ollama_generate(const ServedModel& model, std::string_view body);
+
+}  // namespace tessera
