@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using InfoRoutesTest = ServerTest;
 
@@ -37,6 +38,21 @@ TEST_F(InfoRoutesTest, GatewaysFindLoadAndSizes) {
   }
   EXPECT_EQ(running.ask(get("/model_info")).body, running.ask(get("/get_model_info")).body);
   EXPECT_EQ(running.json(get("/model_info")).find("weight_version")->as_string(), "default");
+}
+
+TEST_F(InfoRoutesTest, LongAnswersAreCompressedForClientsThatAcceptIt) {
+  const Running running(engine());
+  const Reply plain = running.ask(get("/metrics"));
+  const Reply encoded = running.ask(get("/metrics", "Accept-Encoding: gzip\r\n"));
+  EXPECT_TRUE(encoded.has_line("Content-Encoding: gzip")) << encoded.head;
+  EXPECT_LT(encoded.body.size(), plain.body.size() / 2);
+  EXPECT_THAT(running.ask(get("/version", "Accept-Encoding: gzip\r\n")).head, Not(HasSubstr("Content-Encoding")));
+  const Reply stream = running.ask(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n"
+      "Content-Length: 65\r\n\r\n"
+      R"({"model": "demo", "prompt": "a", "stream": true, "max_tokens": 5})");
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_THAT(stream.head, Not(HasSubstr("Content-Encoding")));
 }
 
 TEST_F(InfoRoutesTest, ProbesNeedNoKeyAndTellReadyFromLive) {

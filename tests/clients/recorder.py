@@ -25,7 +25,7 @@ class Recorder:
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("connection", "host")}
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in ("connection", "host", "accept-encoding")}
                 connection.request(self.command, self.path, body or None, headers)
                 response = connection.getresponse()
                 data = response.read()

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/log.h"
+#include "tessera/server/http/body_encoder.h"
 #include "tessera/server/http/random_id.h"
 
 namespace tessera {
@@ -19,18 +20,42 @@ void add_request_id(HttpResponse& response, std::string_view path) {
   if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestIdHeader, make_id("req_"));
 }
 
+// The longest body that is compressed on the I/O thread: less than a millisecond.
+constexpr std::size_t kMostEncodedHere = std::size_t{64} << 10;
+
+void add_coding(HttpResponse& response, std::string_view coding) {
+  if (coding.empty()) return;
+  response.headers.emplace_back("Content-Encoding", coding);
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+}
+
+bool has_coding(const HttpResponse& response) {
+  return std::ranges::any_of(response.headers, [](const auto& header) { return header.first == "Content-Encoding"; });
+}
+
 }  // namespace
+
+std::string_view Call::accepted_coding() const { return choose_coding(request().header("Accept-Encoding")); }
 
 void Call::respond(HttpResponse response, std::string_view detail) const {
   metrics_->answered(route_, response.status);
   log(response.status, detail);
   add_request_id(response, request().path);
+  const std::size_t size = response.body.size();
+  if (size >= kLeastEncodedBytes && size <= kMostEncodedHere && !has_coding(response)) {
+    if (const std::string_view coding = accepted_coding(); !coding.empty()) {
+      response.body = BodyEncoder(coding).encode(response.body, /*last=*/true);
+      add_coding(response, coding);
+    }
+  }
   exchange_.respond(std::move(response));
 }
 
-void Call::respond_json(std::string body, std::string_view detail, std::string_view note) const {
+void Call::respond_json(std::string body, std::string_view detail, std::string_view note,
+                        std::string_view coding) const {
   HttpResponse response{.body = std::move(body), .headers = {}};
   add_note(response, note);
+  add_coding(response, coding);
   respond(std::move(response), detail);
 }
 
@@ -51,8 +76,10 @@ void Call::start_stream(std::string first, std::string_view content_type, std::s
   start(std::move(response), note);
 }
 
-void Call::start_json(std::string first, std::string_view note) const {
-  start({.body = std::move(first), .headers = {}}, note);
+void Call::start_json(std::string first, std::string_view note, std::string_view coding) const {
+  HttpResponse response{.body = std::move(first), .headers = {}};
+  add_coding(response, coding);
+  start(std::move(response), note);
 }
 
 void Call::finish(std::string_view detail) const {

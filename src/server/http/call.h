@@ -31,16 +31,21 @@ class Call {
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
-  // `detail` is for the log: what was done, or why it was not.
+  // Returns the coding that the client accepts for an answer (body_encoder.h); "": none.
+  std::string_view accepted_coding() const;
+
+  // A body of medium size is compressed if the client accepts it; larger ones would take this thread too long. `detail`
+  // is for the log: what was done, or why it was not.
   void respond(HttpResponse response, std::string_view detail = {}) const;
-  // `note`: text of the header X-Tessera-Note; "": no header.
-  void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {}) const;
+  // `note`: text of the header X-Tessera-Note; "": no header. `coding`: of a body that is compressed already.
+  void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {},
+                    std::string_view coding = {}) const;
   void refuse(const ApiError& error) const;
 
   // Starts a stream of events, for example "text/event-stream". `first` is sent with the head.
   void start_stream(std::string first, std::string_view content_type, std::string_view note = {}) const;
   // Starts a JSON body whose length is not known yet. write() adds the rest.
-  void start_json(std::string first, std::string_view note = {}) const;
+  void start_json(std::string first, std::string_view note = {}, std::string_view coding = {}) const;
   void write(std::string_view data) const { exchange_.write(data); }
   void on_sent(std::function<void()> callback) const { exchange_.on_sent(std::move(callback)); }
   void finish(std::string_view detail) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/server/http/api_error.h"
+#include "tessera/server/http/body_encoder.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +22,14 @@ ApiError error_of(const RequestEvent& event) {
   if (event.finish != FinishReason::kTimeout) return api_error(event.error);
   return {
       .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
+}
+
+// Returns the coding that the client accepts; "" if there is none, or no memory for an encoder.
+std::string_view affordable_coding(const Call& call) {
+  const std::string_view coding = call.accepted_coding();
+  const std::int64_t bytes = call.memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);
+  const bool affordable = !coding.empty() && call.memory().check(bytes).ok() && call.memory().set(bytes).ok();
+  return affordable ? coding : std::string_view();
 }
 
 }  // namespace
@@ -43,6 +52,28 @@ struct LiveJobs::Job {
     return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
                        prompt_tokens, output_tokens, how);
   }
+};
+
+// The parts of a large body, or of a stream's large events. A body is compressed if its client accepts that.
+struct LiveJobs::LargeParts {
+  explicit LargeParts(JsonParts its_parts, std::string_view coding = {}) : parts(std::move(its_parts)) {
+    if (!coding.empty()) encoder.emplace(coding);
+  }
+
+  // Returns the next part as it is sent.
+  std::string next() {
+    std::string part = parts.next(kPartBytes);
+    const bool is_short = !begun && parts.done() && part.size() < kLeastEncodedBytes;
+    begun = true;
+    if (is_short) encoder.reset();
+    return encoder ? encoder->encode(part, parts.done()) : part;
+  }
+  bool done() const { return parts.done(); }
+  std::string_view coding() const { return encoder ? encoder->coding() : std::string_view(); }
+
+  JsonParts parts;
+  std::optional<BodyEncoder> encoder{};
+  bool begun = false;
 };
 
 LiveJobs::~LiveJobs() {
@@ -177,24 +208,24 @@ void LiveJobs::end(const std::shared_ptr<Job>& job, Clock::time_point now) {
     job->call.log(200, job->summary("done in the background"));
   } else if (job->job.stream) {
     if (std::optional<JsonParts> parts = answer.large_events())
-      return build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
+      return build_part(job, std::make_shared<LargeParts>(*std::move(parts)));
     send(*job, answer.last_events() + answer.stream_end(), now);
     job->call.finish(job->summary("done"));
   } else if (std::optional<JsonParts> parts = answer.large_body()) {
-    build_part(job, std::make_shared<JsonParts>(*std::move(parts)));
+    build_part(job, std::make_shared<LargeParts>(*std::move(parts), affordable_coding(job->call)));
   } else {
     job->call.respond_json(answer.body(), job->summary("done"), job->job.note);
   }
 }
 
-void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const {
+void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<LargeParts>& parts) const {
   hooks_.build_elsewhere(
-      job->call, [parts] { return parts->next(kPartBytes); },
+      job->call, [parts] { return parts->next(); },
       [this, job, parts](const std::string& part) { send_part(job, parts, part); });
 }
 
 // Sends a part. A body of one part is sent with its length.
-void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<LargeParts>& parts,
                          const std::string& part) const {
   if (job->job.stream) {
     Answer& answer = *job->job.answer;
@@ -202,9 +233,9 @@ void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<
   } else if (std::exchange(job->streaming, true)) {
     job->call.write(part);
   } else if (parts->done()) {
-    return job->call.respond_json(part, job->summary("done"), job->job.note);
+    return job->call.respond_json(part, job->summary("done"), job->job.note, parts->coding());
   } else {
-    job->call.start_json(part, job->job.note);
+    job->call.start_json(part, job->job.note, parts->coding());
   }
   if (parts->done()) return job->call.finish(job->summary("done"));
   job->call.on_sent([this, job, parts] { build_part(job, parts); });

@@ -52,6 +52,7 @@ class LiveJobs {
  private:
   using Clock = Call::Clock;
   struct Job;
+  struct LargeParts;
   struct Place {
     std::shared_ptr<Job> job;
     std::size_t index = 0;
@@ -63,8 +64,8 @@ class LiveJobs {
   void watch(const std::shared_ptr<Job>& job, double seconds) const;
   void end(const std::shared_ptr<Job>& job, Clock::time_point now);
   // Builds the next part of a large body, and sends it once the part before it was sent.
-  void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts) const;
-  void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<JsonParts>& parts,
+  void build_part(const std::shared_ptr<Job>& job, const std::shared_ptr<LargeParts>& parts) const;
+  void send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<LargeParts>& parts,
                  const std::string& part) const;
   void fail(Job& job, const ApiError& error);
   // Forgets the job's tickets and cancels its running requests.

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tessera/server/http/content_coding.h"
 #include "tessera/server/http/http_test_util.h"
 
 namespace tessera {
@@ -60,7 +61,7 @@ class EchoAnswer : public Answer {
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,
-                double silent_s = 0)
+                double silent_s = 0, const std::string& accepted = "")
       : server_([this, stream, large, parts, fails_at, silent_s](HttpExchange exchange) {
           ApiJob job{
               .id = "job", .requests = std::vector<Request>(2), .request_ids = {"first", "second"}, .stream = stream};
@@ -102,7 +103,7 @@ class Jobs {
             },
         .silent_s = silent_s};
     jobs_.emplace(std::move(hooks), metrics_);
-    client.send(get("/test"));
+    client.send(get("/test", accepted.empty() ? "" : "Accept-Encoding: " + accepted + "\r\n"));
     EXPECT_TRUE(eventually([this] { return submitted().size() == 2; }));
   }
 
@@ -171,6 +172,22 @@ TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
   EXPECT_TRUE(reply.has_line("Transfer-Encoding: chunked")) << reply.head;
   EXPECT_TRUE(reply.has_line("Content-Type: application/json")) << reply.head;
   EXPECT_EQ(reply.body.size(), 3 * EchoAnswer::kPart + 2) << "with the commas between them";
+}
+
+TEST(LiveJobs, LargeBodiesAreCompressedForClientsThatAcceptIt) {
+  for (const char* coding : {"zstd", "gzip"}) {
+    Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, SIZE_MAX, coding);
+    jobs.event(0, "a", FinishReason::kStop);
+    jobs.event(1, "b", FinishReason::kStop);
+    const Reply reply = jobs.client.read_reply();
+    EXPECT_TRUE(reply.has_line("Content-Encoding: " + std::string(coding))) << reply.head;
+    EXPECT_TRUE(reply.has_line("Vary: Accept-Encoding")) << reply.head;
+    EXPECT_LT(reply.body.size(), EchoAnswer::kPart);
+    MemoryCharge memory;
+    ApiResult<std::string> body = decode_body(reply.body, coding, 4 * EchoAnswer::kPart, memory);
+    ASSERT_TRUE(body.ok());
+    EXPECT_EQ(body->size(), 3 * EchoAnswer::kPart + 2);
+  }
 }
 
 TEST(LiveJobs, LargeEventsOfStreamsAreSentInParts) {
