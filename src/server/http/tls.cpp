@@ -165,10 +165,11 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
 }
 
 // A BIO over a socket. OpenSSL's own one writes in a way that ends the process by a signal when the client has gone.
+int socket_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
+
 int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* taken) {
   BIO_clear_retry_flags(bio);
-  const ssize_t sent =
-      ::send(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))), data, size, MSG_NOSIGNAL);
+  const ssize_t sent = ::send(socket_of(bio), data, size, MSG_NOSIGNAL);
   if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) BIO_set_retry_write(bio);
   *taken = sent > 0 ? static_cast<std::size_t>(sent) : 0;
   return sent > 0 ? 1 : 0;
@@ -176,7 +177,7 @@ int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* ta
 
 int receive_from_socket(BIO* bio, char* data, std::size_t size, std::size_t* taken) {
   BIO_clear_retry_flags(bio);
-  const ssize_t received = ::recv(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))), data, size, 0);
+  const ssize_t received = ::recv(socket_of(bio), data, size, 0);
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) BIO_set_retry_read(bio);
   if (received == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   *taken = received > 0 ? static_cast<std::size_t>(received) : 0;
@@ -188,7 +189,8 @@ long control_socket(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-BIO* make_socket_bio(int socket) {
+// Borrows the number of the socket.
+BIO* make_socket_bio(int& socket) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "socket");
     BIO_meth_set_write_ex(made, send_to_socket);
@@ -197,7 +199,7 @@ BIO* make_socket_bio(int socket) {
     return made;
   }();
   BIO* const bio = BIO_new(method);
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
+  BIO_set_data(bio, &socket);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -238,8 +240,8 @@ void TlsContext::refresh() {
 }
 
 TlsStream::TlsStream(std::shared_ptr<ssl_ctx_st> context, int socket)
-    : context_(std::move(context)), ssl_(SSL_new(context_.get()), SSL_free) {
-  BIO* const bio = make_socket_bio(socket);
+    : context_(std::move(context)), socket_(socket), ssl_(SSL_new(context_.get()), SSL_free) {
+  BIO* const bio = make_socket_bio(socket_);
   SSL_set_bio(ssl_.get(), bio, bio);
   SSL_set_accept_state(ssl_.get());
 }

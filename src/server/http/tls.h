@@ -57,6 +57,8 @@ class TlsStream {
 
   // Borrows the socket.
   TlsStream(std::shared_ptr<ssl_ctx_st> context, int socket);
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
 
   Io handshake();
   // Reads up to `size` bytes; `taken` is set with kDone, to at least 1.
@@ -76,6 +78,7 @@ class TlsStream {
   Io outcome(int result);
 
   std::shared_ptr<ssl_ctx_st> context_;
+  int socket_;  // OpenSSL has its address
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
   std::string failure_;
   bool got_plain_http_ = false;

@@ -172,7 +172,7 @@ ApiResult<HttpResponse> LoadReport::answer(std::string_view query, std::span<con
       field.whole ? json.value(static_cast<std::int64_t>(field.number)) : json.value(field.number);
       std::string name = fmt::format("sglang_{}{}{}", field.prefix, field.prefix.empty() ? "" : "_", field.name);
       auto found = std::ranges::find(metrics, name, [](const auto& metric) { return metric.first; });
-      if (found == metrics.end()) found = metrics.insert(metrics.end(), {std::move(name), {}});
+      if (found == metrics.end()) found = metrics.emplace(metrics.end(), std::move(name), std::vector<MetricSample>());
       found->second.push_back({{{"dp_rank", std::to_string(rank)}}, field.number});
     }
     if (!section.empty()) json.end_object();

@@ -176,7 +176,7 @@ TEST(LiveJobs, LargeBodiesAreSentPartByPart) {
 
 TEST(LiveJobs, LargeBodiesAreCompressedForClientsThatAcceptIt) {
   for (const char* coding : {"zstd", "gzip"}) {
-    Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, SIZE_MAX, coding);
+    Jobs jobs(/*stream=*/false, /*large=*/true, /*parts=*/3, SIZE_MAX, /*silent_s=*/0, coding);
     jobs.event(0, "a", FinishReason::kStop);
     jobs.event(1, "b", FinishReason::kStop);
     const Reply reply = jobs.client.read_reply();
