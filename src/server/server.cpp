@@ -251,11 +251,8 @@ struct Server::Impl {
   }
 
   void probe_health(Call call) {
-    if (const std::optional<ApiError> error = refusal()) {
-      call.refuse(*error);
-    } else {
-      probe->ask(std::move(call));
-    }
+    if (const std::optional<ApiError> error = refusal()) return call.refuse(*error);
+    probe->ask(std::move(call));
   }
 
   // Starts a request that the first engine's thread answers between two steps.

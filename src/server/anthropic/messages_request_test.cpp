@@ -34,11 +34,11 @@ std::string prompt_of(const std::string& members, const ServedModel& model = too
   return model.tokenizer->decode(prepared(members, model).requests[0].prompt, /*skip_special=*/false);
 }
 
-constexpr const char* kAsked = R"("messages": [{"role": "user", "content": "a"}])";
+constexpr const char* kAskedOnce = R"("messages": [{"role": "user", "content": "a"}])";
 constexpr const char* kFunction = R"({"name": "f", "description": "d", "input_schema": {"type": "object"}})";
 
 TEST(MessagesRequest, FieldsReachTheEngine) {
-  const ApiJob job = prepared(std::string(kAsked) + R"(, "temperature": 0.5, "top_k": 7, "top_p": 0.25, "seed": 3,
+  const ApiJob job = prepared(std::string(kAskedOnce) + R"(, "temperature": 0.5, "top_k": 7, "top_p": 0.25, "seed": 3,
       "stop_sequences": ["x", "y"], "stream": true, "metadata": {"user_id": "{\"a\": 1}"}, "service_tier": "auto")");
   ASSERT_THAT(job.requests, SizeIs(1));
   const Request& request = job.requests[0];
@@ -61,14 +61,14 @@ TEST(MessagesRequest, TurnsAreRenderedInOrder) {
 }
 
 TEST(MessagesRequest, ABillingLineDoesNotChangeThePrompt) {
-  const std::string plain = prompt_of(std::string(kAsked) + R"(, "system": "s")");
+  const std::string plain = prompt_of(std::string(kAskedOnce) + R"(, "system": "s")");
   for (const char* system :
        {R"([{"type": "text", "text": "x-anthropic-billing-header: cch=1; nonce"}, {"type": "text", "text": "s"}])",
         R"([{"type": "text", "text": "x-anthropic-billing-header: cch=2\ns"}])",
         R"("x-anthropic-billing-header: cch=3\ns")"}) {
-    EXPECT_EQ(prompt_of(std::string(kAsked) + ", \"system\": " + system), plain) << system;
+    EXPECT_EQ(prompt_of(std::string(kAskedOnce) + ", \"system\": " + system), plain) << system;
   }
-  EXPECT_THAT(prompt_of(std::string(kAsked) + R"(, "system": [{"type": "text", "text": "s"},
+  EXPECT_THAT(prompt_of(std::string(kAskedOnce) + R"(, "system": [{"type": "text", "text": "s"},
       {"type": "text", "text": "x-anthropic-billing-header"}])"),
               HasSubstr("billing"))
       << "only the first block";
@@ -126,7 +126,7 @@ TEST(MessagesRequest, ADeferredToolIsShownWhereItIsReferenced) {
       {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "tool_reference", "tool_name": "g"}]}]}])";
   const std::string prompt = prompt_of("\"tools\": [" + deferred + ", " + kFunction + "], " + calls);
   EXPECT_THAT(prompt, HasSubstr(R"(tool:{"name": "g", "parameters": {"type": "object", "properties": {}}};)"));
-  EXPECT_EQ(prompt_of("\"tools\": [" + deferred + "], " + kAsked).find("<tools>"), std::string::npos);
+  EXPECT_EQ(prompt_of("\"tools\": [" + deferred + "], " + kAskedOnce).find("<tools>"), std::string::npos);
 }
 
 TEST(MessagesRequest, ToolsMayComeAndGoInTheConversation) {
@@ -159,12 +159,12 @@ TEST(MessagesRequest, AChoiceOfToolsConstrainsTheOutput) {
   ServedModel model = tool_model();
   const TokenId end = *model.tokenizer->token_to_id("<|im_end|>");
   model.grammars = *GrammarCompiler::create(*model.tokenizer, model.vocab_size, {&end, 1});
-  const std::string tools = std::string("\"tools\": [") + kFunction + "], " + kAsked;
+  const std::string tools = std::string("\"tools\": [") + kFunction + "], " + kAskedOnce;
   EXPECT_EQ(prepared(tools, model).requests[0].grammar, nullptr);
   EXPECT_NE(prepared(tools + R"(, "tool_choice": {"type": "any"})", model).requests[0].grammar, nullptr);
   EXPECT_NE(prepared(tools + R"(, "tool_choice": {"type": "tool", "name": "f"})", model).requests[0].grammar, nullptr);
   EXPECT_EQ(prompt_of(tools + R"(, "tool_choice": {"type": "none"})", model).find("<tools>"), std::string::npos);
-  EXPECT_NE(prepared(std::string(kAsked) + R"(, "output_config": {"format": {"type": "json_schema",
+  EXPECT_NE(prepared(std::string(kAskedOnce) + R"(, "output_config": {"format": {"type": "json_schema",
       "schema": {"type": "integer"}}})",
                      model)
                 .requests[0]
@@ -174,23 +174,23 @@ TEST(MessagesRequest, AChoiceOfToolsConstrainsTheOutput) {
 
 TEST(MessagesRequest, ToolsOfAnthropicsServersAreNamedAndSkipped) {
   const ApiJob job = prepared(std::string(R"("tools": [{"type": "web_search_20250305", "name": "web_search"}, )") +
-                              kFunction + "], " + kAsked);
+                              kFunction + "], " + kAskedOnce);
   EXPECT_THAT(job.note, HasSubstr("web_search_20250305"));
-  EXPECT_THAT(prepared(std::string("\"tools\": [") + kFunction + "], " + kAsked).note, IsEmpty());
+  EXPECT_THAT(prepared(std::string("\"tools\": [") + kFunction + "], " + kAskedOnce).note, IsEmpty());
 }
 
 TEST(MessagesRequest, ThinkingIsOffUnlessAskedFor) {
   const std::string off = "user:a;assistant:<think></think>";
   const std::string on = "user:a;assistant:";
-  EXPECT_EQ(prompt_of(kAsked), off);
-  EXPECT_EQ(prompt_of(std::string(kAsked) + R"(, "thinking": {"type": "disabled"})"), off);
-  EXPECT_EQ(prompt_of(std::string(kAsked) + R"(, "thinking": {"type": "adaptive", "display": "omitted"})"), on);
-  EXPECT_EQ(prompt_of(std::string(kAsked) + R"(, "thinking": {"type": "enabled", "budget_tokens": 2000})"), on);
+  EXPECT_EQ(prompt_of(kAskedOnce), off);
+  EXPECT_EQ(prompt_of(std::string(kAskedOnce) + R"(, "thinking": {"type": "disabled"})"), off);
+  EXPECT_EQ(prompt_of(std::string(kAskedOnce) + R"(, "thinking": {"type": "adaptive", "display": "omitted"})"), on);
+  EXPECT_EQ(prompt_of(std::string(kAskedOnce) + R"(, "thinking": {"type": "enabled", "budget_tokens": 2000})"), on);
 }
 
 TEST(MessagesRequest, AConstrainedAnswerHasNoThinking) {
   const std::string asked =
-      std::string(R"({"model": "m", "thinking": {"type": "adaptive"}, "tools": [)") + kFunction + "], " + kAsked;
+      std::string(R"({"model": "m", "thinking": {"type": "adaptive"}, "tools": [)") + kFunction + "], " + kAskedOnce;
   const std::string free = *count_tokens_body(tool_model(), asked + "}");
   for (const char* constraint : {R"("tool_choice": {"type": "any"})", R"("tool_choice": {"type": "tool", "name": "f"})",
                                  R"("output_config": {"format": {"type": "json_schema", "schema": {}}})"}) {
@@ -204,7 +204,7 @@ TEST(MessagesRequest, EffortReachesTemplatesThatNameIt) {
   ServedModel model = tool_model();
   model.chat = *ChatTemplate::parse("{{ reasoning_effort }};{{ messages[0].content }}");
   const auto effort = [&](const char* members) {
-    const std::string prompt = prompt_of(kAsked + std::string(members), model);
+    const std::string prompt = prompt_of(kAskedOnce + std::string(members), model);
     return prompt.substr(0, prompt.find(';'));
   };
   EXPECT_EQ(effort(""), "low") << "no thinking";
@@ -245,7 +245,7 @@ TEST(MessagesRequest, TheContextLimitsWhatMayFollow) {
   model.context_length = 40;
   const auto most = [&](const char* max_tokens) {
     ApiResult<ApiJob> job =
-        prepare_messages(model, std::string(R"({"model": "m", "max_tokens": )") + max_tokens + ", " + kAsked + "}");
+        prepare_messages(model, std::string(R"({"model": "m", "max_tokens": )") + max_tokens + ", " + kAskedOnce + "}");
     EXPECT_TRUE(job.ok()) << job.error().message;
     return job.ok() ? job->requests[0].stop.max_new_tokens : -1;
   };
@@ -282,7 +282,7 @@ TEST(MessagesRequest, ImagesReachTheEngineInOrder) {
 
 TEST(MessagesRequest, CountsTheTokensOfThePrompt) {
   const std::string members =
-      std::string(R"("model": "claude", "system": "s", "tools": [)") + kFunction + "], " + kAsked;
+      std::string(R"("model": "claude", "system": "s", "tools": [)") + kFunction + "], " + kAskedOnce;
   ApiResult<std::string> counted = count_tokens_body(tool_model(), "{" + members + "}");
   ASSERT_TRUE(counted.ok()) << counted.error().message;
   const std::size_t tokens = prepared(members.substr(members.find("\"system\""))).requests[0].prompt.size();

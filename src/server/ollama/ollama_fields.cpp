@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 
-ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& fields) {
+ApiResult<std::optional<OutputGrammar>> read_ollama_format(const ApiFields& fields) {
   const Json* format = fields.find("format");
   if (format == nullptr || *format == Json("")) return std::optional<OutputGrammar>();
   if (*format == Json("json"))
@@ -62,7 +62,7 @@ ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const Served
   if (predict && *predict > 0) shared.set("max_tokens", *predict);  // others: as many as the context has room for
   if (seed && *seed >= 0) shared.set("seed", *seed);                // others: a seed of the server's choice
   OutputFields output = TRY(read_output_fields(ApiFields(shared, "options."), model));
-  output.grammar = TRY(read_format(fields));
+  output.grammar = TRY(read_ollama_format(fields));
   return output;
 }
 

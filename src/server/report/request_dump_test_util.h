@@ -109,8 +109,7 @@ inline std::string dump_job(ApiJob& job) {
     }
   }
   out += job.stream ? stream + job.answer->last_events() : job.answer->body();
-  static const std::regex drawn(
-      "[0-9a-f]{32}|\"(created|created_at|completed_at)\":[0-9]+|\"created_at\":\"[^\"]*\"");
+  static const std::regex drawn("[0-9a-f]{32}|\"(created|created_at|completed_at)\":[0-9]+|\"created_at\":\"[^\"]*\"");
   return std::regex_replace(out, drawn, "_");
 }
 

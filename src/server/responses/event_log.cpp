@@ -56,7 +56,7 @@ ApiStatus EventLog::follow(Call call, std::int64_t after) {
                                                        starts_.size(), std::ssize(starts_) - 1));
   const auto follower = std::make_shared<Follower>(Follower{.call = std::move(call)});
   follower->sent = next < std::ssize(starts_) ? starts_[static_cast<std::size_t>(next)] : text_.size();
-  follower->call.start_stream("");
+  follower->call.start_stream("", "text/event-stream");
   followers_.push_back(follower);
   follower->call.on_disconnect([weak = weak_from_this(), gone = std::weak_ptr<Follower>(follower)] {
     if (const std::shared_ptr<EventLog> log = weak.lock()) std::erase(log->followers_, gone.lock());
