@@ -1,4 +1,5 @@
-// Catches: a change anywhere that alters the text of the bundled model, which users see first.
+// Catches: a change anywhere that alters the text of the bundled model, which users see first, or that makes the drafts
+// of its next-token layer worse.
 //
 // tests/data/demo/golden.json has 20 prompts with the greedy ids and texts that Hugging Face computes from models/demo
 // in float32. golden.safetensors has the logits of two of them.
@@ -98,6 +99,45 @@ TEST(DemoModel, VerifyPassesOnTheFullLadder) {
   for (const VerifyRow& row : report->rows)
     EXPECT_EQ(row.difference, "") << row.runner << " " << row.size << " real " << row.real;
   std::printf("%zu comparisons in %.1f s\n", report->rows.size(), report->seconds);
+}
+
+// Returns the candidates of the goldens' maker: beginnings of stories, and chats.
+std::vector<Request> requests_of_prompts(const Engine& engine) {
+  const ChatTemplate chat = *ChatTemplate::parse(*engine.tokenizer_config().find_template());
+  const Json prompts = *Json::read_file(source_path("tools/demo_model/prompts.json"));
+  RenderOptions options;
+  options.add_generation_prompt = true;
+  std::vector<Request> requests;
+  for (const Json& prompt : prompts.as_array()) {
+    const std::string text = prompt.is_string() ? prompt.as_string() : *chat.render(prompt, options);
+    requests.push_back(
+        {.prompt = *engine.tokenizer()->encode(text, {.add_special_tokens = false}), .stop = {.max_new_tokens = 400}});
+  }
+  return requests;
+}
+
+TEST(DemoModel, ItsNextTokenLayerDraftsWell) {
+  EngineOptions options{.model_path = source_path("models/demo"), .device = testing::test_device_name()};
+  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.context_length = 512;
+  options.max_running_requests = 32;
+  options.graphs.piecewise_tokens = {4, 16, 64};
+  options.graphs.measure_costs = false;  // the machine's speed does not limit drafts
+  const std::unique_ptr<Engine> plain = *Engine::create(options);
+  options.drafts.by_layer = true;
+  options.drafts.layer_steps = 3;
+  const std::unique_ptr<Engine> drafting = *Engine::create(options);
+  const std::vector<Request> requests = requests_of_prompts(*plain);
+  const std::vector<Completion> want = *plain->run(requests);
+  // Requests one by one have drafts in every step, as no other prompt is computed.
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ((*drafting->run({&requests[i], 1}))[0].output_ids, want[i].output_ids) << "prompt " << i;
+  const DraftStats drafts = drafting->stats().drafts;
+  std::printf("%lld steps with drafts: %lld drafted, %lld kept, %.2f tokens a step\n",
+              static_cast<long long>(drafts.steps), static_cast<long long>(drafts.drafted),
+              static_cast<long long>(drafts.kept), drafts.mean_length());
+  EXPECT_GE(drafts.mean_length(), 2.5);
+  EXPECT_GT(drafts.steps, 500) << "most steps have drafts";
 }
 
 }  // namespace
