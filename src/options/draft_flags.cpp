@@ -70,7 +70,8 @@ void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
               return ok_status();
             });
   add.value("--speculative-draft-model-path", "PATH", "the folder of an EAGLE-3 draft layer",
-            [&engine](const std::string&, const std::string& text) {
+            [&engine](const std::string& flag, const std::string& text) -> Status {
+              if (text.empty()) return invalid_argument(fmt::format("{}: \"\" is not accepted; a folder is", flag));
               engine.drafts.eagle_path = text;
               return ok_status();
             });

@@ -67,8 +67,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
   if (decodes) keep_places();
   StepDrafts drafts(running_, decodes ? options_.limits.max_requests : 0, budget, filling_, cache_);
   for (const Chosen& chosen : chosen_) {
-    if (decodes && chosen.sequence->drafter && chosen.count == chosen.sequence->uncomputed())
-      drafts.take(*chosen.sequence);
+    if (decodes && chosen.sequence->drafter) drafts.take(*chosen.sequence, chosen.count);
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
   }
@@ -315,8 +314,7 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
-  for (const auto& sequence : running_)
-    if (sequence->drafter) sequence->drafter->forget_layer_row();
+  forget_layer_rows(running_);
   // A forward that samples overwrites last_ids, so rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {

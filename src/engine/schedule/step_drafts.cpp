@@ -40,7 +40,8 @@ StepDrafts::StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t
   pages_ = spare_pages(running, cache);
 }
 
-void StepDrafts::take(Sequence& sequence) {
+void StepDrafts::take(Sequence& sequence, std::int64_t count) {
+  if (count < sequence.uncomputed()) return;
   reading_ -= sequence.drafter->read(sequence.tokens, reading_);
   const std::int64_t left = sequence.request.stop.max_new_tokens - sequence.generated() - 1;
   sequence.drafter->propose(sequence.tokens, std::min(room_, left), sequence.drafts);
@@ -55,6 +56,11 @@ void StepDrafts::take(Sequence& sequence) {
   cache_.take_pages(sequence.cache, end, end);
   pages_ -= pages;
   room_ -= std::ssize(sequence.drafts);
+}
+
+void forget_layer_rows(const Sequences& running) {
+  for (const auto& sequence : running)
+    if (sequence->drafter) sequence->drafter->forget_layer_row();
 }
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {

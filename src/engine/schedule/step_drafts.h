@@ -31,8 +31,9 @@ class StepDrafts {
   StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t budget, const FillingTokens& filling,
              CacheManager& cache);
 
-  // Sets the drafts of a sequence that decodes in this step, possibly none, and takes pages for them.
-  void take(Sequence& sequence);
+  // Sets the drafts of a sequence that decodes in this step, possibly none, and takes pages for them. There are none if
+  // only a part of its tokens, `count`, is computed.
+  void take(Sequence& sequence, std::int64_t count);
 
  private:
   CacheManager& cache_;
@@ -40,6 +41,9 @@ class StepDrafts {
   std::int64_t pages_ = 0;    // of every cache group
   std::int64_t reading_ = 0;  // tokens of texts that drafters may still read in this step
 };
+
+// Records that a forward overwrites the rows that next-token layers would continue.
+void forget_layer_rows(const Sequences& running);
 
 // Records that the entry's next draft is the token that was sampled before it. Moves the entry to the row of the token
 // behind the draft. With `has_states` the draft is computed again in the next forward, as the model's states leave it
