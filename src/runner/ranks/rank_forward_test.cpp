@@ -257,7 +257,7 @@ TEST(RankForward, MessagesOfAnotherFormAreNamed) {
   const std::vector<std::byte> good = pack(packer, {.batch = empty}, {});
   message = good;
   message.resize(message.size() + 8);
-  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 256 bytes that says it has 248"));
+  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 264 bytes that says it has 256"));
   message = good;
   message[0] = std::byte{1};
   EXPECT_THAT(unpack(received, message).message(), HasSubstr("no message of version"));

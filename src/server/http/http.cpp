@@ -56,16 +56,17 @@ Result<std::vector<tcp::endpoint>> resolve(net::io_context& io, const HttpOption
 
 error_code listen_on(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
-  acceptor.open(endpoint.protocol(), error);
+  // Each call also returns the error.
+  static_cast<void>(acceptor.open(endpoint.protocol(), error));
   // Allows binding a port whose last connections are still in TIME_WAIT.
-  if (!error) acceptor.set_option(net::socket_base::reuse_address(true), error);
+  if (!error) static_cast<void>(acceptor.set_option(net::socket_base::reuse_address(true), error));
   // "::" also accepts IPv4.
-  if (!error && endpoint.address().is_v6()) acceptor.set_option(net::ip::v6_only(false), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
+  if (!error && endpoint.address().is_v6()) static_cast<void>(acceptor.set_option(net::ip::v6_only(false), error));
+  if (!error) static_cast<void>(acceptor.bind(endpoint, error));
+  if (!error) static_cast<void>(acceptor.listen(net::socket_base::max_listen_connections, error));
   if (error) {
     error_code ignored;
-    acceptor.close(ignored);
+    static_cast<void>(acceptor.close(ignored));
   }
   return error;
 }
