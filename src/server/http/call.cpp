@@ -67,7 +67,7 @@ void Call::start(HttpResponse response, std::string_view note) const {
   metrics_->answered(route_, response.status);
   add_note(response, note);
   add_request_id(response, request().path);
-  exchange_.start_stream(std::move(response));
+  exchange_.start_stream(response);
 }
 
 void Call::start_stream(std::string first, std::string_view content_type, std::string_view note) const {

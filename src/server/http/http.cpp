@@ -242,7 +242,7 @@ void HttpServer::Impl::close_if_drained() {
 void HttpServer::Impl::close() {
   sessions_.closing = true;
   error_code ignored;
-  acceptor_.close(ignored);
+  static_cast<void>(acceptor_.close(ignored));
   for (HttpSession* session : sessions_.alive) session->drain();
 }
 
@@ -290,7 +290,7 @@ MemoryCharge& HttpExchange::memory() const { return state_->memory; }
 void HttpExchange::respond(HttpResponse response) const {
   if (state_->session != nullptr) state_->session->respond(std::move(response));
 }
-void HttpExchange::start_stream(HttpResponse response) const {
+void HttpExchange::start_stream(const HttpResponse& response) const {
   if (state_->session != nullptr) state_->session->start_stream(response);
 }
 void HttpExchange::write(std::string_view chunk) const {

@@ -95,7 +95,7 @@ class HttpExchange {
   void respond(HttpResponse response) const;
 
   // Sends the head of a chunked response with `response`'s headers. A body that is not empty becomes the first chunk.
-  void start_stream(HttpResponse response) const;
+  void start_stream(const HttpResponse& response) const;
   void write(std::string_view chunk) const;
   // Calls back once when everything written so far has been sent. Does not call back if the client leaves before.
   void on_sent(std::function<void()> callback) const;
