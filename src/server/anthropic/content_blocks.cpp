@@ -6,14 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/server/images/content_parts.h"
+
 namespace tessera {
 namespace {
-
-Json text_part(std::string text) {
-  Json part = Json::object();
-  part.set("type", "text").set("text", std::move(text));
-  return part;
-}
 
 bool is_text(const Json& part) { return part.find("text") != nullptr; }
 

@@ -14,6 +14,8 @@ namespace {
 using test::at;
 using test::end_of;
 using test::last;
+using test::named_events;
+using test::NamedEvent;
 using test::on_event;
 using test::parsed;
 using test::step;
@@ -32,30 +34,10 @@ MessageStyle style_of(bool stream) {
                    .reasoning_parser = "qwen3"}};
 }
 
-struct Event {
-  std::string type;
-  Json data;
-};
-
-std::vector<Event> events_of(const std::string& stream) {
-  std::vector<Event> out;
-  for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t line = stream.find('\n', at);
-    const std::size_t end = stream.find("\n\n", at);
-    EXPECT_NE(end, std::string::npos) << stream;
-    EXPECT_EQ(stream.substr(at, 7), "event: ");
-    EXPECT_EQ(stream.substr(line + 1, 6), "data: ");
-    out.push_back({stream.substr(at + 7, line - at - 7), parsed(stream.substr(line + 7, end - line - 7))});
-    EXPECT_EQ(*out.back().data.find("type"), Json(out.back().type));
-    at = end + 2;
-  }
-  return out;
-}
-
 // Returns the events in short: "start 0 text", "text_delta 0 abc", "stop 0".
 std::vector<std::string> shown(const std::string& stream) {
   std::vector<std::string> out;
-  for (const Event& event : events_of(stream)) {
+  for (const NamedEvent& event : named_events(stream)) {
     const Json* index = event.data.find("index");
     const std::string number = index != nullptr ? " " + std::to_string(index->as_int()) : "";
     if (event.type == "content_block_start") {
@@ -93,7 +75,7 @@ TEST(MessageAnswer, ATextStreamsAsOneBlock) {
   const std::string stream = streamed(style_of(true), {"Hel", "lo"});
   EXPECT_THAT(shown(stream), ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 Hel", "text_delta 0 lo",
                                          "stop 0", "message_delta", "message_stop"));
-  const std::vector<Event> events = events_of(stream);
+  const std::vector<NamedEvent> events = named_events(stream);
   const Json& message = *events.front().data.find("message");
   EXPECT_EQ(message, parsed(R"({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [],
       "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "cache_creation_input_tokens": 0,
@@ -142,7 +124,7 @@ TEST(MessageAnswer, ThinkingIsShownToThoseWhoAskForIt) {
   const std::string hidden = streamed(style, {"<think>", "hm", "</think>", "Yes"});
   EXPECT_THAT(shown(hidden), ElementsAre("message_start", "ping", "start 0 text", "text_delta 0 Yes", "stop 0",
                                          "message_delta", "message_stop"));
-  const std::vector<Event> events = events_of(hidden);
+  const std::vector<NamedEvent> events = named_events(hidden);
   EXPECT_NE(at(events[events.size() - 2].data, "usage.output_tokens_details.thinking_tokens"), Json(0));
 }
 
@@ -205,8 +187,8 @@ TEST(MessageAnswer, SilenceIsFilledFromTheBeginning) {
 
 TEST(MessageAnswer, AFailedStreamEndsWithAnError) {
   const std::unique_ptr<Answer> answer = make_message_answer(style_of(true));
-  const std::vector<Event> events =
-      events_of(answer->stream_failure({.http_status = 503, .message = "gone", .param = {}, .code = {}}));
+  const std::vector<NamedEvent> events =
+      named_events(answer->stream_failure({.http_status = 503, .message = "gone", .param = {}, .code = {}}));
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].type, "error");
   EXPECT_EQ(at(events[0].data, "error").dump(), R"({"type": "overloaded_error", "message": "gone"})");

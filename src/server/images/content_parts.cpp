@@ -11,12 +11,6 @@
 namespace tessera {
 namespace {
 
-Json text_part(std::string text) {
-  Json part = Json::object();
-  part.set("type", "text").set("text", std::move(text));
-  return part;
-}
-
 Json image_part() {
   Json part = Json::object();
   part.set("type", "image");
@@ -90,6 +84,12 @@ ApiResult<Json> read_parts(const Json::Array& parts, const std::string& param, b
 }
 
 }  // namespace
+
+Json text_part(std::string text) {
+  Json part = Json::object();
+  part.set("type", "text").set("text", std::move(text));
+  return part;
+}
 
 ApiResult<GivenImage> read_image_source(const Json& source, const std::string& param) {
   if (source.is_string()) return GivenImage{.text = source.as_string(), .param = param};

@@ -21,6 +21,9 @@ ApiResult<GivenImage> read_image_source(const Json& source, const std::string& p
 ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images,
                              std::string_view key = "content");
 
+// Returns a text as a part of a content: {"type": "text", "text": …}.
+Json text_part(std::string text);
+
 // Puts `text` before or after a content of either form.
 void prepend_text(const std::string& text, Json& content);
 void append_text(const std::string& text, Json& content);

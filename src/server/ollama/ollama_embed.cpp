@@ -97,9 +97,7 @@ Truncation to_context(const ServedModel& model) { return {.most = model.context_
 ApiResult<ApiJob> prepare_ollama_embed(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
-  TRY(check_ollama_name(model, json));
-  TRY(model.check_embeds());
-  TRY(check_request_fields(fields, request_object::kOllamaEmbed, model.allow_unknown_fields));
+  TRY(check_ollama_request(model, fields, request_object::kOllamaEmbed, &ServedModel::check_embeds));
   VectorStyle style;
   style.dimensions = TRY(fields.integer("dimensions", 1, model.hidden_size)).value_or(model.hidden_size);
   const bool truncates = TRY(fields.boolean_or("truncate", true));
@@ -109,9 +107,7 @@ ApiResult<ApiJob> prepare_ollama_embed(const ServedModel& model, std::string_vie
 ApiResult<ApiJob> prepare_ollama_embeddings(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
-  TRY(check_ollama_name(model, json));
-  TRY(model.check_embeds());
-  TRY(check_request_fields(fields, request_object::kOllamaEmbeddings, model.allow_unknown_fields));
+  TRY(check_ollama_request(model, fields, request_object::kOllamaEmbeddings, &ServedModel::check_embeds));
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr || !prompt->is_string()) return fields.wrong("prompt", "a string");
   return vector_job(fields, model, "prompt", to_context(model), {.dimensions = model.hidden_size, .list = false});

@@ -26,11 +26,8 @@ ApiResult<std::optional<OutputGrammar>> read_ollama_format(const ApiFields& fiel
 
 bool is_effort(const std::string& text) { return text == "low" || text == "medium" || text == "high" || text == "max"; }
 
-}  // namespace
-
-ApiStatus check_ollama_name(const ServedModel& model, const Json& body) {
+ApiStatus check_name(const ServedModel& model, const ApiFields& fields) {
   constexpr std::string_view kLatest = ":latest";
-  const ApiFields fields(body);
   std::optional<std::string> name = TRY(fields.string("model"));
   if (!name) name = TRY(fields.string("name"));
   if (!name || name->empty()) return fields.wrong("model", fmt::format("\"{}\"", model.name));
@@ -40,6 +37,15 @@ ApiStatus check_ollama_name(const ServedModel& model, const Json& body) {
   if (known.ok() || !name->ends_with(kLatest)) return known;
   named.set("model", name->substr(0, name->size() - kLatest.size()));
   return model.check_name(named).ok() ? api_ok() : known;
+}
+
+}  // namespace
+
+ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
+                               ApiStatus (ServedModel::*can)() const) {
+  TRY(check_name(model, fields));
+  if (can != nullptr) TRY((model.*can)());
+  return check_request_fields(fields, object, model.allow_unknown_fields);
 }
 
 ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const ServedModel& model) {

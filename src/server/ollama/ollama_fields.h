@@ -11,9 +11,11 @@
 
 namespace tessera {
 
-// Checks the field "model", or "name" where a request has none. A tag ":latest" may be left out or added. Errors: 400
-// without a name, 404 for another model.
-ApiStatus check_ollama_name(const ServedModel& model, const Json& body);
+// Checks what all requests share: the field "model", or "name" where a request has none; what the model can do, by
+// `can` if that is not null; and the members of the request's object, one bit of request_object. A tag ":latest" may be
+// left out or added. Errors: 400 without a name, 404 for another model, and those of the other two checks.
+ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
+                               ApiStatus (ServedModel::*can)() const = nullptr);
 
 // Reads "options" and "format". Options of Ollama that the request leaves out come from generation_config.json, like
 // the fields of other protocols.

@@ -115,8 +115,7 @@ std::string ollama_version_body() {
 
 ApiResult<std::string> ollama_show_body(const ServedModel& model, std::string_view body) {
   const Json request = TRY(parse_body(body));
-  TRY(check_ollama_name(model, request));
-  TRY(check_request_fields(ApiFields(request), request_object::kOllamaShow, model.allow_unknown_fields));
+  TRY(check_ollama_request(model, ApiFields(request), request_object::kOllamaShow));
   const std::string family = family_of(model);
   JsonWriter json;
   json.object().key("modelfile").value("FROM " + model.path).key("parameters").value(parameters_text(model.generation));

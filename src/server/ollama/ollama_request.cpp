@@ -75,9 +75,7 @@ bool ends_with_beginning(const Json& messages) {
 ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
-  TRY(check_ollama_name(model, json));
-  TRY(model.check_generates());
-  TRY(check_request_fields(fields, request_object::kOllamaChat, model.allow_unknown_fields));
+  TRY(check_ollama_request(model, fields, request_object::kOllamaChat, &ServedModel::check_generates));
   const OutputFields output = TRY(read_ollama_output(fields, model));
   OllamaStyle style = TRY(read_style(fields, model, /*chat=*/true));
   Conversation conversation{.messages = TRY(read_ollama_messages(fields, kinds_of(model))),
@@ -101,9 +99,7 @@ ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view
 ApiResult<ApiJob> prepare_ollama_generate(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
-  TRY(check_ollama_name(model, json));
-  TRY(model.check_generates());
-  TRY(check_request_fields(fields, request_object::kOllamaGenerate, model.allow_unknown_fields));
+  TRY(check_ollama_request(model, fields, request_object::kOllamaGenerate, &ServedModel::check_generates));
   const OutputFields output = TRY(read_ollama_output(fields, model));
   OllamaStyle style = TRY(read_style(fields, model, /*chat=*/false));
   const std::string text = TRY(fields.string("prompt")).value_or("");

@@ -60,6 +60,26 @@ inline std::vector<Json> events(const std::string& stream) {
   return out;
 }
 
+// Returns the server-sent events that have names. Each one's data has its name as "type".
+struct NamedEvent {
+  std::string type;
+  Json data;
+};
+inline std::vector<NamedEvent> named_events(const std::string& stream) {
+  std::vector<NamedEvent> out;
+  for (std::size_t at = 0; at < stream.size();) {
+    const std::size_t line = stream.find('\n', at);
+    const std::size_t end = stream.find("\n\n", at);
+    EXPECT_NE(end, std::string::npos) << stream;
+    EXPECT_EQ(stream.substr(at, 7), "event: ");
+    EXPECT_EQ(stream.substr(line + 1, 6), "data: ");
+    out.push_back({stream.substr(at + 7, line - at - 7), parsed(stream.substr(line + 7, end - line - 7))});
+    EXPECT_EQ(*out.back().data.find("type"), Json(out.back().type));
+    at = end + 2;
+  }
+  return out;
+}
+
 // Returns the value at `path`: keys and indices separated by dots ("choices.0.message.content").
 inline Json at(const Json& json, const std::string& path) {
   const std::size_t dot = path.find('.');

@@ -34,16 +34,12 @@ ResponseStyle style_of(bool stream) {
   return style;
 }
 
-// Returns the JSON of each event; its type must be the event's name, and the numbers must be consecutive.
+// Returns the JSON of each event; the numbers must be consecutive.
 std::vector<Json> numbered_events(const std::string& stream) {
   std::vector<Json> out;
-  for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t line = stream.find('\n', at);
-    const std::size_t end = stream.find("\n\n", at);
-    out.push_back(parsed(stream.substr(line + 7, end - line - 7)));
-    EXPECT_EQ(stream.substr(at, line - at), "event: " + out.back().find("type")->as_string());
+  for (test::NamedEvent& event : test::named_events(stream)) {
+    out.push_back(std::move(event.data));
     EXPECT_EQ(*out.back().find("sequence_number"), Json(out.size() - 1));
-    at = end + 2;
   }
   return out;
 }
