@@ -14,11 +14,10 @@ namespace {
 constexpr std::size_t kSlice = std::size_t{1} << 18;
 
 Result<ir::Type> type_in(const ir::Graph& body) {
-  const auto input = std::ranges::find_if(
-      body.inputs, [&](ir::ValueId id) { return body.value(id).name == input_names::kEmbeddings; });
-  if (input == body.inputs.end())
+  const ir::Value* const input = body.find_value(input_names::kEmbeddings);
+  if (input == nullptr)
     return internal_error(fmt::format("the model's body has no input \"{}\"", input_names::kEmbeddings));
-  return body.value(*input).type;
+  return input->type;
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "tessera/model/families/deepseek.h"
 
-#include <fmt/format.h>
-
 #include <string>
 
 #include "tessera/model/config/mla_fields.h"
@@ -98,10 +96,9 @@ ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
 }
 
 ValueId build_deepseek_draft(LayerBuilder& b, const ModelConfig& config) {
-  return next_token_layer(b, config, latent_groups(config), nextn_tensors(config),
-                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
-                            add_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer));
-                          });
+  return next_token_layer(b, config, latent_groups(config), nextn_tensors(b, config),
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
+                              const std::string& prefix) { add_layer(b, shared, layer, h, prefix); });
 }
 
 ModelFamily deepseek_v2_family() {

@@ -2,8 +2,6 @@
 // are chosen by DeepSeek-V3's router, beside an expert that processes every token.
 #include "tessera/model/families/glm4_moe.h"
 
-#include <fmt/format.h>
-
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/config/sliding_windows.h"
 #include "tessera/model/families/qwen3_moe.h"
@@ -24,10 +22,9 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 }
 
 ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
-  return next_token_layer(b, config, cache_groups(config), nextn_tensors(config),
-                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
-                            add_qwen3_moe_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer));
-                          });
+  return next_token_layer(b, config, cache_groups(config), nextn_tensors(b, config),
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
+                              const std::string& prefix) { add_qwen3_moe_layer(b, shared, layer, h, prefix); });
 }
 
 }  // namespace

@@ -33,11 +33,12 @@ ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
 
 // The next-token layer has DeepSeek's names; the bundled model has one.
 ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
-  return next_token_layer(b, config, cache_groups(config), nextn_tensors(config),
-                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
-                            add_llama_layer(b, shared, layer, h, fmt::format("model.layers.{}.", layer), qkv_blocks,
-                                            [&](const FeedForwardInput& in) { return mlp_of(b, shared.config, in); });
-                          });
+  return next_token_layer(
+      b, config, cache_groups(config), nextn_tensors(b, config),
+      [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer, const std::string& prefix) {
+        add_llama_layer(b, shared, layer, h, prefix, qkv_blocks,
+                        [&](const FeedForwardInput& in) { return mlp_of(b, shared.config, in); });
+      });
 }
 
 Status read_llama(const Fields& fields, ModelConfig& config) {

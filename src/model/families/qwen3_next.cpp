@@ -68,9 +68,8 @@ ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& t
                            .hidden_norm = "mtp.pre_fc_norm_hidden.weight",
                            .projection = "mtp.fc",
                            .final_norm = "mtp.norm.weight"},
-                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer) {
-                            add_layer(b, shared, layer, h, "mtp.layers.0.", tensors);
-                          });
+                          [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
+                              const std::string&) { add_layer(b, shared, layer, h, "mtp.layers.0.", tensors); });
 }
 
 constexpr Tensors kNextTensors{.net_blocks = joint_delta_net_blocks, .experts = ExpertLayout::kSeparate};

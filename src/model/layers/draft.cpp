@@ -29,17 +29,17 @@ ir::ValueId next_token_layer(LayerBuilder& b, const ModelConfig& config, std::sp
   const TokenInputs tokens = declare_token_inputs(b, config, groups);
   const ir::ValueId embedding = ResidualStream(b, embed(b, config, tokens), config).norm(tensors.embedding_norm);
   const ir::ValueId hidden = ResidualStream(b, given_hidden(b, config), config).norm(tensors.hidden_norm);
-  b.begin_layer(layer);
+  const std::string prefix = b.begin_layer(layer);
   const ir::ValueId x = b.linear(tensors.projection, b.graph.op("join", {embedding, hidden}),
                                  {{.tensor = tensors.projection, .rows = config.hidden_size}}, false, Parallel::kNone);
   ResidualStream h(b, x, config);
-  add_layer(h, {.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)}, layer);
+  add_layer(h, {.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)}, layer, prefix);
   b.end_layers();
   return h.norm(tensors.final_norm);
 }
 
-DraftTensors nextn_tensors(const ModelConfig& config) {
-  const std::string p = fmt::format("model.layers.{}.", config.num_hidden_layers - 1);
+DraftTensors nextn_tensors(const LayerBuilder& b, const ModelConfig& config) {
+  const std::string p = b.tensor(fmt::format("layers.{}.", config.num_hidden_layers - 1));
   return {.embedding_norm = p + "enorm.weight",
           .hidden_norm = p + "hnorm.weight",
           .projection = p + "eh_proj",

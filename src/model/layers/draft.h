@@ -34,8 +34,10 @@ struct DraftTensors {
   std::string final_norm;
 };
 
-// Adds the layer of number `layer` to the stream.
-using DraftLayer = std::function<void(ResidualStream& h, const AttentionInputs& shared, std::int64_t layer)>;
+// Adds the layer of number `layer` to the stream. `prefix` is "model.layers.<layer>.", the prefix of its tensors unless
+// the family has another.
+using DraftLayer = std::function<void(ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
+                                      const std::string& prefix)>;
 
 // Returns final_norm(layer(projection(embedding_norm(embedding), hidden_norm(hidden)))): [T, hidden]. The cache groups
 // are `groups`. `config` is with_draft_layer()'s.
@@ -43,6 +45,6 @@ ir::ValueId next_token_layer(LayerBuilder& b, const ModelConfig& config, std::sp
                              const DraftTensors& tensors, const DraftLayer& add_layer);
 
 // Returns DeepSeek's names: "model.layers.<layer>.enorm.weight", "….eh_proj" …, where <layer> is the last of `config`.
-DraftTensors nextn_tensors(const ModelConfig& config);
+DraftTensors nextn_tensors(const LayerBuilder& b, const ModelConfig& config);
 
 }  // namespace tessera

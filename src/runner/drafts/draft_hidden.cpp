@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
 #include "tessera/model/model.h"
@@ -11,11 +10,10 @@ namespace tessera {
 namespace {
 
 Result<ir::Type> type_in(const ir::Graph& draft) {
-  const auto input = std::ranges::find_if(
-      draft.inputs, [&](ir::ValueId id) { return draft.value(id).name == input_names::kDraftHidden; });
-  if (input == draft.inputs.end())
+  const ir::Value* const input = draft.find_value(input_names::kDraftHidden);
+  if (input == nullptr)
     return internal_error(fmt::format("the next-token layer has no input \"{}\"", input_names::kDraftHidden));
-  return draft.value(*input).type;
+  return input->type;
 }
 
 }  // namespace
