@@ -124,7 +124,7 @@ TEST(DemoModel, ItsNextTokenLayerDraftsWell) {
   options.graphs.piecewise_tokens = {4, 16, 64};
   options.graphs.measure_costs = false;  // the machine's speed does not limit drafts
   const std::unique_ptr<Engine> plain = *Engine::create(options);
-  options.drafts.by_layer = true;
+  options.drafts.source = DraftSource::kLayer;
   options.drafts.layer_steps = options.drafts.most_tokens = 3;
   const std::unique_ptr<Engine> drafting = *Engine::create(options);
   const std::vector<Request> requests = requests_of_prompts(*plain);

@@ -22,7 +22,7 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
       outcomes_(scheduler_, flights_),
       recovery_(peers(), scheduler_, flights_, outcomes_),
       idle_work_(*model_, report_) {
-  if (model_->options.drafts.by_layer) layer_drafts_.emplace(runner(), scheduler_.cache());
+  if (model_->options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler_.cache());
 }
 
 Result<RequestId> Engine::submit(Request request) {
@@ -79,6 +79,7 @@ Status Engine::submitted(ScheduledBatch& batch, const Decision& decision, StepPa
   batch.decision = decision;
   report_.submitted(batch);
   scheduler_.mark_submitted(batch);
+  if (layer_drafts_) scheduler_.forget_layer_rows();
   flights_.enqueued(batch, begin);
   return images_.read_back(batch);
 }

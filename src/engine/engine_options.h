@@ -46,19 +46,23 @@ struct GraphOptions {
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
 
-// Speculative decoding (engine/drafts): a request's next tokens are guessed, and checked in one forward.
-struct DraftOptions {
-  bool from_text = false;  // speculative_algorithm SUFFIX: drafts are what followed earlier in the request's text
-  // speculative_algorithm MTP: drafts are made by the checkpoint's next-token layer, or from the text where it repeats
-  bool by_layer = false;
-  // speculative_algorithm EAGLE3, with by_layer: the layer is not the checkpoint's, but one of the folder `eagle_path`
-  // (speculative_draft_model_path).
-  bool wants_eagle = false;
-  std::string eagle_path = {};
-  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: from the text, of a request in a step; at least 1
-  std::int64_t layer_steps = 3;  // speculative_num_steps: by the layer, of a request in a step; at least 1
+// Speculative decoding (engine/drafts): a request's next tokens are guessed, and checked in one forward. The source is
+// where guesses come from.
+enum class DraftSource : std::uint8_t {
+  kNone,   // every token is decoded by itself
+  kText,   // speculative_algorithm SUFFIX: what followed earlier in the request's text
+  kLayer,  // MTP: the checkpoint's next-token layer, or the text where it repeats
+  kEagle,  // EAGLE3: as kLayer, with the layer of another folder
+};
 
-  bool any() const { return from_text || by_layer; }
+struct DraftOptions {
+  DraftSource source = DraftSource::kNone;
+  std::string eagle_path = {};   // speculative_draft_model_path, for kEagle
+  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: from the text, of a request in a step; at least 1
+  std::int64_t layer_steps = 3;  // speculative_num_steps: by a layer, of a request in a step; at least 1
+
+  bool any() const { return source != DraftSource::kNone; }
+  bool by_layer() const { return source == DraftSource::kLayer || source == DraftSource::kEagle; }
 };
 
 // The value of chunked_prefill_size with which every prompt is one forward.

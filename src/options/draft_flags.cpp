@@ -18,12 +18,16 @@ constexpr std::string_view kSupported =
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
-  engine.drafts.from_text = upper == "SUFFIX" || upper == "NGRAM";
-  engine.drafts.by_layer = upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP") || upper == "EAGLE3";
-  engine.drafts.wants_eagle = upper == "EAGLE3";
-  if (engine.drafts.any()) return ok_status();
-  return unimplemented(
-      fmt::format("{}: \"{}\" is not supported; speculative decoding by {} is", flag, text, kSupported));
+  if (upper == "SUFFIX" || upper == "NGRAM")
+    engine.drafts.source = DraftSource::kText;
+  else if (upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP"))
+    engine.drafts.source = DraftSource::kLayer;
+  else if (upper == "EAGLE3")
+    engine.drafts.source = DraftSource::kEagle;
+  else
+    return unimplemented(
+        fmt::format("{}: \"{}\" is not supported; speculative decoding by {} is", flag, text, kSupported));
+  return ok_status();
 }
 
 // Takes vLLM's object, like {"method": "ngram", "num_speculative_tokens": 4}.
@@ -37,7 +41,7 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
   TRY(take_algorithm(flag + ", \"method\"", method->as_string(), engine));
   for (const auto& [key, value] : config.as_object()) {
     if (key == "method") continue;
-    if (key == "model" && engine.drafts.wants_eagle && value.is_string()) {
+    if (key == "model" && engine.drafts.source == DraftSource::kEagle && value.is_string()) {
       engine.drafts.eagle_path = value.as_string();
       continue;
     }
@@ -45,7 +49,7 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
       return unimplemented(fmt::format(
           "{}: \"{}\" is not supported; method and num_speculative_tokens are, and model for eagle3", flag, key));
     const std::int64_t most = TRY(parse_integer(flag + ", \"num_speculative_tokens\"", value.dump(), {1}));
-    (engine.drafts.by_layer ? engine.drafts.layer_steps : engine.drafts.most_tokens) = most;
+    (engine.drafts.by_layer() ? engine.drafts.layer_steps : engine.drafts.most_tokens) = most;
   }
   return ok_status();
 }

@@ -294,7 +294,7 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
     warnings.emplace_back("--torch-compile-max-bs has no effect without --enable-torch-compile");
   if (!engine.drafts.any() && engine.drafts.most_tokens != DraftOptions{}.most_tokens)
     warnings.emplace_back("--speculative-num-draft-tokens has no effect without --speculative-algorithm");
-  if (!engine.drafts.by_layer && engine.drafts.layer_steps != DraftOptions{}.layer_steps)
+  if (!engine.drafts.by_layer() && engine.drafts.layer_steps != DraftOptions{}.layer_steps)
     warnings.emplace_back("--speculative-num-steps has no effect without --speculative-algorithm MTP");
   if (engine.two_batch_overlap && engine.tp_size == 1 && !engine.dp_attention)
     warnings.emplace_back("--enable-two-batch-overlap has no effect with --tp-size 1: there is nothing to exchange");

@@ -151,7 +151,7 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   place_images(model_.config, *sequence);
   const DraftOptions& drafts = model_.options.drafts;
   if (drafts.any() && may_draft(*sequence))
-    sequence->drafter.emplace(drafts.most_tokens, drafts.by_layer ? drafts.layer_steps : 0);
+    sequence->drafter.emplace(drafts.most_tokens, drafts.by_layer() ? drafts.layer_steps : 0);
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {
     sequence->deadline =

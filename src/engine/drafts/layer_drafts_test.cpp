@@ -23,7 +23,7 @@ EngineOptions options_of(const char* model) {
 }
 
 EngineOptions with_layer(EngineOptions options, std::int64_t steps = 3) {
-  options.drafts.by_layer = true;
+  if (!options.drafts.any()) options.drafts.source = DraftSource::kLayer;
   options.drafts.layer_steps = steps;
   return options;
 }
@@ -78,7 +78,7 @@ TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
     std::vector<Request> requests{request(12, 40), request(20, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
     for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
     const std::unique_ptr<Engine> plain = make_engine(options);
-    options.drafts.wants_eagle = true;
+    options.drafts.source = DraftSource::kEagle;
     options.drafts.eagle_path = testing::data_path(std::string("drafts/") + base + "-eagle3");
     const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
     for (const bool cached : {false, true})
@@ -112,15 +112,15 @@ TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
   ranks.tp_size = 2;
   EXPECT_THAT(message(ranks), HasSubstr("MTP is not supported with tp_size above 1"));
   EngineOptions eagle = test::small_options();
-  eagle.drafts.wants_eagle = true;
+  eagle.drafts.source = DraftSource::kEagle;
   EXPECT_THAT(message(eagle), HasSubstr("EAGLE3 needs speculative_draft_model_path"));
   eagle.drafts.eagle_path = testing::data_path("drafts/qwen3-moe-eagle3") + "/missing";
   EXPECT_THAT(message(eagle), HasSubstr("speculative_draft_model_path"));
-  eagle.drafts.wants_eagle = false;
+  eagle.drafts.source = DraftSource::kLayer;
   EXPECT_THAT(message(eagle), HasSubstr("is not accepted without speculative_algorithm EAGLE3"));
   EngineOptions steps = options_of("mtp-glm4-moe");
   steps.drafts.layer_steps = 65;
-  steps.drafts.by_layer = true;
+  steps.drafts.source = DraftSource::kLayer;
   EXPECT_THAT(Engine::create(steps).status().to_string(), HasSubstr("speculative_num_steps: 65 is not accepted"));
 }
 

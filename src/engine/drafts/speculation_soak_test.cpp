@@ -14,7 +14,7 @@ namespace {
 struct SoakCase {
   const char* name;
   const char* model;  // below tests/data
-  bool by_layer = false;
+  DraftSource source = DraftSource::kText;
   const char* eagle = "";  // below tests/data
 };
 void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
@@ -23,11 +23,18 @@ constexpr SoakCase kCases[] = {
     {.name = "Text", .model = "goldens/llama"},
     {.name = "TextOfWindows", .model = "goldens/gemma3"},
     {.name = "TextOfStates", .model = "goldens/qwen3-next"},
-    {.name = "LayerOfLatents", .model = "drafts/mtp-deepseek-v3", .by_layer = true},
-    {.name = "LayerOfExperts", .model = "drafts/mtp-glm4-moe", .by_layer = true},
-    {.name = "LayerOfStates", .model = "drafts/mtp-qwen3.5", .by_layer = true},
-    {.name = "Eagle", .model = "goldens/llama", .by_layer = true, .eagle = "drafts/llama-eagle3"},
-    {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .by_layer = true, .eagle = "drafts/qwen3-moe-eagle3"}};
+    {.name = "LayerOfLatents", .model = "drafts/mtp-deepseek-v3", .source = DraftSource::kLayer},
+    {.name = "LayerOfExperts", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer},
+    {.name = "LayerOfStates", .model = "drafts/mtp-qwen3.5", .source = DraftSource::kLayer},
+    {.name = "Eagle", .model = "goldens/llama", .source = DraftSource::kEagle, .eagle = "drafts/llama-eagle3"},
+    {.name = "EagleBesideWindows",
+     .model = "goldens/qwen2-swa",
+     .source = DraftSource::kEagle,
+     .eagle = "drafts/llama-eagle3"},
+    {.name = "EagleOfExperts",
+     .model = "goldens/qwen3-moe",
+     .source = DraftSource::kEagle,
+     .eagle = "drafts/qwen3-moe-eagle3"}};
 
 using Random = std::mt19937;
 
@@ -83,10 +90,8 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   options.max_running_requests = 64;
   options.max_total_tokens = 512;
   const std::unique_ptr<Engine> plain = test::make_engine(options);
-  options.drafts.from_text = !soak.by_layer;
-  options.drafts.by_layer = soak.by_layer;
-  options.drafts.wants_eagle = soak.eagle[0] != '\0';
-  if (options.drafts.wants_eagle) options.drafts.eagle_path = testing::data_path(soak.eagle);
+  options.drafts.source = soak.source;
+  if (soak.source == DraftSource::kEagle) options.drafts.eagle_path = testing::data_path(soak.eagle);
   const std::unique_ptr<Engine> drafting = test::make_engine(options);
 
   const int prompts = std::stoi(testing::environment_or("TESSERA_SOAK_PROMPTS", "64"));

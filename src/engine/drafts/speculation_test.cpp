@@ -25,7 +25,7 @@ EngineOptions exact(EngineOptions options) {
 
 EngineOptions with_drafts(EngineOptions options) {
   options.max_running_requests = 32;  // rows that are sampled in a step, drafts included
-  options.drafts.from_text = true;
+  options.drafts.source = DraftSource::kText;
   return options;
 }
 

@@ -31,6 +31,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
               .new_tokens = count,
               .first_token = batch.num_tokens(),
               .position = sequence.computed,
+              .replayed = std::min(sequence.replayed, count),
               .row = -1,
               .next_token = total,
               .drafts = std::ssize(sequence.drafts),

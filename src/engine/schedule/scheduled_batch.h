@@ -18,6 +18,7 @@ struct ScheduledBatch {
     std::int64_t new_tokens;   // tokens of the sequence in this forward
     std::int64_t first_token;  // index of the first of these tokens in the forward
     std::int64_t position;     // position of the first of them in the sequence
+    std::int64_t replayed;     // the first of these tokens, which an earlier forward computed as drafts
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
     std::int64_t drafts;       // tokens behind the new ones, whose rows are sampled too, in order behind `row`

@@ -314,7 +314,6 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
-  forget_layer_rows(running_);
   // A forward that samples overwrites last_ids, so rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {

@@ -83,6 +83,11 @@ class Scheduler {
   void forget_rows() {
     for (const auto& sequence : running_) sequence->last_row = -1;
   }
+  // Records that a forward overwrites the rows that a next-token layer would continue.
+  void forget_layer_rows() {
+    for (const auto& sequence : running_)
+      if (sequence->drafter) sequence->drafter->forget_layer_row();
+  }
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay

@@ -58,11 +58,6 @@ void StepDrafts::take(Sequence& sequence, std::int64_t count) {
   room_ -= std::ssize(sequence.drafts);
 }
 
-void forget_layer_rows(const Sequences& running) {
-  for (const auto& sequence : running)
-    if (sequence->drafter) sequence->drafter->forget_layer_row();
-}
-
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {
   ++(has_states ? entry.sequence->replayed : entry.sequence->computed);
   entry.sequence->tokens.emplace_back(0);

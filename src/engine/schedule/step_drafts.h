@@ -42,9 +42,6 @@ class StepDrafts {
   std::int64_t reading_ = 0;  // tokens of texts that drafters may still read in this step
 };
 
-// Records that a forward overwrites the rows that next-token layers would continue.
-void forget_layer_rows(const Sequences& running);
-
 // Records that the entry's next draft is the token that was sampled before it. Moves the entry to the row of the token
 // behind the draft. With `has_states` the draft is computed again in the next forward, as the model's states leave it
 // out. Precondition: the sampled token was settled.

@@ -29,14 +29,14 @@ Status check_draft_options(const EngineOptions& options) {
   if (options.drafts.layer_steps < 1 || options.drafts.layer_steps > kMostDrafts)
     return invalid_argument(
         fmt::format("speculative_num_steps: {} is not accepted; 1 to {} is", options.drafts.layer_steps, kMostDrafts));
-  if (options.drafts.wants_eagle && options.drafts.eagle_path.empty())
+  if (options.drafts.source == DraftSource::kEagle && options.drafts.eagle_path.empty())
     return invalid_argument("speculative_algorithm: EAGLE3 needs speculative_draft_model_path, the draft's folder");
-  if (!options.drafts.wants_eagle && !options.drafts.eagle_path.empty())
+  if (options.drafts.source != DraftSource::kEagle && !options.drafts.eagle_path.empty())
     return invalid_argument(
         fmt::format("speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3",
                     options.drafts.eagle_path));
   if (!options.drafts.any()) return ok_status();
-  if (options.drafts.by_layer && options.tp_size > 1)
+  if (options.drafts.by_layer() && options.tp_size > 1)
     return unimplemented("speculative_algorithm: MTP is not supported with tp_size above 1; SUFFIX is");
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
   if (options.dp_attention)

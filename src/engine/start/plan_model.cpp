@@ -214,8 +214,8 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_requests = runner.max_requests;
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
-  plan.model.draft_layer = options.drafts.by_layer && !options.drafts.wants_eagle;
-  if (options.drafts.wants_eagle)
+  plan.model.draft_layer = options.drafts.source == DraftSource::kLayer;
+  if (options.drafts.source == DraftSource::kEagle)
     plan.model.eagle = std::make_shared<const EagleDraft>(
         TRY(read_eagle3(options.drafts.eagle_path, plan.config, options.registry->families,
                         options.load_format != LoadFormat::kDummy)
