@@ -126,9 +126,9 @@ Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& tar
     return unimplemented(
         fmt::format("{}: EAGLE-3 for {}, which caches latents, is not supported", file, target.architecture));
   if (config.formats.any()) return unimplemented(fmt::format("{}: a quantised draft is not supported", file));
-  EagleDraft draft{.config = behind(target, config),
-                   .vocab_size = config.vocab_size,
-                   .aux_layers = TRY(read_aux_layers(json, file, target.num_hidden_layers))};
+  std::vector<std::int64_t> aux_layers = TRY(read_aux_layers(json, file, target.num_hidden_layers));
+  EagleDraft draft{
+      .config = behind(target, config), .vocab_size = config.vocab_size, .aux_layers = std::move(aux_layers)};
   if (const Json* const vocab = json.find("draft_vocab_size"); vocab != nullptr) {
     if (!vocab->is_int() || vocab->as_int() < 1 || vocab->as_int() > target.vocab_size)
       return invalid_argument(
