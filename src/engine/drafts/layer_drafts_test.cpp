@@ -36,13 +36,7 @@ std::vector<std::vector<TokenId>> outputs_of(Engine& engine, const std::vector<R
   return outputs;
 }
 
-class LayerDraftsOf : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    const bool has_states = std::string_view(GetParam()) == "mtp-qwen3.5";
-    if (has_states && !testing::test_device_name().starts_with("cpu")) GTEST_SKIP() << "refused on GPUs";
-  }
-};
+class LayerDraftsOf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LayerDraftsOf, OutputsAreThoseOfPlainDecodes) {
   std::vector<Request> requests{request(12, 40), request(30, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};

@@ -5,7 +5,6 @@
 
 #include <random>
 
-#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine_test_util.h"
 
 namespace tessera {
@@ -81,8 +80,6 @@ class SpeculationSoak : public ::testing::TestWithParam<SoakCase> {};
 
 TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   const SoakCase& soak = GetParam();
-  if (std::string_view(soak.name).ends_with("States") && !testing::test_device_name().starts_with("cpu"))
-    GTEST_SKIP() << "refused on GPUs";
   EngineOptions options = test::small_options();
   options.model_path = testing::data_path(soak.model);
   options.deterministic = true;

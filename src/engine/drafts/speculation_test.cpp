@@ -86,7 +86,6 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
 
 // The states of layers that keep one are those before the drafts, so kept drafts are computed again.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
-  if (!testing::test_device_name().starts_with("cpu")) GTEST_SKIP() << "refused on GPUs";
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();
     options.model_path = testing::data_path(std::string("goldens/") + name);
@@ -100,7 +99,6 @@ TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
 }
 
 TEST(Speculation, ASecondTurnContinuesOnStatesOfDrafts) {
-  if (!testing::test_device_name().starts_with("cpu")) GTEST_SKIP() << "refused on GPUs";
   EngineOptions options = small_options();
   options.model_path = testing::data_path("goldens/qwen3.5-text");
   const std::unique_ptr<Engine> plain = make_engine(exact(options));

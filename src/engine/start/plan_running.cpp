@@ -97,16 +97,8 @@ Status check_drafts(PlanDraft& draft) {
   if (!draft.options.drafts.any()) return ok_status();
   if (draft.plan.runner.max_requests < 2)
     return invalid_argument(
-        "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the rows "
-        "of "
-        "further requests; 2 or more is");
-  if (draft.properties().on_host) return ok_status();
-  for (const ir::CacheGroup& group : draft.plan.graphs.body.cache_groups)
-    if (group.kind == ir::CacheGroup::Kind::kState)
-      return unimplemented(
-          "speculative_algorithm: the model keeps recurrent states, whose roll-back over refused drafts was only "
-          "verified "
-          "on the CPU; models without them are supported");
+        "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the "
+        "rows of further requests; 2 or more is");
   return ok_status();
 }
 
