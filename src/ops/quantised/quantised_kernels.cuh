@@ -33,6 +33,11 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call)
 bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
+// Returns whether the kernel for very few rows supports the call and is the faster one: what the streamed kernel
+// supports, with x small enough for shared memory (quantised_staged.cuh).
+bool quantised_staged_serves(const QuantisedCall& call);
+Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
+
 // Returns whether the kernel of tiles supports the call: any number of rows of a 16-bit type, and a common format
 // (quantised_tiles.cuh). It needs Hopper. In a deterministic forward the order of sums does not depend on the number of
 // rows.
@@ -60,7 +65,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, c
                                                     Device& device);
 
 // The kernels among which quantised_linear.cu chooses.
-enum class QuantisedWay { kNothing, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
+enum class QuantisedWay { kNothing, kStaged, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
 QuantisedWay choose_way(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);
 // Returns the call of a quantised_linear's arguments, without a gate.

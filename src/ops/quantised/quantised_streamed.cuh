@@ -9,14 +9,7 @@
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
 // of k may be in any order, as long as both matrices use the same one. The conversion decides which columns of w form a
 // pair, and x's columns are paired alike.
-//
-// Scales are applied in one of three places:
-//   - to the sums of a row of w, at the end, if the row has one scale;
-//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
-//     multiplied with the scale of their row;
-//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
-// In the last two cases the copy engine also brings a tile's scales and zeros, which are contiguous, ahead of the tile.
-// An ordinary load would take longer than a stage.
+// Scales: streamed_tile.cuh.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +18,25 @@
 #include "tessera/ops/cuda/bulk_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
-#include "tessera/ops/linear/linear_gate.cuh"
 #include "tessera/ops/quantised/quantised_values.cuh"
+#include "tessera/ops/quantised/streamed_tile.cuh"
 
 namespace tessera::cuda::quantised {
 
 inline constexpr int kMostStreamedRows = 16;  // rows of x
-inline constexpr int kTileRows = 16;          // rows of w in a tile
-inline constexpr int kStreamWarps = 8;        // warps that multiply
-inline constexpr int kQuadBytes = 64;         // bytes of a row of w that a quad reads in a round
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
-inline constexpr int kMostRingSlots = 12;
 inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
 // The greatest number of bytes of a ring with which two blocks fit on a multiprocessor.
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
-// Returns the number of columns of k that a quad reads in a round.
-inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
 // Returns the greatest number of rounds in a stage. For one round of eight rows of x a thread needs 16 registers.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
-enum class ScaleOf { kRows, kSums, kValues };
-
-// The scales and zeros of a tile in shared memory.
-struct TileScales {
-  int scale_bytes;  // bytes of a tile's scales; with a gate, half of them are the gates' and half the ups'
-  int zero_bytes;   // bytes of a tile's zeros
-  int scale_row;    // bytes between the scales of two rows; 0: rows share them
-  int zero_row;     // bytes between the zeros of two rows
-  int slot;         // bytes for one tile's scales and zeros; there are two slots
-};
-
-// The arguments. With a gate, w has n gate rows, then n up rows.
-template <class T>
-struct StreamedQuantised {
-  QuantisedMatrix w;  // [n or 2n, k]
-  const T* x;         // [m, k]
-  const T* bias;      // [n or 2n]; null: no bias
-  const T* residual;  // [m, n]; null: no residual
-  T* y;               // [m, n]
-  int m;
-  int n;
-  int row_bytes;    // bytes of a row of w in memory
-  int stage_bytes;  // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
-  int slot_row;     // distance between rows of a stage in shared memory
-  int slots;        // slots in the ring
-  int group_shift;  // column k has the scale k >> group_shift of its row
-  TileScales scales;
-  Gate gate;
+// How the rows of a stage lie in shared memory.
+struct StageRows {
+  int bytes;     // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
+  int distance;  // between rows
 };
 
 // One thread's columns of a row of x in a round, in the order in which the values of w are paired.
@@ -99,35 +62,11 @@ struct PairedColumns {
   }
 };
 
-// The scales and zero with which a thread converts 16 bytes of one row of w.
-template <class T, Values kValues, ScaleOf kScaleOf>
-struct RowScales {
-  float sum_scale = 0;           // scale of sums
-  std::uint32_t scales[2] = {};  // scales of values, in both halves; the second is for the second half of the bytes
-  std::uint32_t offset;          // offset_of() of integers
-
-  // `scale` and `zero` point to shared memory; `zero` is null if all zeros are 8.
-  __device__ RowScales(const unsigned char* scale, const unsigned char* zero)
-      : offset(offset_of<T, kValues>(zero == nullptr ? 8 : *zero)) {
-    if constexpr (kScaleOf == ScaleOf::kSums) {
-      sum_scale = *reinterpret_cast<const float*>(scale);
-    } else if constexpr (kScaleOf == ScaleOf::kValues && kValues == Values::kE2M1) {
-      scales[0] = value_scale<T, kValues>(number_of_e4m3(scale[0]));
-      scales[1] = value_scale<T, kValues>(number_of_e4m3(scale[1]));
-    } else if constexpr (kScaleOf == ScaleOf::kValues) {
-      scales[0] = scales[1] = value_scale<T, kValues>(*reinterpret_cast<const float*>(scale));
-    }
-  }
-};
-
-__device__ inline void sync_streaming_warps() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kStreamWarps * kWarp) : "memory");
-}
-
 // kEights is the number of groups of eight rows of x. kHeld is the number of stages whose columns of x are in registers
 // or being loaded. A block processes every gridDim.x-th tile.
 template <class T, Values kValues, ScaleOf kScaleOf, int kEights, int kHeld>
-__global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_streamed(const StreamedQuantised<T> p) {
+__global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
+    quantised_streamed(const StreamedQuantised<T> p, const StageRows stage_rows) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kRounds = most_rounds(kValues);
   constexpr int kRows = kEights * 8;
@@ -138,17 +77,11 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   __shared__ float sums[2][kStreamWarps][kTileRows][kRows + 2];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const bool is_gated = p.gate != Gate::kNone;
-  const int tile_columns = is_gated ? kTileRows / 2 : kTileRows;  // columns of y in a tile
-  const int tiles = p.n / tile_columns;
-  const int stages = (p.row_bytes + p.stage_bytes - 1) / p.stage_bytes;  // stages of a tile
-  const int slot_bytes = kTileRows * p.slot_row;
+  const int tiles = p.n / p.tile_columns();
+  const int stages = (p.row_bytes + stage_rows.bytes - 1) / stage_rows.bytes;  // stages of a tile
+  const int slot_bytes = kTileRows * stage_rows.distance;
   const int step = static_cast<int>(gridDim.x);
-  const auto bytes_of = [&](int stage) { return min(p.stage_bytes, p.row_bytes - stage * p.stage_bytes); };
-  const auto weight_row = [&](int tile, int row) {
-    const int first = tile * tile_columns;
-    return is_gated && row >= tile_columns ? p.n + first + row - tile_columns : first + row;
-  };
+  const auto bytes_of = [&](int stage) { return min(stage_rows.bytes, p.row_bytes - stage * stage_rows.bytes); };
   if (threadIdx.x == kStreamWarps * kWarp) {
     for (int s = 0; s < p.slots; ++s) {
       full[s].init(1);
@@ -179,37 +112,21 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
     }
   };
   if (warp == kStreamWarps) {
-    // Copies the scales of a tile, and its zeros. With a gate there are two parts, the gates' and the ups'.
-    const auto copy_scales = [&](int tile) {
-      if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
-      if (lane == 0)
-        scales_full[buffer].arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
-      __syncwarp();
-      const int parts = is_gated ? 2 : 1;
-      if (lane >= parts) return;
-      const int row = weight_row(tile, lane * tile_columns);
-      unsigned char* const to = tile_scales + buffer * p.scales.slot;
-      const std::int64_t scale_size = is_float(kValues) && is_packed(kValues) ? 1 : 4;
-      const int bytes = p.scales.scale_bytes / parts;
-      bulk_copy(to + lane * bytes,
-                p.w.scales + row / static_cast<int>(p.w.format.group_rows) * p.w.num_groups * scale_size,
-                static_cast<std::uint32_t>(bytes), scales_full[buffer]);
-      const int zeros = p.scales.zero_bytes / parts;
-      if (zeros > 0)
-        bulk_copy(to + p.scales.scale_bytes + lane * zeros, p.w.zeros + row * p.w.num_groups,
-                  static_cast<std::uint32_t>(zeros), scales_full[buffer]);
-    };
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, next_tile()) {
-      if constexpr (kScaleOf != ScaleOf::kRows) copy_scales(tile);
+      if constexpr (kScaleOf != ScaleOf::kRows) {
+        if (pass > 0) scales_empty[buffer].wait((pass - 1) & 1);
+        if (lane == 0) copy_scales(p, tile, tile_scales + buffer * p.scales.slot, scales_full[buffer]);
+        __syncwarp();
+      }
       const std::uint8_t* from =
-          p.w.values + static_cast<std::int64_t>(weight_row(tile, lane % kTileRows)) * p.row_bytes;
+          p.w.values + static_cast<std::int64_t>(p.weight_row(tile, lane % kTileRows)) * p.row_bytes;
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
         const int bytes = bytes_of(i);
         if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kTileRows * bytes));
         __syncwarp();
         if (lane < kTileRows)
-          bulk_copy(shared + slot * slot_bytes + lane * p.slot_row, from + i * p.stage_bytes,
+          bulk_copy(shared + slot * slot_bytes + lane * stage_rows.distance, from + i * stage_rows.bytes,
                     static_cast<std::uint32_t>(bytes), full[slot]);
       }
     }
@@ -234,32 +151,26 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
     for (int d = 0; d < kRounds; ++d)
 #pragma unroll
       for (int e = 0; e < kEights; ++e)
-        if (d < rounds) x[d][e].load(mine[e] + (stage * p.stage_bytes + d * kRoundBytes) * kPerByte);
+        if (d < rounds) x[d][e].load(mine[e] + (stage * stage_rows.bytes + d * kRoundBytes) * kPerByte);
   };
   float sum[kEights][4];
-  // The offsets of the scales and zeros of the thread's two rows in the tile's slot.
-  int scale_at[2];
-  int zero_at[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int in_tile = half * 8 + row;
-    const int part = is_gated && half == 1 ? p.scales.scale_bytes / 2 : 0;
-    scale_at[half] = p.scales.scale_row > 0 ? in_tile * p.scales.scale_row : part;
-    zero_at[half] = p.scales.scale_bytes + in_tile * p.scales.zero_row;
-  }
+  const ScalePlaces places(p, row);
+  const bool has_zeros = p.scales.zero_row > 0;
   constexpr int kScaleSize = kValues == Values::kE2M1 ? 1 : 4;
   // Adds the products of a round. The thread's columns begin at `column`.
   const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from, int column) {
     const unsigned char* const of_tile = tile_scales + buffer * p.scales.slot;
     const int group = column >> p.group_shift;
     const auto scales_of = [&](int half) {
-      return RowScales<T, kValues, kScaleOf>(of_tile + scale_at[half] + group * kScaleSize,
-                                             p.scales.zero_row == 0 ? nullptr : of_tile + zero_at[half] + group);
+      return RowScales<T, kValues, kScaleOf>(of_tile, places.scales[half] + group * kScaleSize, has_zeros,
+                                             places.zeros[half] + group);
     };
     const RowScales<T, kValues, kScaleOf> scales[2] = {scales_of(0), scales_of(1)};
+    const std::uint32_t offsets[2] = {offset_of<T, kValues>(scales[0].zero), offset_of<T, kValues>(scales[1].zero)};
     uint4 w[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.slot_row);
+    for (int half = 0; half < 2; ++half)
+      w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * stage_rows.distance);
     float partial[kEights][4] = {};
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
@@ -275,9 +186,9 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
 #pragma unroll
         for (std::uint32_t& pair : a[half]) {
           if constexpr (kScaleOf != ScaleOf::kValues) {
-            pair = exact<T, kValues>(pair, scales[half].offset);
+            pair = exact<T, kValues>(pair, offsets[half]);
           } else {
-            pair = scaled<T, kValues>(pair, scales[half].offset, scales[half].scales[word / 2]);
+            pair = scaled<T, kValues>(pair, offsets[half], scales[half].scales[word / 2]);
           }
         }
       }
@@ -301,11 +212,11 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
   const auto multiply = [&](const Held& x, int stage) {
     const int rounds = rounds_of(stage);
     full[slot].wait(turn & 1);
-    const unsigned char* const from = shared + slot * slot_bytes + row * p.slot_row + byte;
+    const unsigned char* const from = shared + slot * slot_bytes + row * stage_rows.distance + byte;
 #pragma unroll
     for (int d = 0; d < kRounds; ++d)
       if (d < rounds)
-        add_products(x[d], from + d * kRoundBytes, (stage * p.stage_bytes + d * kRoundBytes + byte) * kPerByte);
+        add_products(x[d], from + d * kRoundBytes, (stage * stage_rows.bytes + d * kRoundBytes + byte) * kPerByte);
     __syncwarp();
     if (lane == 0) empty[slot].arrive();
     advance();
@@ -343,31 +254,13 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2) quantised_strea
             make_float2(sum[e][half * 2], sum[e][half * 2 + 1]);
     if (kScaleOf != ScaleOf::kRows && lane == 0) scales_empty[buffer].arrive();
     sync_streaming_warps();  // all reads of the previous tile's sums precede this barrier
-    const auto total = [&](int x_row, int w_row) {
-      float t = 0;
+    store_tile<kValues, kScaleOf>(p, tile, static_cast<int>(threadIdx.x), kStreamWarps * kWarp,
+                                  [&](int x_row, int w_row) {
+                                    float t = 0;
 #pragma unroll
-      for (int w = 0; w < kStreamWarps; ++w) t += sums[buffer][w][w_row][x_row];
-      const int n = weight_row(tile, w_row);
-      float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[n];
-      if constexpr (kScaleOf == ScaleOf::kRows) factor *= scale_of(p.w, n / static_cast<int>(p.w.format.group_rows));
-      if constexpr (kScaleOf == ScaleOf::kValues) factor *= kSumGrow<T, kValues>;
-      return t * factor;
-    };
-    for (int i = static_cast<int>(threadIdx.x); i < p.m * tile_columns; i += kStreamWarps * kWarp) {
-      const int x_row = i / tile_columns;
-      const int at = i % tile_columns;
-      const int column = tile * tile_columns + at;
-      float y = total(x_row, at);
-      if (p.bias != nullptr) y += to_float(p.bias[column]);
-      if (is_gated) {
-        float up = total(x_row, tile_columns + at);
-        if (p.bias != nullptr) up += to_float(p.bias[p.n + column]);
-        y = gated<T>(p.gate, y, up);
-      }
-      const std::int64_t out = static_cast<std::int64_t>(x_row) * p.n + column;
-      if (p.residual != nullptr) y += to_float(p.residual[out]);
-      p.y[out] = from_float<T>(y);
-    }
+                                    for (int w = 0; w < kStreamWarps; ++w) t += sums[buffer][w][w_row][x_row];
+                                    return t;
+                                  });
   }
 #endif
 }

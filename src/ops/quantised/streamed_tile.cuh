@@ -1,0 +1,158 @@
+// What the kernels of few rows share (quantised_streamed.cuh, quantised_staged.cuh): their arguments, and the scales of
+// a tile.
+//
+// Scales are applied in one of three places:
+//   - to the sums of a row of w, at the end, if the row has one scale;
+//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
+//     multiplied with the scale of their row;
+//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+// In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
+// tile. An ordinary load would take longer than a stage.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda/bulk_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/linear/linear_gate.cuh"
+#include "tessera/ops/quantised/quantised_values.cuh"
+
+namespace tessera::cuda::quantised {
+
+inline constexpr int kTileRows = 16;    // rows of w in a tile
+inline constexpr int kStreamWarps = 8;  // warps that multiply
+inline constexpr int kMostRingSlots = 12;
+inline constexpr int kQuadBytes = 64;  // bytes of a row of w that the four threads of a quad read in a round
+
+// Returns the number of columns of k that a quad reads in a round.
+inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
+
+enum class ScaleOf { kRows, kSums, kValues };
+
+// The scales and zeros of a tile in shared memory.
+struct TileScales {
+  int scale_bytes;  // bytes of a tile's scales; with a gate, half of them are the gates' and half the ups'
+  int zero_bytes;   // bytes of a tile's zeros
+  int scale_row;    // bytes between the scales of two rows; 0: rows share them
+  int zero_row;     // bytes between the zeros of two rows
+  int slot;         // bytes for one tile's scales and zeros; there are two slots
+};
+
+// The arguments. With a gate, w has n gate rows, then n up rows.
+template <class T>
+struct StreamedQuantised {
+  QuantisedMatrix w;  // [n or 2n, k]
+  const T* x;         // [m, k]
+  const T* bias;      // [n or 2n]; null: no bias
+  const T* residual;  // [m, n]; null: no residual
+  T* y;               // [m, n]
+  int m;
+  int n;
+  int row_bytes;    // bytes of a row of w in memory
+  int slots;        // slots in the ring
+  int group_shift;  // column k has the scale k >> group_shift of its row
+  TileScales scales;
+  Gate gate;
+
+  __device__ bool is_gated() const { return gate != Gate::kNone; }
+  __device__ int tile_columns() const { return is_gated() ? kTileRows / 2 : kTileRows; }  // columns of y in a tile
+  __device__ int weight_row(int tile, int row) const {
+    const int first = tile * tile_columns();
+    return is_gated() && row >= tile_columns() ? n + first + row - tile_columns() : first + row;
+  }
+};
+
+// The scales and zero with which a thread converts 16 bytes of one row of w.
+template <class T, Values kValues, ScaleOf kScaleOf>
+struct RowScales {
+  float sum_scale = 0;           // scale of sums
+  std::uint32_t scales[2] = {};  // scales of values, in both halves; the second is for the second half of the bytes
+  int zero = 8;                  // zero of int4
+
+  // `tile` points to the scales of a tile in shared memory, where the scale is at `scale_at`, and the zero, unless it
+  // is 8 for all, at `zero_at`.
+  __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at) {
+    const unsigned char* const scale = tile + scale_at;
+    if constexpr (kScaleOf == ScaleOf::kSums) {
+      sum_scale = *reinterpret_cast<const float*>(scale);
+    } else if constexpr (kScaleOf == ScaleOf::kValues && kValues == Values::kE2M1) {
+      scales[0] = value_scale<T, kValues>(number_of_e4m3(scale[0]));
+      scales[1] = value_scale<T, kValues>(number_of_e4m3(scale[1]));
+    } else if constexpr (kScaleOf == ScaleOf::kValues) {
+      scales[0] = scales[1] = value_scale<T, kValues>(*reinterpret_cast<const float*>(scale));
+    }
+    if (kValues == Values::kInt4 && has_zero) zero = tile[zero_at];
+  }
+};
+
+// Copies the scales of a tile to shared memory, and its zeros. With a gate there are two parts, the gates' and the
+// ups'. One thread calls it.
+template <class T>
+__device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned char* to, SharedBarrier& arrived) {
+  arrived.arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
+  const int parts = p.is_gated() ? 2 : 1;
+  const std::int64_t scale_size = p.w.format.scales == Scales::kE4M3 ? 1 : 4;
+  const int bytes = p.scales.scale_bytes / parts;
+  const int zeros = p.scales.zero_bytes / parts;
+  for (int part = 0; part < parts; ++part) {
+    const int row = p.weight_row(tile, part * p.tile_columns());
+    bulk_copy(to + part * bytes,
+              p.w.scales + row / static_cast<int>(p.w.format.group_rows) * p.w.num_groups * scale_size,
+              static_cast<std::uint32_t>(bytes), arrived);
+    if (zeros > 0)
+      bulk_copy(to + p.scales.scale_bytes + part * zeros, p.w.zeros + row * p.w.num_groups,
+                static_cast<std::uint32_t>(zeros), arrived);
+  }
+}
+
+// The offsets of the scales and zeros of a thread's two rows in the tile's slot: `row` of the first eight and of the
+// second.
+struct ScalePlaces {
+  int scales[2];
+  int zeros[2];
+
+  template <class T>
+  __device__ ScalePlaces(const StreamedQuantised<T>& p, int row) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int part = p.is_gated() && half == 1 ? p.scales.scale_bytes / 2 : 0;
+      scales[half] = p.scales.scale_row > 0 ? (half * 8 + row) * p.scales.scale_row : part;
+      zeros[half] = p.scales.scale_bytes + (half * 8 + row) * p.scales.zero_row;
+    }
+  }
+};
+
+// Stores the results of a tile by the given number of threads, of which this one is `thread`. total(row of x, row of w
+// in the tile) gives a sum in float32, without the scale of a row.
+template <Values kValues, ScaleOf kScaleOf, class T, class Total>
+__device__ void store_tile(const StreamedQuantised<T>& p, int tile, int thread, int threads, const Total& total) {
+  const int columns = p.tile_columns();
+  const auto scaled_total = [&](int x_row, int w_row) {
+    const int n = p.weight_row(tile, w_row);
+    float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[n];
+    if constexpr (kScaleOf == ScaleOf::kRows) factor *= scale_of(p.w, n / static_cast<int>(p.w.format.group_rows));
+    if constexpr (kScaleOf == ScaleOf::kValues) factor *= kSumGrow<T, kValues>;
+    return total(x_row, w_row) * factor;
+  };
+  for (int i = thread; i < p.m * columns; i += threads) {
+    const int x_row = i / columns;
+    const int at = i % columns;
+    const int column = tile * columns + at;
+    float y = scaled_total(x_row, at);
+    if (p.bias != nullptr) y += to_float(p.bias[column]);
+    if (p.is_gated()) {
+      float up = scaled_total(x_row, columns + at);
+      if (p.bias != nullptr) up += to_float(p.bias[p.n + column]);
+      y = gated<T>(p.gate, y, up);
+    }
+    const std::int64_t out = static_cast<std::int64_t>(x_row) * p.n + column;
+    if (p.residual != nullptr) y += to_float(p.residual[out]);
+    p.y[out] = from_float<T>(y);
+  }
+}
+
+__device__ inline void sync_streaming_warps() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kStreamWarps * kWarp) : "memory");
+}
+
+}  // namespace tessera::cuda::quantised
