@@ -10,8 +10,8 @@
 // The launch depends on the bucket's rows alone. Blocks find their request in the metadata when they run.
 //
 // In deterministic forwards a row's bits do not depend on the other rows, for four reasons. Keys are not cut into
-// ranges. Tiles of keys start at the same keys whatever rows a block has. A key that a row does not see adds an exact
-// zero. Products are added in a fixed order, in float32 by explicit fused multiply-adds.
+// ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero. Products
+// are added in a fixed order, in float32 by explicit fused multiply-adds.
 #include <algorithm>
 #include <string>
 
@@ -27,7 +27,7 @@ namespace {
 
 using namespace own_attention;
 
-// Grid [slots, kv_heads, splits].
+// Computes attention for one tile of rows and one split of its keys. Grid [slots, kv_heads, splits].
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // The keys that any of the rows sees, and this block's range of them.
+  // `first` and `last` are the positions of the block's rows. [begin, end) are the keys that a row sees, cut to the
+  // split.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -99,8 +100,8 @@ std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Returns a number of ranges that gives every multiprocessor two blocks. It depends on the bucket's rows alone, as if
-// each row were a request.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has two blocks. It depends on the
+// bucket's rows alone, as if each row were a request.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
@@ -169,7 +170,7 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The merge kernel depends on the head size.
+  // The last argument tells operators with different merge kernels apart, which depend on the head size.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 

@@ -19,11 +19,11 @@
 //
 // A sink is neither scaled nor capped, and every row sees it, whatever its window.
 //
-// A cache of f8e4m3 has scales (ops/cache/cache_type.h): keys are k_j · k_scale and values v_j · v_scale. k_scale is
-// part of the factor of the scores, and v_scale of the factor of the output.
+// A cache of f8e4m3 has scales (ops/cache/cache_type.h): keys are k_j · k_scale and values v_j · v_scale. Kernels fold
+// k_scale into the factor of the scores, and v_scale into the factor of the output.
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
-// reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
+// reads them when it runs, so a recorded graph works for any lengths. Rows past query_starts[num_requests] are not
 // written.
 //
 // With `wanted_rows_only` a kernel need not write the rows of `out` that are not in ForwardBatch::wanted_rows. The
@@ -71,7 +71,8 @@ struct AttentionMetadata {
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
   const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
-  // [max_requests]: find_wanted_starts() of the batch. Null if no node of the group has `wanted_rows_only`.
+  // [max_requests]: the result of find_wanted_starts() for the batch. Null if no node of the group has
+  // `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
@@ -81,10 +82,10 @@ struct AttentionMetadata {
 // on the device. It also holds the device's own planner, if the device has one.
 class AttentionPlan final : public OpPlan {
  public:
-  // `planner` may be null. kInvalidArgument for limits below one.
+  // Makes a plan. `planner` may be null. Returns kInvalidArgument if a limit is below one.
   static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
                                                        std::unique_ptr<AttentionPlanner> planner);
-  // Bytes of device memory that create() will allocate, without the planner's.
+  // Returns the bytes of device memory that create() will allocate, without the planner's.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
   // Writes the lengths to the step buffer, and uploads the changed entries of the page tables.
@@ -111,7 +112,7 @@ class AttentionPlan final : public OpPlan {
   std::unique_ptr<AttentionPlanner> planner_;
 };
 
-// The kinds of attention layers in the group, each once.
+// Returns the kinds of attention layers in the group, each once.
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
 
 // Finds the plan of the node's cache group, for a kernel's bind(). kFailedPrecondition if the context has no such plan.

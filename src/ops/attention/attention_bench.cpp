@@ -42,7 +42,7 @@ struct Case {
   std::int64_t requests;
   std::int32_t query_len;
   std::int32_t cached;
-  // Requests of one row, which precede the others.
+  // Number of single-row requests. They come before the other requests.
   std::int64_t decodes = 0;
   std::int32_t decode_kv_len = 0;
 
@@ -117,7 +117,7 @@ class Measurement {
 
   Result<DeviceAddress> allocate(std::int64_t elements, ir::DType dtype) {
     memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * ir::dtype_size(dtype), "bench")));
-    // These bytes are a small number in every type.
+    // The byte 0x3c, repeated, is a small number in every type.
     TRY(stream_->fill(memory_.back()->data(), 0x3c, memory_.back()->size()));
     return memory_.back()->data();
   }

@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// The number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner. It and
-// all later requests are left out, so that nothing is written out of bounds.
+// Returns the number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner.
+// It and all later requests are left out, so that nothing is written out of bounds.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;

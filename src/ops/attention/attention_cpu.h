@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// The scratch memory that bind_attention_tiles() needs for keys of `head_dim` elements, in bytes.
+// Returns the bytes of scratch that bind_attention_tiles() needs for keys of `head_dim` elements.
 std::size_t attention_workspace_bytes(const BindArgs& args, std::int64_t head_dim);
 
 // Binds an operator that cuts each forward into tiles and shares them out over the device's threads. The caller fills

@@ -1,6 +1,6 @@
 // Tests attention over a cache of f8e4m3 on each kernel that the device has. Catches: scales that are left out, applied
-// twice or swapped, numbers that are widened inexactly, lanes that take another lane's elements, and keys or values of
-// rows that nothing owns.
+// twice or swapped, numbers that are widened inexactly, lanes that take another lane's elements, and reads of slots
+// that no request owns.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_library_test_util.h"

@@ -23,7 +23,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(library_config(GetParam(), 128, 2, group), kMixed);
 }
 
-// There are enough heads to give even a short prompt tiles for the whole device, so tiles are the large ones.
+// The many heads give even a short prompt enough large tiles to fill the device, so no short tiles are used.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
@@ -172,7 +172,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
   }
 }
 
-// With 64 KV heads there are enough requests that none is cut into chunks and nothing is merged.
+// With 64 KV heads these requests fill the device, so no request is cut into chunks and nothing is merged.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
@@ -215,7 +215,7 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
 INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-// There are two shapes in one group, and two groups with page tables and windows of their own.
+// Covers two shapes in one group, and two groups with different page tables and windows.
 TEST(AttentionGroups, ReadTheirOwnPlans) {
   Config narrow = library_config(DType::kBFloat16, 64, 2, 2);
   Config wide = library_config(DType::kBFloat16, 128, 2, 4);

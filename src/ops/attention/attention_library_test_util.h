@@ -1,5 +1,4 @@
-// Checks of attention on each kernel that the device has, with the device's planner, against a double-precision
-// reference.
+// Checks attention on each kernel that the device has, with the device's planner, against a double-precision reference.
 #pragma once
 
 #include <cmath>
@@ -11,7 +10,7 @@
 
 namespace tessera::testing {
 
-// The kernels to test. The CPU has a single one.
+// Returns the names of the kernels to test. The CPU has a single kernel, which needs no name.
 inline std::vector<std::string> kernels(BatchKind kind) {
   if (!on_cuda()) return {""};
   return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "tessera"}

@@ -8,7 +8,7 @@
 
 namespace tessera::cuda {
 
-// The number of real rows in a forward of `bucket_rows` rows. Requests that do not fit are not counted.
+// Returns the number of real rows in a forward of `bucket_rows` rows. Requests that do not fit are not counted.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;

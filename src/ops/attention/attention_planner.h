@@ -33,14 +33,15 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Plans `batch` and writes the lists to the step buffer. `wanted_starts` is find_wanted_starts() of the batch,
-  // [requests]; it is not read if no shape has wanted_rows_only. `padded_requests` is the number of rows of the decode
-  // graph that will run, at least the batch's requests; kExtend does not use it. Allocates nothing.
+  // Plans `batch` and writes the lists to the step buffer. `wanted_starts`, [requests], is the result of
+  // find_wanted_starts() for the batch; it is not read if no shape has wanted_rows_only. `padded_requests` is the
+  // number of rows of the decode graph that will run, at least the batch's requests; kExtend does not use it. Allocates
+  // nothing.
   virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
                       std::int64_t padded_requests) = 0;
-  // The name of the kernel that runs attention of this shape, for results and logs.
+  // Returns the name of the kernel that runs attention of this shape, for results and logs.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
-  // The device memory that the planner holds for its life, in bytes.
+  // Returns the bytes of device memory that the planner holds for its life.
   virtual std::int64_t bytes() const = 0;
 };
 

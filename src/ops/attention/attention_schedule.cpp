@@ -125,7 +125,7 @@ class SingleRows {
  public:
   SingleRows(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens, std::int64_t window)
       : query_lens_(query_lens), kv_lens_(kv_lens), window_(window) {}
-  // Calls f(request, keys).
+  // Calls f(request, keys) for each single-row request.
   void for_each(const auto& f) const {
     for (std::size_t b = 0; b < kv_lens_.size(); ++b)
       if (query_lens_[b] == 1) f(b, keys_seen(kv_lens_[b], window_));

@@ -27,13 +27,13 @@ struct TiledRows {
   std::span<const std::int32_t> first_rows = {};  // [requests]: tiles that lie wholly before this row are left out;
                                                   // empty: no tile is left out
 
-  // The range of request b's tiles, for tiles of `tile_rows` rows and `group` rows a token. first_tile() equals
-  // tiles_end() if the request has no tile.
+  // Return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and `group` rows a token.
+  // first_tile() equals tiles_end() if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };
 
-// The greatest number of tiles that `requests` requests with `tokens` rows in total can have.
+// Returns the greatest number of tiles that `requests` requests with `tokens` rows in total can have.
 inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::int64_t tile_rows) {
   return tokens / tile_rows + requests;
 }
@@ -96,19 +96,19 @@ struct ChunkLimits {
 inline constexpr std::int64_t kLeastChunk = 128;  // in keys; shorter chunks cost more in merging than they save
 
 // The launch for requests of a single row: `blocks` blocks for each KV head. It is a function of the number of requests
-// alone, so that one recorded launch serves any lengths.
+// alone, so that one recorded launch works for any lengths.
 struct ChunkGrid {
   std::int64_t blocks;
   bool split;  // rows may be cut into chunks, which are merged; otherwise block b is request b
 };
 
-// The grid of a decode step. Few requests are cut into chunks to fill the device. With at least as many requests as
-// resident blocks, the grid has a block for each request plus one for each resident block, so that a long row is cut
-// and does not run alone at the end. With several requests for each resident block nothing is cut, because the other
-// requests keep the device busy.
+// Returns the grid of a decode step. Few requests are cut into chunks to fill the device. With at least as many
+// requests as resident blocks, the grid has a block for each request plus one for each resident block, so that a long
+// row is cut and does not run alone at the end. With several requests for each resident block nothing is cut, because
+// the other requests keep the device busy.
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
-// The grid for the requests of a single row in a step that also has longer requests. It is always split. More requests
-// never give fewer blocks.
+// Returns the grid for the requests of a single row in a step that also has longer requests. It is always split. More
+// requests never give fewer blocks.
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
 // Plans the requests of a single row in chunks of one size, which is the smallest size that fits in the grid. Requests

@@ -149,7 +149,7 @@ TEST(PlanTiles, SkipsRequestsWithFewRows) {
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
 }
 
-// The first row is counted in tokens, and tiles in the query heads of tokens.
+// first_rows counts tokens, whereas the rows of a tile are query heads of tokens.
 TEST(PlanTiles, SkipsTilesBeforeTheFirstRow) {
   Blocks blocks(6, 0);
   const std::vector<std::int32_t> lens = {40, 33, 16, 20};

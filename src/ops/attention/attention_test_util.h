@@ -39,7 +39,7 @@ struct Config {
   std::int64_t group = 0;  // cache group
   bool sinks = false;
   bool wanted_rows_only = false;
-  double k_scale = 0.75;  // of a cache with scales
+  double k_scale = 0.75;  // for a cache with scales
   double v_scale = 1.5;
 
   ir::Attributes attributes() const {
@@ -155,8 +155,8 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
   return out;
 }
 
-// Computes one query head of one row: out[head_dim]. `keys` and `values` start at its KV head. `sink` is -inf for no
-// sink.
+// Computes one query head of one row: out[head_dim]. `keys` and `values` start at the query head's KV head. `sink` is
+// -inf for no sink.
 inline void reference_row(const Config& c, std::int64_t position, double sink, const double* q, const double* keys,
                           const double* values, double* out) {
   const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
@@ -256,8 +256,8 @@ struct PlannedLayers {
 
 // The device under test with a plan for each cache group, and a context that passes them to operators.
 struct Bench {
-  // `layers` are the layers of each group; without layers, our own kernel runs on a GPU. `kernel` and `deterministic`
-  // mean the same as in PlanLimits.
+  // Makes the device's plans. `layers` are the layers of each group; without layers, our own kernel runs on a GPU.
+  // `kernel` and `deterministic` mean the same as in PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;
@@ -289,7 +289,7 @@ struct Bench {
       EXPECT_TRUE(status.ok()) << status.message();
     }
     EXPECT_TRUE(step->upload(*stream).ok());
-    EXPECT_TRUE(stream->synchronize().ok());  // operators run on a stream of their own
+    EXPECT_TRUE(stream->synchronize().ok());  // operators run on another stream
   }
   // Returns `count` integers of a group's metadata from device memory.
   std::vector<std::int32_t> read(const std::int32_t* device, std::size_t count) {
@@ -302,7 +302,7 @@ struct Bench {
   const AttentionPlan& attention(std::size_t group = 0) const {
     return static_cast<const AttentionPlan&>(*plans[group]);
   }
-  // The kernel that a layer runs on, or "" without a planner.
+  // Returns the kernel that a layer runs on, or "" without a planner.
   std::string kernel(const Config& c) const {
     const AttentionPlanner* planner = attention(static_cast<std::size_t>(c.group)).planner();
     return planner == nullptr ? "" : std::string(planner->kernel(c.shape(), context.batch_kind));

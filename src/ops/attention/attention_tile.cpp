@@ -5,8 +5,8 @@
 // Tiles of many rows convert the block's keys and values once and multiply matrices. Tiles of a few rows (decode) read
 // keys and values straight from the cache, and add the products of a score in another order. Blocks start at multiples
 // of 64, and keys that a row does not see add exact zeros. So a row's bits depend neither on its place in a tile nor on
-// the tile's other rows. With `deterministic` all tiles are of the first kind, and the bits do not depend on the number
-// of rows either.
+// the tile's other rows. With `deterministic` all tiles are computed as tiles of many rows, and the bits do not depend
+// on the number of rows either.
 #include "tessera/ops/attention/attention_tile.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kFewRows = 8;
 
-// Whether the tile's rows read keys and values straight from the cache.
+// Returns whether the tile's rows read keys and values straight from the cache.
 TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile& tile) {
   return tile.rows() <= kFewRows && !p.deterministic;
 }
@@ -34,7 +34,7 @@ template <class Y>
 inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
 constexpr std::int64_t kFours = 4 * kVecFloats;
 
-// Returns where element `d` of `count` is in queries and sums.
+// Returns the index at which queries and sums hold element `d` of `count`.
 TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
   if (!by_fours || d >= count / kFours * kFours) return d;
   const std::int64_t in_run = d % kFours;
@@ -258,7 +258,7 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
     const std::int64_t width = round_up(present.end, kVecFloats);
-    // The prefetched keys are those of the next block. Past the last key the last key is prefetched again.
+    // The prefetched keys belong to the next block. Past the end, the last key is prefetched again.
     for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
       const std::int64_t position = std::min(block + j, keys.end - 1);
       const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;
@@ -295,7 +295,8 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   }
 }
 
-// The loop over the cache does not depend on the queries' type, so it is compiled only once for each type of the cache.
+// Computes a tile's rows. The loop over the cache does not depend on the queries' type, so it is compiled only once for
+// each type of the cache.
 template <class X, class Y>
 void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   const bool by_fours = kReadsByFours<Y> && has_few_rows(p, tile);

@@ -14,7 +14,8 @@ namespace tessera {
 
 inline constexpr std::int64_t kTileRows = 96;   // limit of the rows of a tile: 16 register tiles of 6 rows
 inline constexpr std::int64_t kBlockKeys = 64;  // keys in a block
-// How many keys ahead to prefetch. Consecutive keys of a head lie too far apart for hardware prefetchers to follow.
+// The number of keys by which prefetches run ahead. Consecutive keys of a head lie too far apart for hardware
+// prefetchers to follow.
 inline constexpr std::int64_t kPrefetchKeys = 8;
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }

@@ -62,7 +62,7 @@ HostTensor run(const Config& c, const Bench& bench, const std::vector<HostTensor
 const std::vector<Request> kRequests = {{1, 1},     {300, 300}, {5, 5},      {1, 130},
                                         {193, 400}, {2, 65},    {129, 1000}, {1, 1500}};
 
-// Returns the greatest difference of the row's elements, relative to each head's greatest element.
+// Returns the greatest difference of the row's elements from `expected`, relative to each head's greatest element.
 double difference(const Config& c, const HostTensor& out, const std::vector<double>& expected, std::int64_t row) {
   double worst = 0;
   for (std::int64_t head = 0; head < c.heads; ++head) {
@@ -151,7 +151,7 @@ TEST(AttentionOfWantedRows, KeepsDeterministicBits) {
   check(c, true);
 }
 
-// There are so few rows that all short tiles run at once, and that our own kernel cuts the keys.
+// The prompts are so short that all short tiles run at once, and that our own kernel splits their keys.
 TEST(AttentionOfWantedRows, ServesShortPrompts) {
   const Config c = config_of(128, 2);
   const std::vector<Request> requests = {{70, 90}, {1, 300}, {40, 40}};

@@ -21,8 +21,8 @@
 namespace tessera {
 namespace {
 
-// The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so these run
-// only if the user names them.
+// The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so a kernel
+// after it runs only if the user names it.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
 // cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every
 // size.
@@ -73,7 +73,8 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The kernel for single rows is determined by the kernel for tiles, and its code is loaded at bind.
+  // The tile kernel alone identifies the operator's kernels, because it determines the single-row kernel. The code of
+  // the single-row kernel is loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;
@@ -100,7 +101,7 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // The single-row kernel then also takes the last rows of longer requests.
+  // Whether the single-row kernel also takes the last rows of longer requests.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);

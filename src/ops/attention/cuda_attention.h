@@ -12,7 +12,7 @@
 // decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
 // "hopper" also takes prompts that want their last row alone.
 //
-// A cache of another type than the queries' runs on "tessera". A cache of f8e4m3 runs on "hopper" too, but only in
+// If the cache has another type than the queries, "tessera" runs. With a cache of f8e4m3 "hopper" runs too, but only in
 // steps of single rows.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
@@ -45,20 +45,20 @@ struct AttentionTarget {
   std::int64_t page_size = 16;
 };
 
-// Whether this build has the kernel for the shape on the target.
+// Returns whether this build has the kernel for the shape on the target.
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target);
-// kInvalidArgument if no kernel has this name; "" asks for no particular kernel. If cuDNN is asked for and the machine
-// does not have it, the log says why.
+// Checks the name of a kernel. Returns kInvalidArgument if no kernel has this name; "" asks for no particular kernel.
+// If cuDNN is asked for and the machine does not have it, the log says why.
 Status check_attention_kernel(std::string_view wanted);
 // Returns `wanted` if it names a kernel that supports the shape, else the fastest kernel that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
-// The kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that single
-// rows have tiles like the longer requests. `decode` is the kernel of decode steps.
+// Chooses the kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that
+// single rows have tiles like the longer requests. `decode` is the kernel of decode steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
-// The kernel for both kinds of batches in deterministic forwards. `wanted` means the same as above.
+// Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` means the same as above.
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted);
 
@@ -70,7 +70,7 @@ struct CudaAttention {
   std::byte* v_cache = nullptr;
   std::byte* out = nullptr;      // X[num_rows, heads, head_dim]
   const float* sinks = nullptr;  // [heads]; null: no sinks
-  CacheScales scales;            // of a cache of f8e4m3
+  CacheScales scales;            // for a cache of f8e4m3
   AttentionShape shape;          // the dtypes X and Y are shape.dtype and shape.cache_dtype
   std::int64_t num_rows = 0;     // rows of the bucket (T)
   std::int64_t num_pages = 0;
@@ -82,11 +82,12 @@ struct CudaAttention {
   std::byte* workspace = nullptr;
 
   std::int64_t group() const { return shape.heads / shape.kv_heads; }
-  // The greatest number of requests that a forward of num_rows rows can have.
+  // Returns the greatest number of requests that a forward of num_rows rows can have.
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Our own kernel, which supports every shape. `multiprocessors` is the count of the device that it will run on.
+// Return the bytes of scratch of our own kernel, which supports every shape, and bind this kernel. `multiprocessors` is
+// the count of the device that it will run on.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

@@ -130,7 +130,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// Lays out segments. Each KV head has as many workers as its share of the blocks that run at once.
+// Lays out segments. The blocks that run at once are divided equally among the KV heads; each block is a worker.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));

@@ -41,7 +41,7 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
         fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
                     "and {}",
                     limits.max_requests, limits.max_tokens, limits.max_pages_per_request));
-  // FlashInfer counts the page table's entries in signed 32-bit integers, and their tokens in unsigned ones.
+  // FlashInfer counts the page table's entries in signed 32-bit integers, and the tokens in unsigned 32-bit integers.
   const std::int64_t entries = limits.max_requests * limits.max_pages_per_request;
   if (entries > std::numeric_limits<std::int32_t>::max() ||
       entries * limits.page_size > std::numeric_limits<std::uint32_t>::max())
@@ -136,8 +136,8 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// Plans the lists of wanted rows. It runs after plan_extend(). If no prompt ends in the step, its single-row requests
-// are the same as those of plan_extend().
+// Plans the lists of wanted rows. It runs after plan_extend(). If no prompt ends in the step, both functions plan the
+// same single-row requests.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;

@@ -58,7 +58,7 @@ struct SequencePlan {
 class CudaAttentionPlanner final : public AttentionPlanner {
  public:
   static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args, StepBuffer& step);
-  // The device memory that create() will allocate, in bytes.
+  // Returns the bytes of device memory that create() will allocate.
   static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
 
   Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
@@ -66,31 +66,32 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
   std::int64_t bytes() const override;
 
-  // The kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only runs on
-  // the same kernels as the shape that computes all rows. Its lists for extend differ; its chunks do not.
+  // Returns the kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only
+  // runs on the same kernels as the shape that computes all rows. Its lists for extend differ; its chunks do not.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // The kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if single rows share the tiles
-  // of the longer requests. Precondition of this and the following functions: choice() is not kTessera for both kinds.
+  // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if single rows share
+  // the tiles of the longer requests. Precondition of this and the following functions: choice() is not kTessera for
+  // both kinds.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
-  // Device addresses that are valid for the planner's life. Precondition: choice() or single_rows() is the kernel that
-  // reads them.
+  // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() is the
+  // kernel that reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // our own kernel, in tiles of kShortTileRows
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode if deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
-  // The limit of tokens of a forward with a short_tile_plan(); 0: no forward has one.
+  // Returns the limit of tokens of a forward with a short_tile_plan(), or 0 if no forward has one.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
-  // The work of an extend step. Null if single rows share the tiles of the longer requests. Otherwise requests of a
-  // single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold the longer requests alone:
-  // a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one. With
-  // wanted_rows_only the segmented plan also has the requests that want their last row alone. The content changes with
-  // every plan().
+  // Returns the work of an extend step, or null if single rows share the tiles of the longer requests. Otherwise
+  // requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold the longer
+  // requests alone: a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one.
+  // With wanted_rows_only the segmented plan also has the requests that want their last row alone. The content changes
+  // with every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
-  // cuDNN's plans, shared by the operators that are bound with this planner.
+  // Returns cuDNN's plans, which are shared by the operators that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
-  // [max_requests + 1]: the offset of each request's row in the page table.
+  // Returns [max_requests + 1]: the offset of each request's row in the page table.
   const std::int32_t* page_starts() const {
     return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_).raw());
   }
@@ -118,7 +119,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
-  // Which rows a list of tiles covers: all rows, or wanted rows alone in a second list.
+  // Says which rows a list of tiles covers: all rows, or wanted rows alone in a second list.
   enum class RowList : std::uint8_t { kAll, kWanted };
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
@@ -185,7 +186,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }
   std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
-  // The plan of the shape, with wanted_rows_only or without.
+  // Returns the plan of the shape, with wanted_rows_only or without.
   const ShapePlan* find(AttentionShape shape) const;
 
   PlanLimits limits_;

@@ -40,7 +40,7 @@ auto with_kernel(const AttentionShape& shape, F&& f) {
 }
 
 // Encodes the copy engine's map of keys or values: boxes of kKeyBlock slots and one KV head, in columns of kRowBytes.
-// The engine copies elements of two bytes, which are pairs in a cache of E4M3.
+// The map's elements have two bytes, so one element is a pair of numbers in a cache of E4M3.
 template <class Y, int kHeadDim>
 Result<CUtensorMap> map_cache(const CudaAttention& a, const std::byte* cache) {
   constexpr int kRow = kRowBytes<Y, kHeadDim> / 2;

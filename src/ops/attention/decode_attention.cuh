@@ -10,14 +10,14 @@
 // Tensor cores compute keys · queries, and then values · weights. The 16 rows of a product are keys, and then elements
 // of a head; its columns are up to 8 query heads.
 //
-// A cache of E4M3 takes half the bytes, and has twice the stages. Lanes widen what they have loaded to the queries'
-// type, exactly, before they multiply. A load gives each lane four neighbouring elements of a key, instead of two of a
-// 16-bit type. So products take the elements in another order, which queries and sums have too: element 4 · i + j of 16
-// stands at 2 · i + j if j < 2, and else at 2 · i + j + 6.
+// A cache of E4M3 takes half the bytes, and has twice the stages. Lanes widen the loaded numbers to the queries' type,
+// exactly, before they multiply. A load gives each lane four neighbouring elements of a key, instead of two of a 16-bit
+// type. Products therefore take the elements in another order, and queries and sums are kept in this order too: element
+// 4 · i + j of 16 stands at 2 · i + j if j < 2, and else at 2 · i + j + 6.
 //
 // Lists and page tables are copied to the device before a forward, and earlier forwards wrote the keys before a
 // segment's newest one. Every forward begins with launches that wait for all work before them. So a block may ask for
-// its first keys before it waits for the kernels ahead (cuda_launch.cuh), as long as these keys are older than the
+// its first keys before it waits for the preceding kernels (cuda_launch.cuh), as long as these keys are older than the
 // newest.
 #pragma once
 
@@ -50,7 +50,7 @@ template <class Y, int kHeadDim>
 inline constexpr int kDecodeStages = (kHeadDim <= 128 ? 4 : 2) / static_cast<int>(sizeof(Y));
 template <class Y>
 inline constexpr bool kIsFloat8 = std::is_same_v<Y, __nv_fp8_e4m3>;
-// Bytes of one box row, and the elements that it has.
+// The number of bytes in one box row, and the number of elements.
 template <class Y, int kHeadDim>
 inline constexpr int kRowBytes = std::min(kMostRowBytes, kHeadDim* static_cast<int>(sizeof(Y)));
 template <class Y, int kHeadDim>
@@ -88,8 +88,8 @@ struct alignas(1024) DecodeShared {
 };
 
 // Returns the address of 16 neighbouring bytes of a key (pack `column`) in boxes that the copy engine has written,
-// whose rows have `bytes` bytes. The packs of a row of 128 bytes are permuted by the key's number, and those of a row
-// of 64 bytes by half of it, so that the same pack of eight neighbouring keys lies in all banks.
+// whose rows have `bytes` bytes. Packs are permuted by the key's number in rows of 128 bytes, and by half of it in rows
+// of 64 bytes, so that the same pack of eight neighbouring keys lies in all banks.
 template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   constexpr int kPacks = bytes / 16;
@@ -111,7 +111,7 @@ class KeyLoader {
   }
 
   __device__ bool done() const { return segment_ == end_; }
-  // Whether the next load reads a key that this forward writes.
+  // Returns whether the next load reads a key that this forward writes.
   __device__ bool has_newest() const { return block_ >= newest_block_; }
 
   // Asks for the next keys and values. All lanes call it. Preconditions: keys are left, and nobody uses the stage.
@@ -176,10 +176,10 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 template <class T, int kHeadDim>
 struct DecodeSums {
   float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then element_of(l, 1)
-  OnlineSoftmax<BaseTwo> rows[2];  // over the keys of this lane
+  OnlineSoftmax<BaseTwo> rows[2];  // running max and sum over this lane's keys
 };
 
-// Returns which of 16 elements half `i` of a lane's sums belongs to.
+// Returns the element, 0 … 15, that half `i` of a lane's sums holds.
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
@@ -217,8 +217,8 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   for (int i = 0; i < 4; ++i) score[i] += odd[i];
 }
 
-// Multiplies values by weights, of 16 elements and 16 keys from pack `d` on. A register that was loaded transposed has
-// four bytes: two elements of a key, and the same two elements of the next key.
+// Adds weights · values to `out`, for 16 elements and 16 keys. `first` and `second` were loaded transposed: each has
+// four bytes, two elements of a key and the same two elements of the next key. `low` and `high` are the weights.
 template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {
@@ -272,7 +272,7 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
   }
 }
 
-// Grid [workers, kv_heads], blocks of [kWarp, warps].
+// Computes the segments of one worker and one KV head. Grid [workers, kv_heads], blocks of [kWarp, warps].
 template <class T, class Y, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
     decode_attention(const __grid_constant__ DecodeAttention<T> p) {

@@ -15,9 +15,10 @@ class CudaAttentionPlanner;
 // a KV head, bf16 and f16 with a cache of the same type or of E4M3, and windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
-// Requests are cut at multiples of this number of keys, so that all warps of a block have the same number of keys.
+// Returns a number of keys. Requests are cut at multiples of it, so that all warps of a block have the same number of
+// keys.
 std::int64_t decode_tile_keys(const AttentionShape& shape);
-// The number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
+// Returns the number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
 // following function: decode_attention_serves().
 Result<int> decode_attention_residency(const AttentionShape& shape);
 

@@ -39,14 +39,15 @@ struct SegmentPlan {
   KeySegment* segments;  // [most_segments()]
 };
 
-// The greatest number of segments of `requests` requests. A border between two workers adds at most one segment.
+// Returns the greatest number of segments of `requests` requests. A border between two workers adds at most one
+// segment.
 constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers) { return requests + workers - 1; }
-// The number of slots for partial results. A border between two workers cuts at most one request, and each side of the
-// border may hold one of its parts.
+// Returns the number of slots for partial results. A border between two workers cuts at most one request, and each side
+// of the border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward, each list [requests]. A request's last row has segments if it is the only row from the
-// request's row first_rows[b] on.
+// The requests of a forward, each list [requests]. Request b has segments, for its last row, if that row is the only
+// one from row first_rows[b] on.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;

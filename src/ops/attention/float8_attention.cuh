@@ -54,7 +54,7 @@ class Float8Tile {
  public:
   static constexpr int kKeys = kFloat8Keys<kDim>;
 
-  // Keys out of the range become zeros, so that a weight of zero never meets NaN.
+  // Loads the thread's part. Keys out of the range become zeros, so that a weight of zero never meets NaN.
   __device__ void load(const Problem& p, const int* pages, int kv_head, int first, const Float8Range& range) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -101,7 +101,7 @@ class Float8Tile {
   uint4 values_[kLoads];
 };
 
-// Copies the queries; missing rows become zeros.
+// Copies the queries to shared memory; missing rows become zeros.
 template <class T, int kDim>
 __device__ inline void copy_queries(const Problem& p, const Rows& rows, int kv_head, Float8Shared<T, kDim>& shared) {
   constexpr int kPacks = kDim / 8;
@@ -238,7 +238,7 @@ __device__ inline void store_rows(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Grid: (slots, kv_heads, splits).
+// Computes attention for one tile of rows and one split of its keys. Grid: (slots, kv_heads, splits).
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];

@@ -46,7 +46,7 @@ struct Problem {
   float softcap;
 };
 
-// Rows and keys of a tile for a padded head size. A tile fits the shared memory of every architecture (99 KiB).
+// A tile of rows and keys in shared memory, for a padded head size. It fits every architecture (99 KiB).
 template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
@@ -207,8 +207,8 @@ __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used
   }
 }
 
-// One step of the online softmax. Scores of hidden keys become -inf, the sums so far are rescaled to the new running
-// max, and the weights of this tile's keys go to shared memory.
+// Takes one step of the online softmax. Scores of hidden keys become -inf, the sums so far are rescaled to the new
+// running max, and the weights of this tile's keys go to shared memory.
 template <int kDim>
 __device__ inline void update_softmax(const Problem& p, const Rows& rows, int first_key, int tx, int ty,
                                       float (&scores)[Sums<kDim>::kRows][4], Sums<kDim>& sums, Tile<kDim>& tile) {

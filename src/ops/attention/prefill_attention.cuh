@@ -10,13 +10,14 @@
 //
 // A work item is a tile of query rows of one request, for each block's own head. A persistent cluster takes the items
 // that the planner gave it. Lengths, page tables and work items are read from device memory, so that a recorded launch
-// serves any forward of the bucket. A copy brings them there, so blocks may read them while the kernel ahead still
-// runs. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
+// works for any forward of the bucket. A copy brings them there, so blocks may read them while the preceding kernel
+// still runs. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item counts. For
 // them both warpgroups of a block take the same 64 rows, and each takes half of every tile's keys (Share::kKeys).
 //
-// The bound is 4 · head_dim operations for each row, head and visible key, at the 989 dense TFLOP/s of an H200.
+// Arithmetic bounds the speed: 4 · head_dim operations for each row, head and visible key, at the 989 dense TFLOP/s of
+// an H200.
 #pragma once
 
 #include <cuda.h>
@@ -58,7 +59,7 @@ inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
 inline constexpr int kQuerySlots = 2;  // the next work item's queries arrive early
 
-// How the warpgroups of a block share the work: each has its own rows, or its own keys of every tile.
+// Says how the warpgroups of a block share the work: each has its own rows, or its own keys of every tile.
 enum class Share : bool { kRows, kKeys };
 
 template <Share kShare>
@@ -72,7 +73,7 @@ struct Shape {
   static constexpr int kSlots = kJoined ? 4 : 5;  // slots of the ring: tiles of keys and values
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
   // Registers of a thread when the block begins, then of threads that copy and of threads that compute. A block of the
-  // joined shape leaves registers to the kernel ahead, and so is resident when that kernel ends.
+  // joined shape leaves registers to the preceding kernel, and so is resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
   static constexpr int kCopyingRegisters = 40;
   static constexpr int kComputingRegisters = kJoined ? 192 : 232;

@@ -17,7 +17,7 @@ struct CopyingWarp {
   const Attention<T>& p;
   const Shared<S>& shared;
   bool copies_keys;
-  bool copies_values;  // and the queries
+  bool copies_values;  // copies the values and the queries
   int rank = static_cast<int>(block_in_cluster());
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
@@ -27,7 +27,7 @@ struct CopyingWarp {
   int key_box = 0;  // find_box() of the next tile of keys
   int value_box = 0;
 
-  // Looks up work item `i` and the boxes of its last tile. May be called while the kernel ahead still runs.
+  // Looks up work item `i` and the boxes of its last tile. It may be called while the preceding kernel still runs.
   __device__ void look_up(int i) {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
@@ -76,9 +76,9 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Returns the cache index, in groups of 8 tokens, at which the lane's box begins. A box is kBoxTokens tokens; the
-  // lane's box is one that this block copies of `tile`. Returns an index beyond the cache if no row of the work item
-  // sees the box.
+  // Returns the cache index, in groups of 8 tokens, at which the lane's box of `tile` begins. A box is kBoxTokens
+  // tokens, and each lane has one of the boxes that this block copies. Returns an index beyond the cache if no row of
+  // the work item sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;
@@ -87,7 +87,7 @@ struct CopyingWarp {
   }
 
   // Copies the block's half of a tile once the slot is empty in both blocks, which fill it together. `box` is
-  // find_box() of this tile, and becomes that of the tile before.
+  // find_box() of this tile. The call replaces it by find_box() of the tile before.
   __device__ void copy_tile(const CUtensorMap& map, int tile, int& box) {
     int groups[kMine];
 #pragma unroll

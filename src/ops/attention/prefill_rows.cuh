@@ -4,7 +4,7 @@
 // While a warpgroup turns scores into weights, its products of weights and values of the previous tile run, and so do
 // all products of the other warpgroup. Warpgroups with different rows take turns at issuing products, so that one has
 // scores to work on while the other waits for its own. Warpgroups with the same rows join their results at the end as
-// parts of a softmax: each part's sums are scaled by 2^(its running max - the greater of both).
+// parts of a softmax: each part's sums are scaled by 2^(its running max - the greater of both running maxima).
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -13,7 +13,7 @@
 
 namespace tessera::cuda::prefill {
 
-// Named barriers of the block, in addition to __syncthreads().
+// These functions are named barriers of the block, separate from the barrier of __syncthreads().
 __device__ inline void wait_for_turn(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
@@ -38,7 +38,7 @@ struct RowsWarpgroup {
   const Attention<T>& p;
   const Shared<S>& shared;
   int warpgroup;
-  int warp;  // within the warpgroup
+  int warp;  // index within the warpgroup
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
   Place<kQuerySlots> query_at = {};
@@ -66,7 +66,7 @@ struct RowsWarpgroup {
   __device__ std::uint32_t queries_at() const {
     return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * kGroupQueryBytes);
   }
-  // The warpgroup's first key of a tile.
+  // Returns the warpgroup's first key of a tile.
   __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
   // Returns where the matrices of the warpgroup's keys begin in the tile's slot.
   __device__ std::uint32_t keys_at(int slot) const {
@@ -127,7 +127,7 @@ struct RowsWarpgroup {
     if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
   }
 
-  // Computes the scores of a tile and the values of the tile taken before it, which comes later in the sequence.
+  // Computes the scores of `tile`, and adds the values of the tile that was taken before it and has later keys.
   template <bool kMask>
   __device__ void step(std::uint32_t queries, int tile, int position) {
     const int keys = take_tile();
@@ -205,9 +205,9 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets values that no row sees to zero, in the box that also has seen ones: its memory may hold NaN, which a weight
-  // of 0 would not remove. This concerns the last tile of the work item: its values come next, or behind the keys of
-  // the tile before.
+  // Sets values that no row sees to zero in the box that also has seen ones. Its memory may hold NaN, which a weight of
+  // 0 would not remove. Only the work item's last tile has such a box. Its values come next in the ring, or behind the
+  // keys of the tile before.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
@@ -228,7 +228,7 @@ struct RowsWarpgroup {
     sync_warpgroup(warpgroup);
   }
 
-  // Masks the scores of keys behind a row. `position` is that of the warpgroup's first row.
+  // Masks the scores of keys after a row's position. `position` is the position of the warpgroup's first row.
   __device__ void mask(int tile, int position) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -275,8 +275,8 @@ struct RowsWarpgroup {
     for (int i = 0; i < kOutSums; ++i) out[i] *= rescale[i / 2 % 2];
   }
 
-  // Joins the results: each warpgroup takes half of the columns of both. The warpgroups meet twice: when the other's
-  // part is written, and when it has been read.
+  // Joins the results: each warpgroup takes half of the columns of both. The warpgroups meet twice: when the other
+  // warpgroup's part is written, and when it has been read.
   template <int kMine>
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;

@@ -21,7 +21,7 @@ inline constexpr int kWideRows = 32;
 inline constexpr int kWideKeys = 32;
 inline constexpr int kWideWarps = 8;
 inline constexpr int kWideGroupWarps = 4;                        // warps that share rows
-inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // columns of out of one warp
+inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // columns of `out` for one warp
 inline constexpr int kWidePacks = kWideDim / 8;                  // 16-byte packs of a row
 inline constexpr int kWideThreads = kWideWarps * cuda::kWarp;
 static_assert(kWideThreads == kThreads && kWideRows == kWideKeys, "launched as the float32 kernel; one kind of tile");
@@ -45,7 +45,7 @@ struct KeyRange {
   int end;
 };
 
-// Copies keys or values; keys out of the range become zeros, so that a weight of zero never meets NaN.
+// Copies keys or values to shared memory; keys out of the range become zeros, so that a weight of zero never meets NaN.
 template <class T>
 __device__ inline void load_wide(const Problem& p, const int* pages, int kv_head, int first, const KeyRange& keys,
                                  const void* cache, WideTile<T>& tile) {
@@ -77,7 +77,7 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
 // One warp's part of its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max and sum over this lane's keys
 };
 
 template <class T>
@@ -108,7 +108,7 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Grid: (slots, kv_heads, splits).
+// Computes attention for one tile of rows and one split of its keys. Grid: (slots, kv_heads, splits).
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];
