@@ -1,4 +1,4 @@
-// Converts to and dispatches on the types of a cache's elements (cache_type.h), in the CPU's kernels.
+// Dispatches on the type of a cache's elements (cache_type.h) and converts numbers to it, in the CPU's kernels.
 #pragma once
 
 #include <string_view>

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kOwnOperands = 5;  // without scales
+constexpr std::size_t kOwnOperands = 5;  // number of operands without the cache's scales
 
 Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   const ir::Type& k = signature.operands[0];

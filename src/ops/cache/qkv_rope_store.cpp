@@ -94,7 +94,7 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   return std::vector{q};
 }
 
-// The norm of one head.
+// The norm's weights for one head.
 template <class X>
 struct HeadWeight {
   const X* at;  // [head_dim]; null without a norm

@@ -27,9 +27,9 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
 
 constexpr int kMostThreads = 1024;  // upper limit of a block's threads
 
-// Tokens run along the grid's x. A group of blockDim.x threads takes one of the row's heads, and a thread takes one
-// slot of the head (cuda_rotary.cuh). All values stay in registers and are loaded at once. A group larger than a warp
-// has a block of its own (row_sum).
+// Normalises, rotates and stores the heads of all tokens, which run along the grid's x. A group of blockDim.x threads
+// takes one of the row's heads, and a thread takes one slot of the head (cuda_rotary.cuh). All values stay in registers
+// and are loaded at once. A group larger than a warp has a block of its own (row_sum).
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Trivially copyable.
+// The operands and sizes. Trivially copyable.
 template <class X, class Y>
 struct QkvRopeStoreArgs {
   const X* qkv;               // [num_tokens, heads + 2 · kv_heads, head_dim]

@@ -42,7 +42,7 @@ struct Config {
 };
 
 constexpr std::int64_t kSlots = 32;
-constexpr float kKeyScale = 0.0625F;  // of a cache with scales
+constexpr float kKeyScale = 0.0625F;  // for a cache with scales
 constexpr float kValueScale = 0.3F;
 
 std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::int32_t>& slots) {
