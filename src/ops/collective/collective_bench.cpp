@@ -33,7 +33,7 @@ class Nccl {
  public:
   // Returns false if `library` cannot be opened.
   bool open(const char* library, int ranks) {
-    // NCCL's multicast over NVSwitch is off, because it would change the switch's state.
+    // Turns off NCCL's multicast over NVSwitch, because it would change the switch's state.
     setenv("NCCL_NVLS_ENABLE", "0", 1);
     void* handle = dlopen(library, RTLD_NOW);
     if (handle == nullptr) return false;
@@ -61,7 +61,8 @@ class Nccl {
   std::vector<void*> comms_;
 };
 
-// The ranks, one for each GPU. A thread of its own records each rank, as NCCL requires, and this thread launches all.
+// The ranks, one for each GPU. Each rank is recorded on its own thread, as NCCL requires. One thread launches all
+// ranks.
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(int ranks) {

@@ -119,7 +119,7 @@ class NcclGatherOp final : public BoundOp {
  private:
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
-  // Moves what arrived for `rows` rows from scratch to its place.
+  // Moves the data that arrived for `rows` rows from scratch to its place.
   Status order(DeviceAddress to, std::int64_t rows, CudaStream& stream) const {
     TRY(stream.begin_launch("all_gather"));
     if (row_bytes_ % 16 == 0) {

@@ -9,26 +9,25 @@
 
 namespace tessera::cuda {
 
-// Returns the place of a GPU among those that share a communicator. `device` is a CudaDevice and must outlive
-// everything made with it.
+// Returns a GPU's place in its communicator. `device` is a CudaDevice and must outlive everything made with it.
 NcclExchange::Place nccl_place(Device& device);
-// NcclExchange::of() for the device's rank. Precondition: the group has ranks in other processes.
+// Returns NcclExchange::of() for the device's rank. Precondition: the group has ranks in other processes.
 Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device);
 
 // Sends x to the next stage, or receives it from the previous one, through one side of a link. `sends` says which side
 // this is.
 std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x);
 
-// x = Σ over ranks, in place.
+// Binds x = Σ over ranks, in place.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);
 
-// x [R, N] → y [R, ranks · N]. `scratch` has nccl_gather_scratch() bytes, because NCCL writes the ranks' rows one
+// Binds x [R, N] → y [R, ranks · N]. `scratch` has nccl_gather_scratch() bytes, because NCCL writes the ranks' rows one
 // behind another.
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);
 
-// Do what Communicator::all_gather_rows and reduce_scatter do.
+// Bind the operators that do what Communicator::all_gather_rows and reduce_scatter do.
 std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                                const TensorView& y);
 std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

@@ -13,8 +13,8 @@ namespace {
 // or later, because everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap),
 // the block may start late.
 constexpr std::int64_t kMostBlocks = 128;
-// From these sizes on, two ranks, and three or more, add up in two steps: the bytes on the wire then cost more than a
-// second hop.
+// Sums of this many bytes or more are added up in two steps, for two ranks and for three or more: the bytes on the wire
+// then cost more than a second hop.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
 // The limit of bytes of one turn in two steps. The mailboxes of three turns and the data then stay in the L2 cache; a

@@ -18,15 +18,16 @@ enum class ReduceWay {
 };
 ReduceWay reduce_way(int ranks, std::int64_t bytes);
 
-// x = Σ over ranks, as in Communicator::all_reduce. x.bytes() must be a multiple of 4.
+// Binds x = Σ over ranks, as in Communicator::all_reduce. x.bytes() must be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_reduce(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   ReduceWay way);
-// x [R, N] → y [R, ranks · N]. The bytes of a row of x must be a multiple of 4 and at most most_gathered_bytes().
+// Binds x [R, N] → y [R, ranks · N]. The bytes of a row of x must be a multiple of 4 and at most most_gathered_bytes().
 Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
-// Do what Communicator::all_gather_rows and reduce_scatter do. The bytes of a rank's rows must be a multiple of 4.
+// Bind the operators that do what Communicator::all_gather_rows and reduce_scatter do. The bytes of a rank's rows must
+// be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                        const TensorView& y);
 Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,

@@ -17,7 +17,7 @@
 namespace tessera::cuda {
 
 inline constexpr int kPeerThreads = 512;
-// Polls between two reads of the stop flag. The flag lies on the host, and a read takes a microsecond.
+// The number of polls between two reads of the stop flag. The flag lies on the host, and a read takes a microsecond.
 inline constexpr int kLooksBetweenStops = 1 << 14;
 
 template <int kWords>
@@ -186,7 +186,7 @@ inline Status load_code(Kernel* kernel) {
   return internal_error(std::string("loading a collective's kernel: ") + cudaGetErrorString(error));
 }
 
-// The kernel of ReduceWay::kAtOnce.
+// Adds up x over the ranks by ReduceWay::kAtOnce.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_at_once(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// The kernel of ReduceWay::kTwoSteps. A buffer holds the slots of a part, then the sums of all parts.
+// Adds up x over the ranks by ReduceWay::kTwoSteps. A buffer holds the slots of a part, then the sums of all parts.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_in_two_steps(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {

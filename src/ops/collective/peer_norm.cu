@@ -120,7 +120,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
 
 }  // namespace
 
-// Each row has a block of 512 threads; all blocks must be on the device at once.
+// Each row has a block of 512 threads, and all blocks must be on the device at once, so 128 rows are the limit.
 const JoinedKernelDef kPeerNorm{.ops = {"all_reduce", "add_rms_norm"}, .name = "peers", .most_rows = 128, .bind = bind};
 
 }  // namespace tessera::cuda

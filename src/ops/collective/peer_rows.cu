@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// y[i] = Σ over ranks of their x[rank · stride + i], for i < units.
+// Computes y[i] = Σ over ranks of their x[rank · stride + i], for i < units.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     scatter_sums(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,

@@ -41,7 +41,7 @@ Status abort_on_error(Communicator& communicator, Status status) {
   return status;
 }
 
-// `exchange` is a function of Communicator that takes the operand and the result.
+// Binds an operator that calls `exchange`, a function of Communicator that takes the operand and the result.
 Result<std::unique_ptr<BoundOp>> bind(const char* name, const BindArgs& args,
                                       Status (Communicator::*exchange)(const TensorView&, const TensorView&)) {
   TRY(ranks_of_exchange(args));

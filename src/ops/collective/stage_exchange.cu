@@ -1,4 +1,4 @@
-// Both sides of a link between stages: stages of one process (comm/peer_link.h), or of two processes, by NCCL.
+// Both sides of a link between stages, in one process (comm/peer_link.h) or between two processes (NCCL).
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   turns->turn = turn + 1;
 }
 
-// Returns the first unit of a block's range. The range is the same on both sides, and every block has one at any size.
+// Returns the first unit of a block's range. The range is the same on both sides. It may be empty.
 __device__ inline std::int64_t first_unit(std::int64_t units, unsigned block) { return units * block / kLinkBlocks; }
 
 template <int kWords>
