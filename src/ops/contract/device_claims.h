@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-// A claim lets its holders run such kernels. It ends with the last copy of the pointer. Launches of one owner follow
-// each other on one stream.
+// A claim lets its holders run kernels with blocks that wait for one another. It ends with the last copy of the
+// pointer. Launches of one owner follow each other on one stream.
 struct DeviceClaim {
   const void* owner;
 };
 
-// Thread-safe.
+// The claims of a process. Thread-safe.
 class DeviceClaims {
  public:
   // Returns the object that all engines of the process use: they share its devices, but do not know of one another.

@@ -19,7 +19,7 @@ class DevicePageTables {
   // Allocates the tables in device memory. Preconditions: the limits have at least one request, one page per request
   // and one token per page. Page ids are below `num_pages`.
   static Result<DevicePageTables> create(Device& device, const PlanLimits& limits, std::int64_t num_pages);
-  // The device memory that create() will allocate, in bytes.
+  // Returns the bytes of device memory that create() will allocate.
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
   // Writes the tables, [B], to the first rows; the other rows stay as they are. Request b has kv_lens[b] tokens. The

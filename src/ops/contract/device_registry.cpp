@@ -91,7 +91,7 @@ Result<DeviceRegistry::Named> DeviceRegistry::parse(std::string_view name) const
     number = value;
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
   };
-  constexpr int kOldest = 80;  // compute capability
+  constexpr int kOldest = 80;  // the oldest supported compute capability
   std::string accepted;
   bool any_choice = false;
   for (const std::unique_ptr<Entry>& entry : entries_) {
@@ -129,7 +129,7 @@ namespace {
 constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 
 Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
-  // Ranks on the CPU share the cores.
+  // Ranks on the CPU share the cores, so each rank gets an equal part.
   const int threads = choice.ranks == 1 ? 0 : std::clamp(read_usable_cores() / choice.ranks, 1, CpuDevice::kMaxThreads);
   return TRY(CpuDevice::create({.threads = threads}));
 }
@@ -139,7 +139,8 @@ Result<const Backend*> cpu_backend() {
   return &backend;
 }
 
-// The message of dlopen() starts with the missing file: the backend, or a library that it needs.
+// Returns the error for a failed dlopen(), whose message `said` starts with the missing file: the backend, or a library
+// that it needs.
 Status cuda_not_loaded(const std::string& said) {
   if (said.starts_with(kCudaLibrary))
     return unimplemented(
@@ -154,7 +155,7 @@ Status cuda_not_loaded(const std::string& said) {
                   kCudaLibrary, said));
 }
 
-// dlopen searches the RPATH of this program or library: its own folder, and ../lib.
+// Loads the CUDA backend. dlopen() searches the RPATH of this program or library: its own folder, and ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return cuda_not_loaded(dlerror());

@@ -29,9 +29,9 @@ struct RankPlace {
   int ranks = 1;
 };
 
-// Which device of a type to open, and how.
+// Says which device of a type to open, and how.
 struct DeviceChoice {
-  int ordinal = 0;  // among the devices that this process sees; for a rank, its own
+  int ordinal = 0;  // index among the devices that this process sees; for a rank, the rank's own
   int act_as = 0;   // choose the kernels of this older compute capability; 0: of the device's own
   int ranks = 1;    // number of ranks, each with a device of this type
 };
@@ -93,7 +93,8 @@ class DeviceRegistry {
   // kInvalidArgument for an unknown type, and if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
-  // Both return kInvalidArgument for an unknown type, with the known types in the message, or the error of its load().
+  // Return the backend of a type of device, and its kernels. Both return kInvalidArgument for an unknown type, with the
+  // known types in the message, or the error of its load().
   Result<const Backend*> backend(std::string_view type) const;
   Result<const KernelTable*> kernels(std::string_view type) const;
 

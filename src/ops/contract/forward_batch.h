@@ -18,13 +18,13 @@
 
 namespace tessera {
 
-// The number of pages that hold `tokens` tokens.
+// Returns the number of pages that hold `tokens` tokens.
 constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
 
-// The index of the first page of a request that a row at `position` sees. This row and all later rows read no page
-// before it.
+// Returns the index of the first page of a request that a row at `position` sees. This row and all later rows read no
+// page before it.
 constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
@@ -67,8 +67,8 @@ struct ForwardBatch {
   // [T], or empty if all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
   // embedding of its id.
   std::vector<std::int32_t> embedding_rows = {};
-  // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. Recurrent states are those
-  // before the drafts after the forward; the kept drafts are computed again.
+  // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
+  // recurrent state does not include the drafts. Drafts that are kept are computed again.
   std::vector<std::int32_t> draft_lens = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward
   std::vector<SlotCopy> slot_copies = {};             // run in this order
@@ -76,7 +76,7 @@ struct ForwardBatch {
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
-  // Whether every request adds exactly one token.
+  // Returns whether every request adds exactly one token.
   bool is_decode() const { return num_tokens() == num_requests(); }
   // Checks that lengths agree, and that rows and lengths are in range. An error here is a defect of the engine.
   Status check() const;
@@ -84,7 +84,7 @@ struct ForwardBatch {
 
 // The properties of a batch that an executable's kernels may rely on.
 enum class BatchKind : std::uint8_t {
-  kExtend,  // none: any number of requests with any query lengths
+  kExtend,  // no property: any number of requests with any query lengths
   kDecode,  // row t is the only row of request t; rows past the real requests are padding
 };
 

@@ -6,7 +6,7 @@
 //   …
 //   if (in_state(args.context, ForwardState::kCapturing)) …     // in an operator's bind() or enqueue()
 //
-// Only the thread that owns the runner may use them.
+// Only the thread that owns the runner may use the states.
 #pragma once
 
 #include <array>
@@ -26,12 +26,12 @@ enum class ForwardState : std::uint8_t {
 
 class ForwardStates {
  public:
-  // Whether a scope of the state is open.
+  // Returns whether a scope of the state is open.
   bool in(ForwardState state) const { return open_[static_cast<std::size_t>(state)] > 0; }
 
   class [[nodiscard]] Scope {
    public:
-    // `states` outlives the scope. Null: the scope does nothing.
+    // Opens the scope. `states` outlives it. If `states` is null, the scope does nothing.
     Scope(ForwardStates* states, ForwardState state)
         : open_(states == nullptr ? nullptr : &states->open_[static_cast<std::size_t>(state)]) {
       if (open_ != nullptr) ++*open_;

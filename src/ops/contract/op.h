@@ -43,8 +43,8 @@ class BoundOp {
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // Distinguishes the kernels or algorithms among which bind() chose for one dynamic type. If ranks meet in the
-  // operator, it depends only on the node and the sizes, so that all ranks warm it up together.
+  // Returns a number that tells apart the kernels or algorithms that bind() may choose for one dynamic type. If ranks
+  // meet in the operator, the number depends only on the node and the sizes, so that all ranks warm it up together.
   virtual std::uint64_t choice() const { return 0; }
 };
 
@@ -77,11 +77,11 @@ struct KernelDef {
 
 // One kernel that replaces up to three neighbouring operators, or a region of the program, if it is faster. Its result
 // is the same up to the order of sums. Each neighbour but the last passes its first result (or the operand that it
-// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. Nothing
-// outside of a region reads any but the results of its last call, and only these are written.
+// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. Only
+// the results of a region's last call are read outside the region, and only they are written.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
-  const RegionPattern* region = nullptr;  // in place of ops
+  const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
   std::string_view name;
   std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
   // Returns null if the kernel does not support these sizes, types or attributes, or if deterministic kernels are
@@ -104,7 +104,7 @@ struct JoinedKernelDef {
 class KernelTable {
  public:
   explicit KernelTable(std::vector<KernelDef> kernels, std::vector<JoinedKernelDef> joined = {});
-  // Returns an error that names the operator and the device if there is no kernel.
+  // Returns the operator's kernel. If there is none, returns an error that names the operator and the device.
   Result<const KernelDef*> get(std::string_view op) const;
   const KernelDef* find(std::string_view op) const;  // null if there is none
   std::span<const JoinedKernelDef> joined() const { return joined_; }

@@ -1,4 +1,4 @@
-// The lists of operators and kernels that each room of ops/ adds its own to (ops/rooms.h).
+// The lists to which each room (subfolder) of ops/ adds its operators and kernels (ops/rooms.h).
 #pragma once
 
 #include <initializer_list>
@@ -21,7 +21,7 @@ struct OpList {
   }
 };
 
-// The kernels of one device: those of single operators, and those that replace several.
+// The kernels of one device: kernels of single operators, and kernels that replace several operators.
 struct KernelList {
   std::vector<KernelDef> kernels;
   std::vector<JoinedKernelDef> joined;

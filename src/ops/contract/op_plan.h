@@ -2,7 +2,7 @@
 // memory, and how the work is spread over the multiprocessors. A kernel that needs a plan names an OpPlanner. The
 // runner makes one OpPlan for each planned operator and cache group and calls all of them before each forward, without
 // knowing any of them by name. A kernel finds its plan in the ForwardContext when it is bound. When it runs, it reads
-// what the plan wrote, at fixed addresses, so that a recorded graph serves any batch.
+// what the plan wrote, at fixed addresses, so that a recorded graph works for any batch.
 //
 //   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward
@@ -34,14 +34,15 @@ class KernelTable;
 class OpPlan {
  public:
   virtual ~OpPlan() = default;
-  // Plans `batch`: writes what the kernels read to the step buffer, whose next upload carries it, or uploads it in the
-  // order of `stream`. For kDecode `padded_requests` is the number of rows of the graph that will run, at least the
+  // Plans `batch`. It writes the kernels' data to the step buffer, whose next upload carries them, or uploads them in
+  // the order of `stream`. For kDecode `padded_requests` is the number of rows of the graph that will run, at least the
   // batch's requests; for kExtend it is unused. kResourceExhausted if the batch exceeds the limits that the plan was
   // made for, kInternal if the batch contradicts itself. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
-  // Bytes of device memory held for the plan's life, including its share of the step buffer.
+  // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;
-  // The names, in results and logs, of the kernels that run for batches of this kind. Layers may use different kernels.
+  // Returns the names, for results and logs, of the kernels that run for batches of this kind. Layers may use different
+  // kernels.
   virtual std::vector<std::string_view> kernels(BatchKind kind) const = 0;
 };
 
@@ -51,12 +52,12 @@ struct PlannedNode {
   std::vector<ir::Type> operands;
 };
 
-// The description of what a plan is made for. Spans are valid during the call.
+// The nodes, kernel and sizes that a plan is made for. Spans are valid during the call.
 struct PlanArgs {
-  std::span<const PlannedNode> nodes;  // all of the cache group
+  std::span<const PlannedNode> nodes;  // all nodes of the cache group
   std::string_view kernel;             // KernelDef::name of the planned kernel
   std::int64_t group = 0;
-  std::int64_t num_pages = 0;  // of the group's cache; page ids are below it
+  std::int64_t num_pages = 0;  // pages of the group's cache; page ids are below it
   PlanLimits limits;
 };
 

@@ -61,13 +61,13 @@ inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Typ
   return infer_types(decl, operands, std::move(attributes)).status().message();
 }
 
-// The built-in devices. The process has one registry.
+// Returns the built-in devices, in the one registry of the process.
 inline const DeviceRegistry& test_devices() {
   static const DeviceRegistry devices = built_in_devices();
   return devices;
 }
 
-// The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. The process has one.
+// Returns the process's device under test: the CPU, or the device that TESSERA_TEST_DEVICE names.
 inline Device& test_device() {
   static const std::unique_ptr<Device> device = [] {
     Result<std::unique_ptr<Device>> opened = test_devices().open(test_device_name());
@@ -90,7 +90,7 @@ inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
 // One operator bound with memory of its own on a device, for tests that run it more than once.
 class OpCase {
  public:
-  // `context` and `kernel` must outlive the case.
+  // Binds the operator. `context` and `kernel` must outlive the case.
   static Result<std::unique_ptr<OpCase>> create(Device& device, const ir::OpDecl& decl, const KernelDef& kernel,
                                                 const std::vector<HostTensor>& operands, ir::Attributes attributes,
                                                 const ForwardContext& context) {

@@ -1,5 +1,5 @@
-// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. By its
-// number a plan that keeps a copy on the device knows which entries it already has.
+// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. A plan
+// that keeps a copy on the device knows by the table's number which entries it already has.
 #pragma once
 
 #include <cstdint>

@@ -24,15 +24,15 @@ struct RegionLink {
   RegionValue is;
 };
 
-// All spans point at static memory.
+// Describes a region. All spans point at static memory.
 struct RegionPattern {
   static constexpr int kCarriedValues = 2;
 
   std::string_view first;                      // operator of the first call
   std::span<const std::string_view> repeated;  // operators of one repetition, in order
   std::span<const RegionLink> links;
-  // The values that are carried into a repetition. `begin` names those of the first call (kResult, kOperand), for the
-  // first repetition. `next` names those of a repetition, for the one after it.
+  // The values that are carried into a repetition. `begin` gives the values for the first repetition: results or
+  // operands of the first call. `next` gives the values for a later repetition, in terms of the repetition before it.
   std::array<RegionValue, kCarriedValues> begin;
   std::array<RegionValue, kCarriedValues> next;
 

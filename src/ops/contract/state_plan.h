@@ -21,13 +21,13 @@ struct StateMetadata {
   // [max_requests]: the slot of each request's state; no two requests share one. Slot 0 belongs to no sequence and is
   // neither read nor written: warm-up and measurement batches use it for all requests.
   const std::int32_t* slots = nullptr;
-  const std::int32_t* drafts = nullptr;  // [max_requests]: the last rows of each request, which the state leaves out
+  const std::int32_t* drafts = nullptr;  // [max_requests]: how many last rows do not change the state
   std::int64_t max_requests = 0;
 
   // These functions describe request b. They need a device whose memory the caller can read.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
-  // Returns how many first rows of the request change its state, at least 1.
+  // Returns the number of rows, from the first on, that change the request's state; at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
   // Returns whether the request starts from a zero state. It does if its first row is its first token (the slot then
@@ -37,7 +37,7 @@ struct StateMetadata {
 
 class StatePlan final : public OpPlan {
  public:
-  // kInvalidArgument if a limit is below one.
+  // Makes a plan. Returns kInvalidArgument if a limit is below one.
   static Result<std::unique_ptr<StatePlan>> create(const PlanArgs& args, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
@@ -65,7 +65,7 @@ class StatePlan final : public OpPlan {
 extern const OpPlanner kStatePlanner;
 
 // Finds the plan of the node's operator and cache group, for bind() of kernels. kFailedPrecondition if the context has
-// none.
+// no such plan.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
 // Returns the number of requests whose rows all lie among the first `rows` of the forward. A request beyond them would

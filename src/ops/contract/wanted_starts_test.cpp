@@ -31,7 +31,7 @@ TEST(WantedStarts, AreTheFirstWantedRowOfEachRequest) {
   EXPECT_THAT(starts_of({4, 1, 3}, {5}), ElementsAre(4, 1, 0));
 }
 
-// Rows that are sampled come first, then those of prompts' log-probabilities; a row may occur twice.
+// Sampled rows come first, and then the rows of prompts' log-probabilities; a row may occur twice.
 TEST(WantedStarts, AreFoundInAnyOrder) {
   EXPECT_THAT(starts_of({4, 1, 3}, {3, 4, 7, 1, 2, 3, 6}), ElementsAre(1, 0, 1));
   std::mt19937 generator(3);
