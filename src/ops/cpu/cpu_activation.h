@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// erfc(z) = e^(-z²) · (polynomial in t) for z >= 0, to 1.2e-7 relative. Source: Numerical Recipes, 6.2, erfcc.
+// Returns erfc(z) = e^(-z²) · (polynomial in t) for z >= 0, to 1.2e-7 relative. Source: Numerical Recipes, 6.2, erfcc.
 TESSERA_INLINE float erfc_positive(float z) {
   const float t = 1.0f / (1.0f + 0.5f * z);
   float p = 0.17087277f;
@@ -25,7 +25,7 @@ struct Silu {
   TESSERA_INLINE float operator()(float x) const { return x * sigmoid(x); }
 };
 struct GeluTanh {
-  // (1 + tanh(a)) / 2 = sigmoid(2a), which does not lose precision for negative a.
+  // Uses (1 + tanh(a)) / 2 = sigmoid(2a), which does not lose precision for negative a.
   TESSERA_INLINE float operator()(float x) const {
     return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
   }

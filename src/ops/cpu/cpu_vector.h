@@ -34,7 +34,7 @@ TESSERA_INLINE Vec16 load16(const BFloat16* p) {
   std::memcpy(&half, p, sizeof(half));
   return reinterpret_cast<Vec16>(__builtin_convertvector(half, VecU16) << 16);
 }
-// Takes the same steps as to_float(Float16).
+// Loads 16 numbers, by the same steps as to_float(Float16).
 TESSERA_INLINE Vec16 load16(const Float16* p) {
   VecHalf16 half;
   std::memcpy(&half, p, sizeof(half));
@@ -56,7 +56,7 @@ TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign
   const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
   return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
 }
-// Widens in two steps, because g++ 12 widens bytes to 32 bits one by one.
+// Loads 16 numbers. It widens them in two steps, because g++ 12 widens bytes to 32 bits one by one.
 TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   VecByte16 bytes;
   std::memcpy(&bytes, p, sizeof(bytes));
