@@ -84,7 +84,8 @@ __device__ inline unsigned block_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// A barrier of all threads in all blocks of the cluster. A thread may do other work between arriving and waiting.
+// The two halves of a barrier of all threads in all blocks of the cluster. A thread may do other work between arriving
+// and waiting.
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ inline void sync_cluster() {

@@ -16,7 +16,8 @@ __device__ inline std::uint32_t shared_address(const void* p) {
 // there. Phases alternate between parity 0, which is the first, and parity 1.
 class SharedBarrier {
  public:
-  // One thread calls it. Other threads may use the barrier after make_visible() and then __syncthreads().
+  // Initialises the barrier. One thread calls it. Other threads may use the barrier after make_visible() and then
+  // __syncthreads().
   __device__ void init(std::uint32_t arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&state_)), "r"(arrivals) : "memory");
   }

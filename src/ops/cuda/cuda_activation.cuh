@@ -19,7 +19,7 @@ struct Silu {
   __device__ float operator()(float x) const { return times_sigmoid(x, x); }
 };
 struct GeluTanh {
-  // (1 + tanh(a)) / 2 = sigmoid(2a), which does not lose precision for negative a.
+  // Uses (1 + tanh(a)) / 2 = sigmoid(2a), which does not lose precision for negative a.
   __device__ float operator()(float x) const {
     return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
   }

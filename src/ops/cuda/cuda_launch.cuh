@@ -30,7 +30,7 @@ struct LaunchShape {
                          // only
 };
 
-// A shape with rows along x, and items along y and within a block.
+// Returns a shape with rows along x, and items along y and within a block.
 inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
   if (rows == 0 || items == 0) return {};
   const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(items));
@@ -41,7 +41,7 @@ inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
           .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
-// A shape for one row of any length, along x: item = flat_item().
+// Returns a shape for one row of any length, along x: item = flat_item().
 inline LaunchShape flat_shape(std::int64_t items) {
   return {.grid = dim3(static_cast<unsigned>(ceil_div(items, kBlockThreads))), .block = dim3(kBlockThreads)};
 }
@@ -70,14 +70,14 @@ __device__ inline void let_next_begin() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Waits until the kernels ahead have ended and their writes are visible.
+// Waits until the preceding kernels have ended and their writes are visible.
 __device__ inline void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Whether the current device supports early launches and runs code of this build that waits.
+// Returns whether the current device supports early launches and runs code of this build that waits.
 bool can_launch_early();
 
 // Launches a kernel. The runtime keeps launch errors, and the CudaOp that called finds them there.

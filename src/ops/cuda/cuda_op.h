@@ -46,7 +46,7 @@ inline bool is_recording(cudaStream_t stream) {
   return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
 }
 
-// `name` is a string literal.
+// Makes an operator that calls `launch`. `name` is a string literal.
 template <class F>
 std::unique_ptr<BoundOp> make_cuda_op(const char* name, F launch, std::uint64_t choice = 0) {
   return std::make_unique<internal::CudaOp<F>>(name, std::move(launch), choice);

@@ -14,7 +14,7 @@ struct HeadShape {
   int half;  // pairs in a head; 2 · half <= dim
 };
 
-// Whether packs of n elements divide a head and its rotated half.
+// Returns whether packs of n elements divide a head and its rotated half.
 constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
 
 struct HeadSlot {

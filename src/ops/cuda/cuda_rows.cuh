@@ -11,7 +11,7 @@
 
 namespace tessera::cuda {
 
-// `name` is a string literal.
+// Makes an operator that copies rows. `name` is a string literal.
 std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy);
 
 // Calls f.operator()<Word>() with the widest type that divides `bytes` evenly (16, 4, 2 or 1 bytes).

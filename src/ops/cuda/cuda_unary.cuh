@@ -10,7 +10,7 @@
 
 namespace tessera::cuda {
 
-// Each thread takes one pack. The last pack may be short.
+// Computes y = f(x) for n elements. Each thread takes one pack. The last pack may be short.
 template <class From, class To, int N, class F>
 __global__ void unary(const From* x, To* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;
@@ -25,7 +25,7 @@ __global__ void unary(const From* x, To* y, std::int64_t n, F f) {
   }
 }
 
-// `name` is a string literal.
+// Makes the operator for f. `name` is a string literal.
 template <class From, class To, class F>
 std::unique_ptr<BoundOp> make_unary(const BindArgs& args, const char* name, F f) {
   constexpr int kElements = std::min(kPackSize<From>, kPackSize<To>);

@@ -1,9 +1,9 @@
-// Prefetches a kernel's data into the L2 cache, before the kernel waits for the kernels ahead (cuda_launch.cuh).
+// Prefetches a kernel's data into the L2 cache, before the kernel waits for the preceding kernels (cuda_launch.cuh).
 //
 // All stores of the device go through the L2 cache, so a line that is written after the prefetch is still read with its
-// new content. Any address that may be read may be prefetched at any time. A step reads some data only once, such as a
-// norm's weight. Without the prefetch, a kernel loads it from memory after this wait. In a chain of short kernels, such
-// a load takes nearly as long as a kernel.
+// new content. Any address that may be read may be prefetched at any time. A step reads some data only once, for
+// example a norm's weight. Without the prefetch, a kernel would load this data from memory after the wait. In a chain
+// of short kernels, the load takes nearly as long as a kernel.
 #pragma once
 
 namespace tessera::cuda {

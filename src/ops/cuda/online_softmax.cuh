@@ -16,7 +16,7 @@ struct BaseE {
 struct BaseTwo {
   __device__ static float power(float x) { return exp2f(x); }
 };
-// Takes one instruction. A result below the normal numbers becomes zero.
+// Computes powers of two in one instruction. A result below the normal numbers becomes zero.
 struct FastBaseTwo {
   __device__ static float power(float x) {
     float y = 0;
@@ -34,13 +34,14 @@ __device__ inline float warp_max(float x, int width = kWarp) {
 // Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
 __device__ inline float quad_max(float x) { return warp_max(x, 4); }
 
-// Whether a row may have seen no key yet: then its running max is -inf, and inf - inf must not reach the exponential.
+// Says whether a row may have seen no key yet. Then its running max is -inf, and inf - inf must not reach the
+// exponential.
 enum class Keys : bool { kSome, kMaybeNone };
 
 template <class Base>
 struct OnlineSoftmax {
   float running_max = -INFINITY;
-  float sum = 0;  // of weights, relative to the running max
+  float sum = 0;  // sum of weights, relative to the running max
 
   // Raises the running max to `now`, which is not below it. Shrinks `sum` by a factor and returns the factor, by which
   // the caller shrinks its sums of weighted values. Scores are multiplied by `scale` before the exponential.

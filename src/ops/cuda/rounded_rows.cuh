@@ -15,15 +15,15 @@ namespace tessera::cuda {
 inline constexpr int kRoundedGroup = 128;                // columns
 inline constexpr int kGroupThreads = kRoundedGroup / 8;  // threads of a group, each with eight columns
 
-// Values [m, k] of eight bits, and scales [groups, scale_stride], of which each group of columns has m.
+// Values [m, k] of eight bits, and scales [groups, scale_stride]. Each group of columns has m scales, one for each row.
 struct RoundedRows {
   std::uint8_t* values;
   float* scales;
   std::int64_t scale_stride;
 };
 
-// Returns the largest value of a group's threads in each of them. Only these kGroupThreads neighbouring lanes need to
-// run together.
+// Returns the largest value of a group's threads, in each of these threads. Only these kGroupThreads neighbouring lanes
+// need to run together.
 __device__ inline float group_max(float x) {
   const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % kWarp;
   const unsigned lanes = 0xffffu << lane / kGroupThreads * kGroupThreads;

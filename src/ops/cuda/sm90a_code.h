@@ -1,4 +1,4 @@
-// Tells whether the device runs code for sm_90a, the only code in which some instructions exist.
+// Tells whether the device runs code for sm_90a. Some instructions exist only in such code.
 #pragma once
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// A product of one tensor-core instruction, and the transposition of a part of its operands.
+// Computes one tensor-core product, and transposes a part of its operands.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,7 +8,7 @@
 
 namespace tessera::cuda {
 
-// sum[16, 8] += a[16, 16] · b[16, 8], in the registers of a warp as PTX lays them out for mma.m16n8k16.
+// Computes sum[16, 8] += a[16, 16] · b[16, 8], in the registers of a warp as PTX lays them out for mma.m16n8k16.
 template <class T>
 __device__ inline void multiply_tile(float (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {

@@ -18,7 +18,7 @@ struct TensorBox {
   int box;              // elements in the box
 };
 
-// How the 16-byte chunks of a box's row of at most 64 or 128 bytes are permuted in shared memory.
+// Says how the 16-byte chunks of a box's row of at most 64 or 128 bytes are permuted in shared memory.
 enum class Swizzle : std::uint8_t { kNone, k64Bytes, k128Bytes };
 
 // Describes a tensor of 16-bit elements at `data`, which is aligned to 16 bytes. The fastest dimension comes first. The

@@ -1,5 +1,5 @@
-// A ring of stages in shared memory. One warp fills it ahead by copies, and eight warps read it. A stage is eight rows
-// of 1024 columns of a matrix, or 64 keys of a KV head.
+// A ring of stages in shared memory. One warp fills it in advance by copies, and eight warps read it. A stage is eight
+// rows of 1024 columns of a matrix, or 64 keys of a KV head.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@ namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kWarps = 8;  // warps that read
 inline constexpr int kPartColumns = 1024;
-inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // of a row in shared memory; see linear_streamed.cuh
+inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // bytes of a row in shared memory; see linear_streamed.cuh
 inline constexpr int kSlotBytes = 17 * 1024;             // whole periods of the copy engine's swizzle
 inline constexpr int kHeadDim = 128;
 inline constexpr int kKeyBytes = kHeadDim * 2;
@@ -32,7 +32,7 @@ struct Requests {
   int max_pages;
   int page_size;
   float qk_eps;
-  float scale_log2;  // of scores, for powers of two
+  float scale_log2;  // factor of q·k that makes scores exponents of two
 
   __device__ int length(int row) const { return row < *num_requests ? kv_lens[row] : 0; }
 };
@@ -54,7 +54,7 @@ struct WeightRing {
     SharedBarrier::make_visible();
   }
 
-  // Waits for the next stage, or for the one that is `ahead` stages behind it. The warps that read call it.
+  // Waits for the next stage, or for the stage that follows it at a distance of `ahead`. The warps that read call it.
   __device__ void wait(int ahead = 0) {
     const bool again = slot + ahead >= kSlots;
     full[slot + ahead - (again ? kSlots : 0)].wait((turn + (again ? 1 : 0)) & 1);
@@ -90,7 +90,7 @@ struct WeightRing {
                            unsigned char (*norms_to)[kKeyBytes]) {
     expect(kTileKeys * kKeyBytes + (norms_to != nullptr ? 2 * kKeyBytes : 0));
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int pages = kTileKeys / r.page_size;  // of a tile
+    const int pages = kTileKeys / r.page_size;  // pages of a tile
     if (lane < pages) {
       const int last_page = (r.length(request) - 1) / r.page_size;
       const std::int32_t* table = r.page_table + static_cast<std::int64_t>(request) * r.max_pages;

@@ -82,8 +82,8 @@ __device__ inline void keep_registers() {
 #define TESSERA_NAMES_7 TESSERA_NAMES_6 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define TESSERA_NAMES_8 \
   TESSERA_NAMES_7 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-// NAMES lists the sums, the instruction's first operands. A, B and KEEP are the numbers of the three operands behind
-// them. The sums themselves come last.
+// NAMES lists the sums, which are the instruction's first operands. A, B and KEEP are the numbers of the next three
+// operands. The last arguments are the sums themselves.
 #define TESSERA_PRODUCT(N, TYPE, NAMES, A, B, KEEP, ...)                                                \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                           \
                ", 0;\n"                                                                                 \
