@@ -164,7 +164,7 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
-  // Each plan has kernels of its own, and lives as long as the runner.
+  // Returns the plan's address as its identity: each plan has kernels of its own, and lives as long as the runner.
   std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
 
   std::shared_ptr<const Plan> plan_;

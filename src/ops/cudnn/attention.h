@@ -16,8 +16,8 @@ class CudaAttentionPlanner;
 
 namespace cudnn {
 
-// Says why attention cannot run on cuDNN here: it is not built in, the library is missing, or the library is too old.
-// Thread-safe.
+// Returns an error that says why attention cannot run on cuDNN here: it is not built in, or the library is missing or
+// too old. Thread-safe.
 Status check_available();
 bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
@@ -36,8 +36,8 @@ class PlanCache {
   std::unique_ptr<Entries> entries_;
 };
 
-// Launches allocate host memory, so they are meant to be recorded. Preconditions: attention_serves() the shape, and the
-// planner chose this kernel. `plans` belongs to that planner.
+// Binds cuDNN's attention. Launches allocate host memory, so they are meant to be recorded. Preconditions:
+// attention_serves() the shape, and the planner chose this kernel. `plans` belongs to that planner.
 Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
                                                 PlanCache& plans, Device& device);
 
