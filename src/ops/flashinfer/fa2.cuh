@@ -60,7 +60,7 @@ struct Fa2Params {
   __host__ __device__ std::uint32_t get_kv_len(std::uint32_t b) const { return static_cast<std::uint32_t>(kv_lens[b]); }
 };
 
-// FlashInfer takes pointers to mutable data, but only writes o and lse.
+// Casts away const: FlashInfer takes pointers to mutable data, but only writes o and lse.
 template <class T>
 T* writable(const T* p) {
   return const_cast<T*>(p);
@@ -188,8 +188,9 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // A block that has work reads the plan's lists, which the host copied, and then waits for the kernels ahead.
-  // Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
+  // Launches the kernel. A block that has work reads the plan's lists, which the host copied, and then waits for the
+  // preceding kernels. Precondition of `early`: at least one block has work, or the results are not used (a warm-up
+  // launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),

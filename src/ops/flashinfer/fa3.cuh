@@ -1,6 +1,6 @@
 // FlashInfer's FlashAttention-3 for Hopper over our page table. A persistent block on every multiprocessor processes
 // the work items that the planner assigned to it. The grid is the number of multiprocessors, TMA's descriptor of the
-// queries covers the bucket's rows, and all lengths are read from device memory. So a recorded launch serves any
+// queries covers the bucket's rows, and all lengths are read from device memory. So a recorded launch works for any
 // forward of the bucket.
 #pragma once
 
@@ -66,7 +66,7 @@ struct Fa3Scale {
   float sm_scale;
 };
 
-// Keys in a tile, as tuned by FlashInfer.
+// Returns the number of keys in a tile, as tuned by FlashInfer.
 constexpr int fa3_tile_keys(int head_dim) { return head_dim == 256 ? 32 : 96; }
 
 template <class T, int kHeadDim>

@@ -22,7 +22,7 @@ inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the largest supported
 // Softcaps need instantiations of their own. They are made for the head sizes of models that have a softcap (Gemma 2).
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
-// Rows of an FA3 tile. A tile has one query head.
+// Returns the number of rows in an FA3 tile. A tile has one query head.
 constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
 
 bool fa3_serves(const AttentionShape& shape, int compute_capability);
@@ -32,14 +32,15 @@ bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capabil
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
-// Runs only the single-row requests of an extend step. Precondition: the planner has work for them (extend_work()).
+// Binds the kernel for the single-row requests of an extend step alone. Precondition: the planner has work for them
+// (extend_work()).
 Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows(const CudaAttention& attention,
                                                       const CudaAttentionPlanner& planner);
 
-// The number of blocks of FA2's decode that one multiprocessor of the current device runs at once.
+// Returns the number of blocks of FA2's decode that one multiprocessor of the current device runs at once.
 Result<int> fa2_decode_residency(const AttentionShape& shape);
 
-// The functions that the instantiating files define. T is __nv_bfloat16 or __half.
+// Do the work of the functions above. Each is defined by the file that instantiates it. T is __nv_bfloat16 or __half.
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
