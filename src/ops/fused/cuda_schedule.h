@@ -1,6 +1,6 @@
-// How the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own. A unit is a run of
-// elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a warp, or a whole block,
-// work on one unit.
+// The schedule by which the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own. A
+// unit is a run of elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a warp,
+// or a whole block, work on one unit.
 //
 //   item   `pack` neighbouring elements, loaded at once; with a rotation also their partners half a head further
 //   unit   `items` items; each of `lanes` threads has `held` of them in registers
@@ -36,9 +36,8 @@ struct CudaSchedule {
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
 
-// Returns the numbers of threads that a block of the same code may have, the schedule's own first. With each of them
-// every thread computes the same, and every sum has the same order. If a whole block adds up a unit, there is only one
-// number.
+// Returns the numbers of threads that a block of the same code may have, the schedule's own first. The number changes
+// neither what a thread computes nor the order of a sum. If a whole block adds up a unit, there is only one number.
 std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
 // Returns the schedule with another number of threads. Precondition: `threads` is one of block_sizes().
 CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);

@@ -74,7 +74,7 @@ class Walk {
  private:
   float* buffer(std::size_t id) const { return scratch_ + layout_.offsets[id]; }
   const RowValue& value(int id) const { return layout_.kernel.values[static_cast<std::size_t>(id)]; }
-  // A slice has no buffer of its own: it is a part of its input's buffer.
+  // Returns a value's buffer. A slice has no buffer of its own: it is a part of its input's buffer.
   const float* read(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kSlice) return read(v.inputs[0]) + v.offset;
@@ -173,8 +173,8 @@ class CpuRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the numbers of parts into which the rows may be divided, each of which is a schedule. Without a measurement
-  // there are as many parts as have enough bytes each.
+  // Returns the schedules: numbers of parts into which the rows may be divided. Without a measurement, rows are divided
+  // into as many parts as have enough bytes each.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

@@ -62,7 +62,7 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the numbers of threads of a block, each of which is a schedule. One module has the code for all of them.
+  // Returns the schedules: numbers of threads of a block. One module has the code for all of them.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {

@@ -83,7 +83,7 @@ class TaskFinder {
     if (is_computed_elsewhere(slice.inputs[0])) return ok_status();
     return unimplemented("a part of a value that was reduced or rotated in the same kernel");
   }
-  // Returns whether nothing between the loads and `id` reads other positions.
+  // Returns whether another task can compute `id` again: no reduction or rotation lies between the loads and `id`.
   bool is_computed_elsewhere(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kRmsNorm || v.op == RowOp::kRotary) return false;

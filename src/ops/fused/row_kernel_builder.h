@@ -1,5 +1,6 @@
-// How a device turns row kernels into code. A device has a builder in its backend (Backend::row_kernels). The CPU's
-// interprets the kernel (row_cpu.cpp); CUDA's generates and compiles source (row_cuda_builder.cpp).
+// The interface by which a device turns row kernels into code. A device has a builder in its backend
+// (Backend::row_kernels). The CPU's builder interprets the kernel (row_cpu.cpp); CUDA's builder generates and compiles
+// source (row_cuda_builder.cpp).
 #pragma once
 
 #include <memory>
@@ -32,7 +33,7 @@ class RowKernelCode {
 class RowKernelBuilder {
  public:
   virtual ~RowKernelBuilder() = default;
-  // Name of an instruction's kernel: "cpu", "nvrtc".
+  // Returns the name of an instruction's kernel: "cpu", "nvrtc".
   virtual std::string_view name() const = 0;
   // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
   // that were tried, if there is no compiler.

@@ -40,7 +40,7 @@ struct RowInstance {
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
   std::vector<TensorView> operands;         // without addresses
   std::vector<TensorView> results;
-  const Device* device = nullptr;  // only compared
+  const Device* device = nullptr;  // only compared, never dereferenced
 };
 
 struct MeasuredSchedules {

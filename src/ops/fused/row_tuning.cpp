@@ -39,7 +39,7 @@ class Tensors {
     tensors.results_ = TRY(tensors.placed(instance.results, device));
     return tensors;
   }
-  // Writes the same values each time, because a kernel may have written its operands.
+  // Fills the tensors with the same values each time, because a kernel may have written its operands.
   Status fill(Device& device, Stream& stream) const {
     std::minstd_rand random(1);
     std::size_t at = 0;
@@ -96,7 +96,7 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
-  bool is_slow = false;  // found slow at once: not timed further
+  bool is_slow = false;  // found to be slow at once, so not timed further
   std::vector<double> ms;
 };
 
