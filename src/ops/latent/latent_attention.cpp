@@ -32,7 +32,7 @@ Status check_cache(const ir::OpSignature& s) {
   return ok_status();
 }
 
-// Checks for [heads, any, latent], where heads and latent equal those of `values`.
+// Checks that the operand is [heads, any, latent], with the same heads and latent as `values`.
 Status check_matrices(const ir::OpSignature& s, std::size_t operand, const char* name) {
   TRY(expect_rank(s, operand, name, 3));
   const ir::Type& own = s.operands[operand];
@@ -102,7 +102,7 @@ struct Rotation {
   bool interleaved;
 };
 
-// Applies the rotary embedding to the last values of every query head, in rows [begin, end).
+// Applies the rotary embedding to the last elements of every query head, in rows [begin, end).
 template <class X>
 TESSERA_CPU_CLONES void turn_rows(const Rotation<X>& r, std::int64_t begin, std::int64_t end) {
   const std::int64_t rotated = r.sizes.width - r.sizes.latent;

@@ -1,7 +1,7 @@
-// Latent attention on CUDA. The absorbed form comes first. It multiplies queries by the matrices of keys, runs the
+// Latent attention on CUDA. The absorbed form comes first. It multiplies queries by the key matrices, runs the
 // tensor-core kernel of latent_attention.cuh for supported sizes or a plain kernel for others, and multiplies the
-// result by the matrices of values. If a forward has too few tiles for the device, the keys are cut into ranges for
-// blocks of their own, which a second launch joins; deterministic forwards do not cut keys.
+// result by the value matrices. If a forward has too few tiles for the device, the keys are cut into ranges for blocks
+// of their own, which a second launch joins; deterministic forwards do not cut keys.
 //
 // The direct form (latent_direct.h) follows in the same scratch memory, for the requests that take it. The launches
 // depend on the bucket's rows alone. Blocks find their request in the metadata when they run.
@@ -80,7 +80,8 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Returns a number of ranges of keys that gives every multiprocessor a block. It depends on the bucket's rows alone.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. It depends on the
+// bucket's rows alone.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -148,7 +149,8 @@ void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
 
-// `choice` distinguishes three variants: no second launch, or one of two second launches.
+// Binds the kernel for tiles and its second launch. `choice` distinguishes three variants: no second launch, or one of
+// two second launches.
 template <class X, int kRowGroups, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_tiles(const BindArgs& args, const Plan& plan, const Problem& p) {
   constexpr auto kKernel = latent_tiles<X, kRowGroups, kStages>;

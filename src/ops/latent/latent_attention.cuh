@@ -1,9 +1,9 @@
 // The device code of latent attention on CUDA. A block processes a tile of rows of one request, where a row is one
 // query head of one token, against ranges of the cache's rows. It reads each cache row once for all rows of the tile.
 //
-// Tensor cores handle the published sizes, a latent of 512 beside 64 rotated values, in bfloat16 and float16. Eight
-// warps share a tile of 16 · kRowGroups rows. The warps of a group have the same 16 rows. They divide the keys among
-// them to compute scores, and the columns of the latent to add values.
+// Tensor cores handle the published sizes, a latent of 512 elements beside 64 rotated elements, in bfloat16 and
+// float16. Eight warps share a tile of 16 · kRowGroups rows. The warps of a group have the same 16 rows. They divide
+// the keys among them to compute scores, and the columns of the latent to add values.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -111,7 +111,7 @@ struct Sums {
   static constexpr int kWarpKeys = kKeys / kGroupWarps;       // keys for which the warp computes scores
   static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns for which the warp adds values
   float out[kWarpColumns / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // over the warp's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max and sum over the warp's keys
 };
 
 // Computes q·k for the warp's rows and keys.
@@ -119,7 +119,7 @@ template <class T, int kRowGroups, int kStages>
 __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int stage, int first_row, int first_key,
                                      float (&score)[Sums<kRowGroups>::kWarpKeys / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  // Sums of every second step, so that a product need not wait for the one before it.
+  // Sums of every second step, so that a product need not wait for the product before it.
   float second[Sums<kRowGroups>::kWarpKeys / 8][4] = {};
 #pragma unroll 3
   for (int d = 0; d < kWidth / 32; ++d) {
@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
-  // Copies write lengths and page tables, and earlier forwards wrote the older rows of the cache. No kernel ahead
-  // changes them, so they may be read before the wait.
+  // Copies write lengths and page tables, and earlier forwards wrote the older rows of the cache. No kernel that may
+  // still run changes them, so they may be read before the wait.
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
     return cuda::wait_for_previous();

@@ -5,9 +5,9 @@
 //                    mut out X[T, H·V]) {group: int, scale: double, interleaved = false}
 //
 // A token's row of the cache holds its latent [C] and then its rotated key [R]; all heads share the row
-// (latent_store.h). The first H·(N + R) of a row's W values are its query heads. A query head has N values for the keys
-// that are made from latents, then R values that are rotated by the row's angles (rotary.h) and rounded to X. Two forms
-// give the same results except for rounding ("beside" concatenates):
+// (latent_store.h). The first H·(N + R) of a row's W elements are its query heads. A query head has N elements for the
+// keys that are made from latents. Then it has R elements that are rotated by the row's angles (rotary.h) and rounded
+// to X. Two forms give the same results except for rounding ("beside" concatenates):
 //
 //   absorbed: query = keysᵀ·q[: N] beside rotary(q[N :]),   s_j = scale · query·row_j
 //             out = values · (Σ softmax(s)_j · row_j[: C])
@@ -37,7 +37,7 @@ extern const KernelDef kLatentAttentionCuda;
 // The sizes of the operands.
 struct LatentSizes {
   std::int64_t heads = 0;
-  std::int64_t width = 0;   // C + R: values of a query head in the absorbed form, and of a row of the cache
+  std::int64_t width = 0;   // C + R: elements of a query head in the absorbed form, and of a row of the cache
   std::int64_t latent = 0;  // C
   std::int64_t key = 0;     // N
   std::int64_t value = 0;   // V
@@ -45,8 +45,8 @@ struct LatentSizes {
 };
 LatentSizes latent_sizes(const BindArgs& args);
 
-// The products of the absorbed form. The first makes the unrotated part of the queries, into query X[T, H, C + R]. The
-// second turns latents X[T, H, C] into out.
+// Describe the two products of the absorbed form. The first makes the unrotated part of the queries, into query X[T, H,
+// C + R]. The second turns latents X[T, H, C] into out.
 HeadLinearProblem latent_query_problem(const BindArgs& args, DeviceAddress query);
 HeadLinearProblem latent_values_problem(const BindArgs& args, DeviceAddress latents);
 

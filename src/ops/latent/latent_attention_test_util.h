@@ -27,14 +27,14 @@ struct LatentConfig {
   double scale = 0.1;
   std::int64_t padded_rows = 3;
   bool interleaved = false;
-  std::int64_t more_q = 8;  // values of a row of q behind its heads
+  std::int64_t more_q = 8;  // elements of a row of q behind its heads
 
   std::int64_t q_columns() const { return heads * (key + rotated) + more_q; }
   std::int64_t width() const { return latent + rotated; }
   ir::Attributes attributes() const {
     return {{"group", std::int64_t{0}}, {"scale", scale}, {"interleaved", interleaved}};
   }
-  // The equivalent attention, with one KV head that has the cache's rows as keys and values.
+  // Returns the config of the equivalent attention, with one KV head that has the cache's rows as keys and values.
   Config attention() const {
     return {.dtype = dtype,
             .cache_dtype = cache_dtype,
@@ -99,7 +99,7 @@ inline std::int64_t real_rows(const ForwardBatch& batch) {
 }
 
 // Makes q, table, cache, keys, values and out. Slots that no request owns are NaN, and so are padded rows of q and the
-// values behind its heads. The matrices are the same for every seed.
+// elements behind its heads. The matrices are the same for every seed.
 inline std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const ForwardBatch& batch, std::int64_t rows,
                                                     std::uint32_t seed) {
   HostTensor cache = make_operands(c.attention(), batch, rows, seed)[1];

@@ -1,7 +1,7 @@
 // The two kernels of latent attention's direct form, for the published sizes (DeepSeek-V2 and V3): a latent of 512
-// beside 64 rotated values, and keys and values of 128 for each head. Both multiply on tensor cores from tiles in
-// shared memory, with copies running some steps ahead. The attention kernel uses warpgroup instructions, which only
-// sm_90a has.
+// elements beside 64 rotated elements, and keys and values of 128 elements for each head. Both multiply on tensor cores
+// from tiles in shared memory, with copies running some steps ahead. The attention kernel uses warpgroup instructions,
+// which only sm_90a has.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -28,7 +28,7 @@ inline constexpr int kThreads = 256;
 
 struct Problem {
   own_attention::Problem attention;  // group = 1; q is the member below
-  const void* q;                     // X[rows, q_stride]; each head has kDim + kRotated values
+  const void* q;                     // X[rows, q_stride]; each head has kDim + kRotated elements
   std::int64_t q_stride;
   const float* table;  // [rows, kRotated]
   bool interleaved;
@@ -187,7 +187,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Rotates the last kRotated values of the tile's rows.
+// Rotates the last kRotated elements of the tile's rows.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
                                     PermutedRows<T, kRows, kColumnPacks>& tile) {

@@ -55,7 +55,7 @@ __device__ inline int direct_place(const LatentForms& forms, int request) {
   return own > 0 && before + own <= forms.capacity ? before : -1;
 }
 
-// Whether any of the rows [first, first + rows) of the forward belongs to a request in the absorbed form.
+// Returns whether any of the rows [first, first + rows) of the forward belongs to a request in the absorbed form.
 __device__ inline bool has_absorbed_rows(const LatentForms& forms, int first, int rows) {
   if (forms.least_rows == INT_MAX) return true;
   return any_of_requests(forms, [&](int request, int end, int own) {

@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// The kernels decide for each forward on the device, from lengths in device memory. Trivially copyable.
+// The arguments of the selection. Kernels select the requests of each forward on the device, from lengths in device
+// memory. Trivially copyable.
 struct LatentForms {
   int least_rows = INT_MAX;  // the fewest new rows of a request in the direct form; INT_MAX: no request has it
   int capacity = 0;          // the number of keys that there is room for

@@ -11,9 +11,9 @@ inline constexpr int kPlainKeys = 16;  // keys in a tile
 inline constexpr int kPlainColumns = 32;
 inline constexpr std::int64_t kGreatestWidth = kPlainColumns * kWarp;
 
-// The plain kernel. A warp has one query head of a token, and a block has eight of them, which share the tiles of keys
-// in shared memory. Everything is float32. A lane has the columns lane, lane + 32, …. Grid [rows, blocks of heads,
-// splits].
+// Computes attention without tensor cores. A warp has one query head of a token. The eight warps of a block share tiles
+// of keys in shared memory. Everything is float32. A lane has the columns lane, lane + 32, …. Grid [rows, blocks of
+// heads, splits].
 template <class X>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, int latent) {
   extern __shared__ __align__(16) float shared_floats[];

@@ -1,4 +1,4 @@
-// Rotates the last values of a head of latent attention, on CUDA (rotary.h has the formula).
+// Rotates the last elements of a head of latent attention, on CUDA (rotary.h has the formula).
 #pragma once
 
 #include "tessera/ops/cuda/cuda_rotary.cuh"

@@ -1,4 +1,4 @@
-// Rotates the last values of a head of latent attention, on the CPU (rotary.h has the formula).
+// Rotates the last elements of a head of latent attention, on the CPU (rotary.h has the formula).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ TESSERA_INLINE void turn_pairs(const X* x, const float* cosines, Y* y, std::int6
   }
 }
 
-// Rotates the `half` pairs of a head's last values. Each call of turn_pairs() is inlined with its constant arguments,
-// so that both loops vectorise.
+// Rotates the `half` pairs at the end of a head. Each call of turn_pairs() is inlined with its constant arguments, so
+// that both loops vectorise.
 template <class X, class Y>
 TESSERA_INLINE void turn(const X* x, const float* cosines, Y* y, std::int64_t half, bool interleaved) {
   if (interleaved)

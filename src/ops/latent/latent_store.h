@@ -3,9 +3,9 @@
 //   latent_store(x X[T, W], weight X[C], table f32[T, R], slots i32[T], mut cache Y[P, page_size, C + R],
 //                q_weight X[Q] optional, mut q X[T, Q] optional) {eps, interleaved = false}
 //
-// x is a joint projection. The last C + R of a row's W values are a token's latent [C] and then the rotated part of its
-// key [R], which all heads share. If queries are made from a latent too, the query latent is the first Q values of the
-// row.
+// x is a joint projection. The last C + R of a row's W elements are a token's latent [C] and then the rotated part of
+// its key [R], which all heads share. If queries are made from a latent too, the query latent is the first Q elements
+// of the row.
 //
 //   cache[slots[t]] = rms_norm(x[t, W - R - C : W - R], weight, eps), rotary(x[t, W - R :])
 //   q[t] = rms_norm(x[t, : Q], q_weight, eps)
