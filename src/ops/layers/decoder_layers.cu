@@ -72,7 +72,7 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          kTileKeys / cache.dim(1) <= kWarp;  // each lane copies one page of a tile
 }
 
-// Whether blocks of other processes may run beside our blocks on the current device.
+// Returns whether blocks of other processes may run beside our blocks on the current device.
 bool is_shared_with_processes() {
   int device = 0;
   int shared = 0;
@@ -80,7 +80,8 @@ bool is_shared_with_processes() {
          cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || shared != 0;
 }
 
-// Whether all blocks can run at once, one on each multiprocessor. They must, because blocks wait for one another.
+// Returns whether all blocks can run at once, one on each multiprocessor. They must, because blocks wait for one
+// another.
 bool runs_all_blocks(const BindArgs& call) {
   const Result<std::size_t> memory = most_shared_memory("decoder layers");
   return call.device.properties().threads >= kBlocks && memory.ok() && *memory >= kSharedBytes<kMostRows> &&

@@ -9,9 +9,9 @@
 //
 // Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on, so that it owns the residual stream's
 // columns 8b … 8b + 7 and keeps them in registers. Each KV head has 16 blocks, which share the keys of all requests
-// evenly, in tiles of 64. A norm ahead of a product multiplies x by the norm's weight before the product, and the
-// product by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the operators' own kernels
-// round them.
+// evenly, in tiles of 64. If a norm precedes a product, x is multiplied by the norm's weight before the product, and
+// the product by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the operators' own
+// kernels round them.
 #pragma once
 
 #include <cstdint>

@@ -174,7 +174,7 @@ std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
            .factor = true}};
 }
 
-// The limit of the values, and of the results, of a quantised matrix: the test makes and compares them one by one.
+// The greatest number of values, and of results, of a quantised matrix: the test makes and compares them one by one.
 constexpr std::int64_t kMostQuantised = std::int64_t{9} << 20;
 
 std::string name_of(const JoinedKernelDef& joined) {
@@ -240,8 +240,8 @@ TEST_P(JoinedKernelsPart, EqualsItsOperators) {
 }
 INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 
-// Launches a chain of products. Each reads the result of the one before, and they are short: without the wait they
-// would overlap. The sizes are those of kernels without a workspace.
+// Launches a chain of short products, each of which reads the preceding result. Without the wait they would overlap. At
+// these sizes the kernels need no workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **kernels().get("linear");

@@ -204,7 +204,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
   }
 
-  OnlineSoftmax<BaseTwo> row;  // of head lane / 16; a lane's sum counts each key twice
+  OnlineSoftmax<BaseTwo> row;  // softmax of head lane / 16; a lane's sum counts each key twice
   float out[kGroup][4] = {};
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
     const int first = tile * kTileKeys + warp * kWarpKeys;

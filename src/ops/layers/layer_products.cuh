@@ -19,7 +19,7 @@ namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kMostGroups = 6;  // limit of a block's groups in one product
 
-// A barrier of the warps that multiply, without the warp that fills the ring.
+// Synchronises the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 template <int kRows>
@@ -128,7 +128,7 @@ class Operand {
   static constexpr int kSteps = kPartColumns / (kWarps * kWarp);
   static constexpr int kStepBytes = kPartColumns * 2 / kSteps;
 
-  // Only the upper eight rows of the instruction's first operand come from x.
+  // Adds one instruction's product to `sum`. Only the upper eight rows of the instruction's first operand come from x.
   __device__ static void multiply(float (&sum)[4], std::uint32_t x0, std::uint32_t x1, std::uint32_t w0,
                                   std::uint32_t w1) {
     multiply_tile<__nv_bfloat16>(sum, {x0, 0, x1, 0}, w0, w1);

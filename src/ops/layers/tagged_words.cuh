@@ -28,7 +28,7 @@ __device__ inline TaggedWord load_word(const TaggedWord* from) {
   asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
   return word;
 }
-// `from` is aligned to 16 bytes.
+// Loads two neighbouring words. `from` is aligned to 16 bytes.
 __device__ inline TaggedPair load_words(const TaggedWord* from) {
   TaggedPair pair;
   asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
