@@ -61,8 +61,8 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) 
   return handle;
 }
 
-// cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix. wᵀ is [k, n], xᵀ is [k, m] and yᵀ
-// is [n, m].
+// Describes the product. cuBLAS is column-major, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its first matrix. wᵀ is [k,
+// n], xᵀ is [k, m] and yᵀ is [n, m].
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands) {
   const cudaDataType_t y_type = data_type(p.dtype);

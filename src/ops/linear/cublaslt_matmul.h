@@ -78,8 +78,8 @@ LinearShape shape_of(const LinearProblem& p, Rows rows);
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 
-// Returns the one table of this process. The process's GPUs are of one kind, and each checks an algorithm that it takes
-// from the table.
+// Returns the table of algorithms, of which the process has one. The process's GPUs are of one kind, and each checks an
+// algorithm that it takes from the table.
 LinearAlgorithms& known_algorithms();
 
 }  // namespace tessera::cublaslt

@@ -48,9 +48,9 @@ __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExt
   }
 }
 
-// Grid: [blocks of columns · heads, then one block a head for the rotary values; blocks of rows that run side by side].
-// A block processes every gridDim.y-th block of rows. The four warps form kRowWarps groups. A group takes 16 rows, and
-// its warps divide the columns.
+// Computes tiles of the output on tensor cores. Grid: [blocks of columns · heads, then one block a head for the rotary
+// values; blocks of rows that run side by side]. A block processes every gridDim.y-th block of rows. The four warps
+// form kRowWarps groups. A group takes 16 rows, and its warps divide the columns.
 template <class T, int kRowWarps, bool kTransposed>
 __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
@@ -189,8 +189,9 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 constexpr int kPlainTile = 16;
 
-// Grid: [blocks of columns · heads, then one block a head for the rotary values; blocks of rows]. A block has 256
-// threads. Each computes one element of a 16 x 16 tile, from tiles in shared memory.
+// Computes tiles of the output in float32. Grid: [blocks of columns · heads, then one block a head for the rotary
+// values; blocks of rows]. A block has 256 threads. Each computes one element of a 16 x 16 tile, from tiles in shared
+// memory.
 template <class T>
 __global__ void __launch_bounds__(kPlainTile* kPlainTile)
     head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {

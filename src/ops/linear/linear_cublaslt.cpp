@@ -77,7 +77,8 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
 }
 
-// Asks the library only once for each shape. A forward has four or five shapes in dozens of layers.
+// Does what choose() does, but asks the library only once for each shape. A forward has four or five shapes in dozens
+// of layers.
 Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, bool, Rows>;
   static std::mutex mutex;
@@ -118,8 +119,8 @@ class CublasLtLinear final : public BoundOp {
                  std::size_t workspace_bytes)
       : p_(problem), handle_(handle), choice_(std::move(choice)), workspace_bytes_(workspace_bytes) {}
 
-  // The bias's address is an attribute of the descriptor, and all layers of a shape share a descriptor. So an operator
-  // with a bias gets its own descriptor.
+  // Makes a descriptor for this operator alone. The bias's address is an attribute of the descriptor, and all layers of
+  // a shape share a descriptor. So an operator with a bias gets its own descriptor.
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));

@@ -154,7 +154,7 @@ constexpr std::int64_t kBlockColumns = 24;
 constexpr int kGroupRows = 8;
 
 // A block of at most kBlockColumns neighbouring columns with their weights. `next` is the number of columns in the next
-// block, whose weights follow this block's in memory; it is 0 if there are none to prefetch.
+// block, whose weights follow this block's in memory; it is 0 if there is nothing to prefetch.
 template <class T>
 struct Columns {
   std::int64_t first;
@@ -163,7 +163,8 @@ struct Columns {
   std::int64_t next;
 };
 
-// The greatest number of columns for which the sums, the weights and one row of x fit in 31 of the 32 registers.
+// Returns the greatest number of columns for which the sums, the weights and one row of x fit in 31 of the 32
+// registers.
 constexpr int columns_at_once(int rows, int steps) {
   int columns = 4;
   while (rows * columns + steps * (columns + 1) > 31) --columns;
@@ -298,11 +299,11 @@ void run(const LinearProblem& p) {
 
 }  // namespace
 
-// Measured on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. bfloat16 with 8, 16 and 32 rows
-// reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24, and oneDNN 25 and 19.
-// Without AVX-512 there are half as many registers, and without bfloat16 products twice the work; oneDNN was then
-// faster from five rows on. A second group of rows reads a block again, so the block must still be in the core's cache
-// beside the next one: [4096, 14336] with 32 rows reaches 15, and oneDNN 17.
+// The limits follow from measurements on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. bfloat16
+// with 8, 16 and 32 rows reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24,
+// and oneDNN 25 and 19. Without AVX-512 there are half as many registers, and without bfloat16 products twice the work;
+// oneDNN was then faster from five rows on. A second group of rows reads a block again, so the block must still be in
+// the core's cache beside the next one: [4096, 14336] with 32 rows reaches 15, and oneDNN 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

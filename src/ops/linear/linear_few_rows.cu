@@ -20,7 +20,8 @@ struct Shape {
   int split;               // number of warps that share one row of w; a divisor of kWarps
 };
 
-// A group of `split` warps processes one row of w and kRows rows of x. A lane's loads are N elements wide.
+// Computes y for a few rows. A group of `split` warps processes one row of w and kRows rows of x. A lane's loads are N
+// elements wide.
 template <class T, int kRows, int N>
 __global__ void __launch_bounds__(kWarps* kWarp)
     few_rows(const T* x, const T* w, const T* bias, const T* residual, T* y, Shape shape) {

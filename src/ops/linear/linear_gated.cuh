@@ -124,7 +124,7 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   if (thread == 0 && column < p.n) store_box(p.y, results, column, item.first_row);
 }
 
-// Preconditions: k and n are multiples of 8, and gridDim.x is a multiple of kHopperCluster.
+// Computes y, tile by tile. Preconditions: k and n are multiples of 8, and gridDim.x is a multiple of kHopperCluster.
 template <class T, class Gate>
 __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_constant__ GatedLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -168,7 +168,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_c
     }
     if (threadIdx.x % kWarpgroup == 0) wait_for_stores();
   }
-  // Other blocks may still write to this block's shared memory and signal its barriers, so it waits before it exits.
+  // Other blocks may still write to this block's shared memory and signal its barriers, so this block waits before it
+  // exits.
   sync_cluster();
 #endif
 }

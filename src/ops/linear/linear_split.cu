@@ -20,8 +20,8 @@ using namespace cuda;
 using namespace cuda::split_linear;
 
 // Bytes of shared memory with which two blocks fit on a multiprocessor, or only one. If there is a multiprocessor for
-// each block, none may have two: blocks start when those of the preceding kernel end, so the first free multiprocessors
-// would otherwise take them all.
+// each block, no multiprocessor may take two: blocks start when the blocks of the preceding kernel end, so the first
+// free multiprocessors would otherwise take them all.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 

@@ -31,7 +31,7 @@ inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the
 // Sums are padded between the rows of x, so that the threads of a store use all banks.
 inline constexpr int kSumRow = kWeightRows + 4;
 
-// kN is the number of rows of x, 32 or 64.
+// Bytes of a stage. kN is the number of rows of x, 32 or 64.
 template <int kN>
 inline constexpr int kStageBytes = (kN + kWeightRows) * kRowBytes;
 template <int kN>
@@ -147,8 +147,8 @@ __device__ inline void store_sums(const float (&sum)[kN / 2], std::uint32_t sums
           : "memory");
 }
 
-// Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n are multiples of 8; k has at least one stage for each
-// block.
+// Computes one tile with a cluster of kBlocks blocks. Grid: tiles of w times kBlocks. Preconditions: m <= kN; k and n
+// are multiples of 8; k has at least one stage for each block.
 template <class T, int kN, int kBlocks>
 __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__ SplitLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -76,7 +76,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
   return p.m <= 8 ? make_of_eight<T, kGated>(name, p, workers) : make_of_sixteen<T, kGated>(name, p, workers);
 }
 
-// `y` is the gate's result if there is a gate.
+// Makes the kernel for `p`. If there is a gate, `y` is the gate's result.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
   const bool gated = gate != Gate::kNone;

@@ -56,7 +56,7 @@ struct Streamed {
   Gate gate;
 };
 
-// A barrier of the warps that multiply, without the ninth warp.
+// Synchronises the warps that multiply, without the ninth warp.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
@@ -91,10 +91,10 @@ struct WarpTile {
   __device__ float at(int row, int w_row) const { return kWeightsFirst ? sums[w_row][row] : sums[row][w_row]; }
 };
 
-// kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages whose columns of x are in
-// registers or being loaded; if a tile has at most kHeld stages, x stays in registers. kRounds is the greatest number
-// of rounds in a stage. kAtOnce means that a tile has exactly kHeld stages and a warp waits for all of them before it
-// multiplies. A block processes every gridDim.x-th tile.
+// Computes y, tile by tile. kEights is the number of groups of eight rows of x, 1 or 2. kHeld is the number of stages
+// whose columns of x are in registers or being loaded; if a tile has at most kHeld stages, x stays in registers.
+// kRounds is the greatest number of rounds in a stage. kAtOnce means that a tile has exactly kHeld stages and a warp
+// waits for all of them before it multiplies. A block processes every gridDim.x-th tile.
 template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
 __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1) streamed(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -43,7 +43,7 @@ std::vector<double> reference(const std::vector<HostTensor>& operands, MatmulSiz
   return y;
 }
 
-// The tolerance covers float32 sums of k products of numbers below 1, followed by one rounding to the dtype.
+// Returns a tolerance for float32 sums of k products of numbers below 1, followed by one rounding to the dtype.
 Tolerance sum_tolerance(DType dtype, std::int64_t k) {
   Tolerance allowed = tolerance(dtype);
   allowed.absolute += 3e-7 * std::sqrt(static_cast<double>(k)) * 4;
@@ -72,7 +72,7 @@ TEST_P(Linear, MatchesTheReference) {
     }
 }
 
-// Binds one kernel directly, even for sizes for which linear would use another kernel.
+// Checks one kernel directly, even at sizes at which linear would use another kernel.
 void check_way(const std::string& name, DType dtype, MatmulSizes sizes, Terms terms,
                Result<std::unique_ptr<BoundOp>> (*bind)(const LinearProblem&), std::size_t workspace_bytes,
                bool in_place) {

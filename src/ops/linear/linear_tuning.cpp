@@ -33,8 +33,8 @@ constexpr int kMostLaunches = 50;  // launches in a round
 constexpr int kMostAlgorithms = 16;
 constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
-// Bytes of weights to rotate through. Each launch reads other weights than the one before, and the L2 cache holds less
-// than this.
+// The number of bytes of weights through which launches rotate. Each launch reads other weights than the launch before
+// it, and the L2 cache holds less than this.
 constexpr std::size_t kColdBytes = std::size_t{128} << 20;
 constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that is left to others
 

@@ -13,7 +13,8 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// The step between the row counts for which there is a primitive. It bounds the rows that are computed in vain.
+// The step between the row counts for which there is a primitive. It bounds the number of additional rows that are
+// computed.
 constexpr std::int64_t kStep = 16;
 static_assert(OneDnnBlocks::kMostRows % kStep == 0);
 
