@@ -7,11 +7,11 @@
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      everything else: float32, odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// MXFP4 uses any of these but the plain one with bfloat16, the type in which models with MXFP4 compute; with other
-// types it uses the plain one. Quantised matrices use any but one token, through moe_quantised_stream.cuh,
-// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use the plain one if a scale covers fewer
-// columns than 16 bytes hold, which no published format has. A deterministic forward uses one of the last two, because
-// in the others the order of sums depends on the batch. Its rows' bits therefore do not depend on other rows. Every
+// With bfloat16, the type in which models with MXFP4 compute, MXFP4 uses any of these algorithms but "plain"; with
+// other types it uses "plain". Quantised matrices use any algorithm but "one token", through moe_quantised_stream.cuh,
+// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" if a scale covers fewer columns
+// than 16 bytes hold, which no published format has. A deterministic forward uses "grouped" or "plain", because in the
+// other algorithms the order of sums depends on the batch. Its rows' bits therefore do not depend on other rows. Every
 // launch has a fixed shape; the kernels read the router's choice from device memory.
 #include <algorithm>
 

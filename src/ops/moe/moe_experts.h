@@ -74,11 +74,11 @@ struct ExpertsProblem {
   const float* weights = nullptr;
   const std::byte* gate_up = nullptr;
   const std::byte* down = nullptr;
-  const std::byte* gate_up_bias = nullptr;      // or null
-  const std::byte* down_bias = nullptr;         // or null
+  const std::byte* gate_up_bias = nullptr;      // null: no bias
+  const std::byte* down_bias = nullptr;         // null: no bias
   bool mxfp4 = false;                           // gate_up and down hold two 4-bit values a byte, with scales
-  const std::uint8_t* gate_up_scale = nullptr;  // or null
-  const std::uint8_t* down_scale = nullptr;     // or null
+  const std::uint8_t* gate_up_scale = nullptr;  // null: no mxfp4
+  const std::uint8_t* down_scale = nullptr;     // null: no mxfp4
   bool quantised = false;                       // gate_up and down are the quantised matrices below
   QuantisedMatrix gate_up_matrix{};
   QuantisedMatrix down_matrix{};

@@ -52,7 +52,7 @@ inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes
   return at;
 }
 
-// Upper bounds: the pairs (token, expert) computed at a time, and the rows of one block.
+// Return upper bounds: of the pairs (token, expert) computed at a time, and of the rows of one block.
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens) * p.top_k; }
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
@@ -68,7 +68,7 @@ inline OneDnnBlocks::Shape down_shape(const ExpertsProblem& p) {
   return {.columns = kOneDnnColumns, .depth = p.intermediate, .dtype = p.dtype, .bias = p.down_bias != nullptr};
 }
 
-// `onednn_bytes` is the size of oneDNN's scratch for each worker; 0 means that oneDNN is not used.
+// Lays out the scratch. `onednn_bytes` is the size of oneDNN's scratch for each worker; 0: oneDNN is not used.
 inline Layout lay_out(const ExpertsProblem& p, std::int64_t workers, std::size_t onednn_bytes) {
   const std::size_t element = ir::dtype_size(p.dtype);
   const std::size_t read = p.dtype == ir::DType::kFloat16 ? sizeof(float) : element;

@@ -32,8 +32,8 @@ ir::Attributes attributes_of(const Form& form) {
 
 enum class Choice { kSpread, kOne, kSome, kNone };
 
-// Returns the experts of each token. They are distinct and spread over all, one and the same for all tokens (for k = 0
-// alone), or missing for some tokens or for all.
+// Returns the experts of each token. Depending on `choice`, they are distinct and spread over all experts, are the same
+// for all tokens (for k = 0 alone), or are missing for some tokens or for all.
 HostTensor ids_of(const MoeSizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
@@ -51,8 +51,8 @@ HostTensor ids_of(const MoeSizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// Returns the smallest of the three factors for rows of `columns` values. It makes values about as large as those of
-// the other tests.
+// Returns the smallest of the three factors for rows of `columns` values. It makes values about as large as in the
+// other tests.
 double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
@@ -156,7 +156,7 @@ std::vector<double> reference(std::vector<HostTensor> operands, const Form& form
   return y;
 }
 
-// Allows three roundings of values near 1 to the dtype, and float32 sums.
+// Returns a tolerance for three roundings of values near 1 to the dtype, and float32 sums.
 Tolerance allowed(DType dtype) {
   switch (dtype) {
     case DType::kBFloat16: return {4e-2, 1e-2};
@@ -197,7 +197,7 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
-  // One token: with one expert out of four, with one out of five, and without any.
+  // Covers one token: with one expert out of four, with one out of five, and without any.
   for (const std::int64_t top_k : {4, 5}) check(GetParam(), {1, top_k, 8, 96, 160}, form, Choice::kOne);
   check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
@@ -208,7 +208,7 @@ TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // One token: more columns than a block has slots for, and couples of experts in which one or both are missing.
+  // Covers one token: more columns than a block has slots for, and couples of experts in which one or both are missing.
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -256,7 +256,7 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     expect_close(out.results[0], reference(operands, form), allowed(GetParam()),
                  "factors moved by " + std::to_string(far / 2));
   }
-  // The first row of expert 0's down, and the last row of expert 1's.
+  // Sets factors of 255 in the first row of expert 0's down, and in the last row of expert 1's down.
   const std::int64_t blocks = s.intermediate / kMxfp4Block;
   operands[6].set(0, 255);
   operands[6].set(2 * s.hidden * blocks - 1, 255);

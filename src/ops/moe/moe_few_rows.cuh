@@ -59,8 +59,8 @@ class PlainRows {
   __device__ PlainRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
       : k_(p.k), w_{p.w + low * p.k, p.w + high * p.k} {}
 
-  // sum[half] += of_row · w[half], over this warp's part of k. If `has_high` is false, the second row of x counts as
-  // zeros.
+  // Computes sum[half] += of_row · w[half], over this warp's part of k. If `has_high` is false, the second row of x
+  // counts as zeros.
   __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -155,9 +155,9 @@ class PackedRows {
   const std::uint8_t* scales_[2];
 };
 
-// Grid: (tiles of kFewWeightRows weight rows, pairs). With kGateUp a tile has 8 rows of gate and 8 of up. The x of down
-// is the y of gate and up: one row for each pair. Preconditions: k is a multiple of 8 (of 32 in PackedRows), and pairs
-// <= kMostPairs.
+// Computes the matmul for all pairs. Grid: (tiles of kFewWeightRows weight rows, pairs). With kGateUp a tile has 8 rows
+// of gate and 8 of up. The x of down is the y of gate and up: one row for each pair. Preconditions: k is a multiple of
+// 8 (of 32 in PackedRows), and pairs <= kMostPairs.
 template <class T, bool kGateUp, template <class> class Rows>
 __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
     few_rows(const Matmul<T> p, const std::int32_t* ids, int pairs) {

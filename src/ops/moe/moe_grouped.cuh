@@ -184,8 +184,9 @@ class PackedCopy {
   const std::uint8_t* scales_;
 };
 
-// Eight warps multiply, two by rows and four by weight rows: each takes kRows / 2 by 32 of a tile. For gate and up, the
-// 32 are 16 rows of gate and the same 16 of up, so that a thread has both sums of an element.
+// Computes the matmul tile by tile. Eight warps multiply, two by rows and four by weight rows: each takes kRows / 2 by
+// 32 of a tile. For gate and up, the 32 are 16 rows of gate and the same 16 of up, so that a thread has both sums of an
+// element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -221,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
     }
     for (int s = 0; s < stages; ++s) {
       wait_for_stage();
-      __syncthreads();  // this stage is visible to all threads, and all have read the one before it
+      __syncthreads();  // this stage is visible to all threads, and all have read the stage before it
       const int next = s + kStages - 1;
       const unsigned to = base + next % kStages * kStageBytes<kRows>;
       if (next < stages) {

@@ -13,7 +13,7 @@ using namespace cuda;
 using namespace cuda::moe;
 
 // The average number of rows of an expert from which on this kernel is used. At 16 a tile of 32 tokens, the narrowest,
-// is half full. With fewer rows the weights are the bound for every kernel, and this one must copy rows as well. It
+// is half full. With fewer rows the weights are the bound for every kernel, and this kernel must copy rows as well. It
 // unpacks 4-bit weights once for all rows of a tile, which pays from fewer rows on; 5 is the smallest number that was
 // measured.
 constexpr std::int64_t kRowsOfExpert = 16;

@@ -155,8 +155,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
   }
 }
 
-// The activation is chosen outside of the unrolled code: if each unrolled result had the code of all activations, the
-// instruction cache could not hold it.
+// Calls store_results_of() with the problem's activation. The choice lies outside of the unrolled code: if each
+// unrolled result had the code of all activations, the instruction cache could not hold it.
 template <class T, bool kGateUp, ColumnOrder kOrder = ColumnOrder::kGiven>
 __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
                                      int column, int warpgroup, unsigned char* results, int& turn) {
@@ -170,8 +170,8 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
   }
 }
 
-// Preconditions: n and k are multiples of 8, without kGateUp n is a multiple of 16; gridDim.x is a multiple of
-// kHopperCluster.
+// Computes the matmul. Preconditions: n and k are multiples of 8, without kGateUp n is a multiple of 16; gridDim.x is a
+// multiple of kHopperCluster.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constant__ HopperMatmul<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -29,7 +29,8 @@ inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kP
                                      2 * kPackedScales + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kPackedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
 
-// matmul.w maps the packed bytes as bfloat16 elements, in boxes of 64 elements by kHopperWeightRows rows.
+// The matmul's arguments. matmul.w maps the packed bytes as bfloat16 elements, in boxes of 64 elements by
+// kHopperWeightRows rows.
 template <class T>
 struct PackedMatmul {
   HopperMatmul<T> matmul;
@@ -197,8 +198,8 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
   with_tile_size(rows, [&]<int kN>() { multiply_packed<kN>(sum, r, blocks, stages, warpgroup); });
 }
 
-// Preconditions: n is a multiple of 32; k is a multiple of 64 and at most 32 · kPackedMostBlocks; gridDim.x is a
-// multiple of kHopperCluster.
+// Computes the matmul. Preconditions: n is a multiple of 32; k is a multiple of 64 and at most 32 · kPackedMostBlocks;
+// gridDim.x is a multiple of kHopperCluster.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_constant__ PackedMatmul<T> packed) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
   __shared__ SharedBarrier scales_full[2], scales_empty[2];
   constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
-  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
+  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps that multiply
   const HopperMatmul<T>& p = packed.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   unsigned char* const boxes = shared + kPackedStages * kPackedRowsBytes;

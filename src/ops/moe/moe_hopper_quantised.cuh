@@ -24,7 +24,8 @@ inline constexpr int kQuantisedShared = 1024 + kPackedStages* kPackedRowsBytes +
                                         2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kQuantisedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
 
-// matmul.w maps the bytes of values as elements of 16 bits, in boxes of 64 elements by kHopperWeightRows rows.
+// The matmul's arguments. matmul.w maps the bytes of values as elements of 16 bits, in boxes of 64 elements by
+// kHopperWeightRows rows.
 template <class T>
 struct HopperQuantised {
   HopperMatmul<T> matmul;
@@ -64,7 +65,7 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
 template <class T, Values kValues>
 class StageScales {
  public:
-  // `row` is the row's place in the stack.
+  // Begins a tile. `row` is the row's place in the stack.
   __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
     const WeightRow at(p.matrix, row);
     scale_ = at.scale;
@@ -184,8 +185,8 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kN>(sum, p, r, rows, stages); });
 }
 
-// Preconditions: n and k are multiples of 16 (of 32 if values have four bits); gridDim.x is a multiple of
-// kHopperCluster.
+// Computes the matmul. Preconditions: n and k are multiples of 16 (of 32 if values have four bits); gridDim.x is a
+// multiple of kHopperCluster.
 template <class T, Values kValues, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
   __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
   constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
-  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps
+  constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps that multiply
   const HopperMatmul<T>& p = q.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   unsigned char* const boxes = shared + kPackedStages * kPackedRowsBytes;

@@ -31,8 +31,8 @@ inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 // Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Returns where eight columns lie, counted in groups of eight. A step begins with the first eight columns of each of
-// its four blocks.
+// Returns the place of group number `eight` of eight columns, counted in groups too. A step begins with the first eight
+// columns of each of its four blocks.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
 // Loads a thread's block of a step. `x` points to the start of the step.

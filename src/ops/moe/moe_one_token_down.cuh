@@ -30,8 +30,8 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
 template <class T>
 class PackedWalk {
  public:
-  // The rows are low … low + 7 and high … high + 7, as the stack counts them; `low` and `high` are multiples of 8. The
-  // warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
+  // Begins the loop over the rows low … low + 7 and high … high + 7 of the stack; `low` and `high` are multiples of 8.
+  // The warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
       : blocks_(p.k / kPackedBlock),
@@ -85,13 +85,13 @@ class PackedWalk {
   unsigned char* scales_;
 };
 
-// Bytes of the dynamic shared memory of token_down().
+// Returns the bytes of the dynamic shared memory of token_down().
 constexpr std::int64_t token_down_bytes(std::int64_t k) {
   return kTokenDownWarps * (walk_bytes(k) + kTokenDownAhead * kWarp * 16);
 }
 
-// Grid: n / 8. x: [top_k, token_columns(k)], written by token_gate_up(). y: [n]. Preconditions: T has 16 bits, k is a
-// multiple of 32, n is a multiple of 8, top_k is at most kTokenMostExperts.
+// Computes down and the sum over experts. Grid: n / 8. x: [top_k, token_columns(k)], written by token_gate_up(). y:
+// [n]. Preconditions: T has 16 bits, k is a multiple of 32, n is a multiple of 8, top_k is at most kTokenMostExperts.
 template <class T>
 __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     token_down(const Matmul<T> p, const std::int32_t* ids, const float* factors) {
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
   // If one expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
-  // without experts has no steps. A warp for which no step is left has none either. Both begin past the end and load
-  // nothing.
+  // without experts has no steps, and neither has a warp for which no step is left. Their loops begin past the end and
+  // load nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   int slot = 0;
   for (int step = first_step; step < steps; step += stride) {
     wait_for_copies<kTokenDownAhead - 1>();
-    __syncwarp();  // makes what other lanes copied visible
+    __syncwarp();  // makes the copies of other lanes visible
     if (lane / 8 == lane % 4) load_block(x + slot * kWarp + lane / 4 % 2 * 16, columns);
     multiply_blocks<T, true>(weights.blocks(slot), columns, sum[0], sum[1]);
     __syncwarp();  // all lanes have read the slot before others overwrite it

@@ -19,16 +19,16 @@ inline constexpr int kTokenTeams = 4;                // teams of a block; one mo
 inline constexpr int kTokenSlots = 2 * kTokenTeams;  // slots of the block's ring
 inline constexpr int kTokenThreads = (kTokenTeams * kTokenTeam + 1) * kWarp;
 
-// Bytes of eight rows of k weights in shared memory: their values, then their scale factors.
+// Returns the bytes of eight rows of k weights in shared memory: their values, then their scale factors.
 constexpr std::int64_t eight_rows_bytes(std::int64_t k) { return k * 4 + k / 4; }
 
-// Bytes of the dynamic shared memory of token_gate_up(): slots, then x.
+// Returns the bytes of the dynamic shared memory of token_gate_up(): slots, then x.
 constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// Copies eight weight rows to a slot. One thread calls it. `row` is the first one as the stack counts rows, a multiple
-// of 8.
+// Copies eight weight rows to a slot. One thread calls it. `row` is the number of the first row in the stack, a
+// multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;
@@ -101,9 +101,9 @@ __device__ inline void sync_teams() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + kTokenTeams), "n"(kTokenTeams * kTokenTeam * kWarp) : "memory");
 }
 
-// Any grid, blocks of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; nothing is written past n.
-// Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. Down may begin once this kernel has waited
-// for the router, so that the router's results are complete by then.
+// Computes gate and up. Any grid, blocks of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; nothing
+// is written past n. Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. Down may begin once
+// this kernel has waited for the router, so that the router's results are complete by then.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

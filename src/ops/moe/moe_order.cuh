@@ -17,8 +17,9 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// Says what happens to the rows of x. kListed copies none, and stores each place's token in order.row. The others copy
-// the rows: kCopied as they are, kPaired and kAlternating in these orders of columns (ColumnOrder in moe_experts.cuh).
+// Says what happens to the rows of x. kListed copies no rows, and stores each place's token in order.row. The others
+// copy the rows: kCopied as they are, kPaired and kAlternating in these orders of columns (ColumnOrder in
+// moe_experts.cuh).
 enum class RowsOfX { kListed, kCopied, kPaired, kAlternating };
 
 // Arranges 16 columns of x: those with even numbers come first.
@@ -33,11 +34,11 @@ __device__ inline void alternate(uint4 (&columns)[2]) {
   columns[1] = arrange(0x7632);
 }
 
-// x: [tokens, packs]; rows: [pairs, packs]. Rows at the end of `rows` that have no expert are left unchanged. An
-// expert's rows are split evenly, in multiples of row_step, into as few tiles of at most most_rows as hold them.
-// Experts with larger tiles come first in the list, so that blocks that take tiles at a stride have about the same
-// amount of work. The order of one block's pairs within an expert depends on the order of atomics. This changes no bit
-// of the result, because no sum runs over rows and every pair knows its place.
+// Sorts the pairs by expert. x: [tokens, packs]; rows: [pairs, packs]. Rows at the end of `rows` that have no expert
+// are left unchanged. An expert's rows are split evenly, in multiples of row_step, into as few tiles of at most
+// most_rows as hold them. Experts with larger tiles come first in the list, so that blocks that take tiles at a stride
+// have about the same amount of work. The order of one block's pairs within an expert depends on the order of atomics.
+// This changes no bit of the result, because no sum runs over rows and every pair knows its place.
 template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,

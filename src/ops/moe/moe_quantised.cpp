@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kGateUp = 3;  // indices of operands
 constexpr std::size_t kDown = 4;
 
-// gate_up and down have one format, but blocks of different sizes.
+// The formats of gate_up and down. They differ only in the sizes of blocks.
 struct Formats {
   QuantisedFormat gate_up;
   QuantisedFormat down;

@@ -52,12 +52,12 @@ struct WeightRow {
 };
 
 // A piece as it is in memory. It is converted to numbers of T only when it is used, so that the load may still be under
-// way before.
+// way until then.
 template <Values kValues>
 struct Piece {
   uint4 words = {};
   std::uint32_t scale = 0;  // the bits of a float32, or two numbers of e4m3
-  int zero = 0;             // of int4
+  int zero = 0;             // zero point of int4
 
   // Loads the columns from `column` on. Values from column `end` on are 0.
   __device__ void load(const QuantisedMatrix& m, const WeightRow& row, int column, int end) {
@@ -80,7 +80,7 @@ struct Piece {
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 
-// Converts a word as quantised_values.cuh does, except that the pairs are those of kAlternates.
+// Converts a word as quantised_values.cuh does, except that it forms the pairs of kAlternates.
 template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
@@ -104,7 +104,7 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[k
   }
 }
 
-// Arranges eight columns of x in pairs as convert_word() arranges those of w.
+// Arranges eight columns of x in pairs as convert_word() arranges the columns of w.
 template <class T, Values kValues>
 __device__ inline void pair_columns(const uint4& columns, std::uint32_t (&pairs)[4]) {
   if constexpr (quantised::is_packed(kValues)) {
@@ -131,7 +131,7 @@ __device__ inline uint4 columns_of(const std::uint32_t (&pairs)[4]) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// Converts the words of a piece to weights, each 1 / sum_factor() of the weight.
+// Converts the words of a piece to weights divided by sum_factor().
 template <class T, Values kValues>
 class PieceScales {
  public:

@@ -1,8 +1,8 @@
 // Reads and multiplies the weights of quantised experts for moe_streamed.cuh.
 //
 // A stage has up to 1024 bytes of a weight row. The threads of a quad take neighbouring pieces of a row
-// (moe_quantised_pieces.cuh). The columns of x are paired as the conversion pairs those of w. Scales are loaded from
-// global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
+// (moe_quantised_pieces.cuh). The columns of x are paired as the conversion pairs the columns of w. Scales are loaded
+// from global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
 //
 // Scales are applied in one of two places:
 //   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
@@ -30,11 +30,11 @@ struct QuantisedStream {
   static constexpr bool kPacked = quantised::is_packed(kValues);
   static constexpr int kColumns = kPieceColumns<kValues>;
   static constexpr int kPieces = kPacked ? 1 : 2;              // pieces of a thread in a chunk
-  static constexpr int kPieceBytes = kStreamedWarps * 4 * 16;  // distance between a thread's two pieces of bytes
+  static constexpr int kPieceBytes = kStreamedWarps * 4 * 16;  // bytes from a thread's first piece to its second
   static constexpr int kMostColumns = kPacked ? 2048 : 1024;   // columns of a stage
   static constexpr bool kHasFactors = kScaleOf == ScaleOf::kValues;
 
-  // Stages have about equal lengths.
+  // Returns the number of columns in a stage. Stages have about equal lengths.
   static int stage_columns(int k) {
     const int stages = (k + kMostColumns - 1) / kMostColumns;
     return ((k + stages - 1) / stages + kQuadColumns<kValues> - 1) / kQuadColumns<kValues> * kQuadColumns<kValues>;
@@ -89,7 +89,8 @@ struct QuantisedStream {
   // The scales of a thread's pieces of its two rows.
   class Scales {
    public:
-    // `low` and `high` are places of rows in the stack. With at most kMostStackRows the quotient is exact.
+    // Begins an item. `low` and `high` are places of rows in the stack. With at most kMostStackRows the quotient is
+    // exact.
     __device__ void begin_item(const Streamed<T>& p, int low, int high) {
       const int rows[2] = {low, high};
       const auto groups = static_cast<int>(p.matmul.matrix.num_groups);
@@ -101,7 +102,7 @@ struct QuantisedStream {
       }
     }
 
-    // `first` is the chunk's first column.
+    // Loads the scales for a chunk. `first` is the chunk's first column.
     __device__ void load(const Streamed<T>& p, int first) {
       const Matmul<T>& m = p.matmul;
       const QuantisedMatrix& w = m.matrix;

@@ -36,8 +36,8 @@ struct ExpertsSizes {
   std::int64_t tokens, top_k, experts, hidden, intermediate;
 };
 
-// The choice of the tokens: several experts, with ids among them that name no expert; or the last expert for all
-// tokens.
+// The experts that the tokens choose: several experts, with ids among them that name no expert; or the last expert for
+// all tokens.
 enum class Chosen { kSeveral, kLast };
 
 struct QuantisedExpertsCase {
@@ -51,8 +51,8 @@ struct QuantisedExpertsCase {
   std::vector<double> down{};     // [experts, hidden, intermediate]
 };
 
-// Returns the format with blocks of rows that lie within one expert. A block of kWholeRow rows becomes a scale for each
-// expert.
+// Returns the format with blocks of rows that lie within one expert. If a scale covers all rows, each expert gets a
+// scale of its own.
 QuantisedFormat format_for(QuantisedFormat format, std::int64_t rows) {
   format.group_rows = std::gcd(format.group_rows == kWholeRow ? rows : format.group_rows, rows);
   return format;
@@ -164,7 +164,7 @@ class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsForma
   const QuantisedFormat& format() const { return std::get<0>(GetParam()).format; }
   DType dtype() const { return std::get<1>(GetParam()); }
 
-  // Allows a few roundings of values near the greatest one.
+  // Checks the operator. Allows a few roundings of values near the greatest one.
   void check(QuantisedExpertsCase in, Chosen chosen = Chosen::kSeveral) const {
     const QuantisedExpertsCase c = make_case(dtype(), format(), std::move(in), chosen);
     const std::vector<double> expected = expected_of(c);

@@ -2,8 +2,8 @@
 // expert takes two instructions that reduce over the warp.
 //
 // A row has E logits and top_k results, so a step's rows are at most a few hundred KiB. The kernel's time is therefore
-// that of the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do not
-// depend on other rows.
+// the time of the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do
+// not depend on other rows.
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kWarps = 4;  // rows of a block
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr unsigned kTaken = 0;  // below the keys of all numbers
+constexpr unsigned kTaken = 0;  // the key of a taken expert or group, below the keys of all numbers
 
 // Maps a number to a key of the same order. NaN maps to the lowest number.
 __device__ unsigned key_of(float x) {
@@ -62,8 +62,8 @@ __device__ float choice_of(const RouteProblem& p, const float* scores, int exper
   return isnan(c) ? -INFINITY : c;
 }
 
-// Takes the experts of all groups except the best ones. `groups` is shared memory with one element a group: first its
-// key, then whether it stays.
+// Marks the experts of all groups except the best ones as taken. `groups` is shared memory with one element a group:
+// first its key, then whether it stays.
 template <int kPerLane>
 __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
                                int lane) {
@@ -120,7 +120,7 @@ __device__ void score_row(const RouteProblem& p, const T* logits, float* scores,
   __syncwarp();
 }
 
-// Each warp routes one row. kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
+// Routes rows, one for each warp. kPerLane is the number of experts of a lane; 32 · kPerLane >= p.experts.
 template <class T, int kPerLane>
 __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const RouteProblem p) {
   __shared__ float all_scores[kWarps][kPerLane * kWarp];

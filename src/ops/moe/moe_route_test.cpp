@@ -40,7 +40,7 @@ struct Routing {
   }
 };
 
-// Every third row is padding: row 1, 4, 7 …
+// Returns slots in which every third row is padding: row 1, 4, 7 …
 HostTensor slots_of(std::int64_t tokens) {
   std::vector<std::int32_t> slots;
   for (std::int64_t t = 0; t < tokens; ++t) slots.push_back(t % 3 == 1 ? 0 : static_cast<std::int32_t>(17 + t));
@@ -183,7 +183,7 @@ TEST(MoeRouting, CorrectionAffectsOnlyTheChoice) {
   expect_close(out.results[1], std::vector<double>{0.5, 1 / (1 + std::exp(-2.0))}, {1e-7, 1e-6}, "weights");
 }
 
-// Each part of the experts gets those experts of a choice among all that it holds. Its ids count from its first expert.
+// The choice is among all experts. A part keeps the chosen experts that it holds, and counts ids from its first expert.
 TEST_P(MoeRoute, ChoosesAmongAllExpertsAndKeepsItsPart) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);

@@ -34,10 +34,10 @@ struct StreamedPlace {
 // Synchronises the eight warps that multiply. The ninth, which copies, does not take part.
 __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kStreamedWarps * kWarp) : "memory"); }
 
-// Grid: any for gate and up; n / kStreamedWeightRows for down. Preconditions: k is a multiple of 32; n is a multiple of
-// 8 (of kStreamedWeightRows for down); pairs <= kStreamedPairs. Gate and up lets down begin only after its own wait, so
-// that the router's results are complete when down begins. Dynamic shared memory: the slots, then for down T[pairs,
-// kStreamedWeightRows].
+// Computes gate and up, or down with the sum. Grid: any for gate and up; n / kStreamedWeightRows for down.
+// Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
+// kStreamedPairs. Gate and up lets down begin only after its own wait, so that the router's results are complete when
+// down begins. Dynamic shared memory: the slots, then for down T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

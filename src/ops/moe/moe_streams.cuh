@@ -31,7 +31,7 @@ struct Streamed {
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };
 
-// Scales for weights that need none besides their stage.
+// Holds no scales, for weights that need no scales besides their stage.
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}
@@ -47,7 +47,8 @@ struct PlainStream {
   static constexpr int kColumns = 8;                   // neighbouring columns of a thread
   static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
 
-  // Stages have about equal lengths, so the last one is not left with a few columns.
+  // Returns the number of columns in a stage. Stages have about equal lengths, so the last one is not left with a few
+  // columns.
   static int stage_columns(int k) {
     const int stages = (k + kMostColumns - 1) / kMostColumns;
     return ((k + stages - 1) / stages + 63) / 64 * 64;
@@ -55,7 +56,8 @@ struct PlainStream {
   __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
   __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
   __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
-  // Returns the place of a thread's group d of 8 columns in a chunk, counted from its first one. It has four groups.
+  // Returns the place of a thread's group d of 8 columns in a chunk, counted from the thread's first group. A thread
+  // has four groups.
   static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
   // Returns the number of steps that multiply() has for a warp in a chunk of `columns` columns; here a step is a group.
@@ -123,7 +125,7 @@ struct PackedStream {
   __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
-  // k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
+  // Copies a stage. k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int pitch,
                               unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;

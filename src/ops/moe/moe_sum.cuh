@@ -1,12 +1,12 @@
-// The last step of moe_experts on CUDA: weights and adds up each token's rows.
+// The last step of moe_experts on CUDA: multiplies each token's rows by their weights and adds them up.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"
 
 namespace tessera::cuda::moe {
 
-// y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. If `place` is null, the row of a pair is the pair's
-// own number.
+// Computes y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. If `place` is null, the row of a pair is
+// the pair's own number.
 template <class T, int N>
 __global__ void add_up(const T* x, const std::int32_t* ids, const int* place, const float* weights, T* y,
                        std::int64_t tokens, std::int64_t packs, int top_k, int experts) {
