@@ -1,5 +1,5 @@
-// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. Converting takes
-// little of their time. It is bounded by the bytes that it reads and writes.
+// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. The conversion takes
+// little of the time. It is bounded by the bytes that it reads and writes.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"

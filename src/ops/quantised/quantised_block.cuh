@@ -192,8 +192,9 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
   }
 }
 
-// Grid: clusters of `split` blocks, or of two that share x; a cluster's blocks are neighbours. Rows of x change fastest
-// from cluster to cluster. Preconditions: n is a multiple of 8, k of 32.
+// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; a cluster's
+// blocks are neighbours. Rows of x change fastest from cluster to cluster. Preconditions: n is a multiple of 8, k of
+// 32.
 //
 // A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),

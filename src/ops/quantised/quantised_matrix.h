@@ -46,7 +46,7 @@ struct QuantisedFormat {
   // Returns the number of operands that hold the matrix: values, scales and the optional ones, in that order.
   std::size_t num_operands() const { return 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups}; }
 
-  // Convert to a node's attributes and back. of() returns invalid_argument, which names the wrong attribute.
+  // Convert the format to a node's attributes and back. of() returns invalid_argument, which names the wrong attribute.
   ir::Attributes attributes() const;
   static Result<QuantisedFormat> of(const ir::Node& node);
 };

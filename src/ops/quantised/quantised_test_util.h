@@ -1,4 +1,4 @@
-// Makes quantised matrices for tests, and the numbers that they mean in double precision.
+// Makes quantised matrices for tests, and computes their numbers in double precision.
 #pragma once
 
 #include <cmath>

@@ -44,7 +44,7 @@ struct LoadedScales {
   std::uint32_t scales[kWords];
   std::uint32_t zeros[kValues == Values::kInt4 ? kCount : 1];
 
-  // `scale_row` and `zero_row` are where the row's scales and zeros begin.
+  // Loads the scales and zeros of a stage. `scale_row` and `zero_row` are where the row's scales and zeros begin.
   __device__ void load(const QuantisedMatrix& w, int scale_row, int zero_row, int stage, int group_shift) {
     if constexpr (kValues == Values::kE2M1) {
       static_assert(kGroups == 8);

@@ -63,7 +63,7 @@ __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   return merged;
 }
 
-// The number of values in 32 bits.
+// Returns the number of values in 32 bits.
 inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
 
 // kScaleGrow is the factor of a scale before scaled(). kSumGrow is the factor of sums of its results.
@@ -219,7 +219,7 @@ inline int group_shift_of(const QuantisedMatrix& m) {
   return std::has_single_bit(columns) ? std::countr_zero(columns) : -1;
 }
 
-// The index of the scale of column k in row n, and the scale without the row's factor.
+// Return the index of the scale of column k in row n, and that scale without the row's factor.
 __device__ inline std::int64_t scale_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   return n / m.format.group_rows * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
 }

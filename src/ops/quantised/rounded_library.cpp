@@ -49,8 +49,8 @@ std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const C
   return status == CUBLAS_STATUS_SUCCESS && found > 0 ? std::optional(offered.algo) : std::nullopt;
 }
 
-// Asks the library only once for each shape. A forward has four or five shapes in dozens of layers. The table is
-// bounded, because eager forwards may have any number of rows.
+// Returns ask_library()'s answer, but asks only once for each shape. A forward has four or five shapes in dozens of
+// layers. The table is bounded, because eager forwards may have any number of rows.
 std::optional<cublasLtMatmulAlgo_t> algorithm_of(cublasLtHandle_t handle, const QuantisedProblem& p,
                                                  const Choice& choice) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;

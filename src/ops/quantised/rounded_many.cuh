@@ -167,8 +167,8 @@ class ManyTile {
   int weight_;
 };
 
-// Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16. If w has a scale for each block, its
-// blocks have whole tiles of rows (with a gate, half tiles) and 128 columns.
+// Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16. If w has a
+// scale for each block, its blocks have whole tiles of rows (with a gate, half tiles) and 128 columns.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

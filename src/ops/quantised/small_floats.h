@@ -1,4 +1,5 @@
-// Converts numbers of eight and four bits to float32, and scales that may be such numbers, for the CPU's kernels.
+// Converts numbers of eight and four bits to float32, and reads scales that are float32 or such numbers, for the CPU's
+// kernels.
 #pragma once
 
 #include <bit>
