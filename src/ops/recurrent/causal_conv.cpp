@@ -89,7 +89,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest, up to its drafts. The slot keeps taps - 1 rows.
+// Drops the slot's oldest rows and appends the request's newest rows before its drafts. The slot keeps taps - 1 rows.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;

@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest, up to its drafts. Grid: [requests, blocks of
+// Drops the slot's oldest rows and appends the request's newest rows before its drafts. Grid: [requests, blocks of
 // channels]. No other thread uses a thread's channels, so it may read a row of the slot after it has written an earlier
 // one.
 template <class T, int N>

@@ -31,14 +31,14 @@ template <class T, int kStages>
 struct ChunkMemory {
   Fragment stages[kStages][kFragments][kChunkThreads];
   // Rows are padded by 16 bytes, so that eight rows at one column lie in different banks.
-  T state[kChunkDim][kSliceColumns + 8];  // at the chunk's start
+  T state[kChunkDim][kSliceColumns + 8];  // the state at the chunk's start
   T changes[kChunk][kSliceColumns + 8];   // u
 };
 
 template <class T, int kStages>
 class Chunks {
  public:
-  // `before` is the number of the forward's chunks that belong to earlier requests.
+  // Prepares the chunks of `work`. `before` is the number of the forward's chunks that belong to earlier requests.
   __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
       : p_(p),
         work_(work),

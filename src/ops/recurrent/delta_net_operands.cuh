@@ -32,8 +32,8 @@ __device__ inline void spread(const Fragment& from, std::uint32_t (&to)[4]) {
   to[3] = from.w;
 }
 
-// The operands of 16 rows and one value head. Each tile [kWarp] has the layout in which a warp reads it, which is that
-// of a product's left operand. `values` has the layout of sums instead: pairs 0 and 1 belong to the tile's first 8
+// The operands of 16 rows and one value head. Each tile [kWarp] has the layout in which a warp reads it, the layout of
+// a product's left operand. `values` has the layout of sums instead: pairs 0 and 1 belong to the tile's first 8
 // columns.
 struct BlockOperands {
   Fragment corrections[kDimTiles][kWarp];  // -W: tiles [rows, key dimensions]

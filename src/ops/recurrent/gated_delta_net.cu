@@ -170,7 +170,7 @@ ChunkedForm chunked_form(const BindArgs& args) {
   return form;
 }
 
-// Binds all kernels: the one for requests of few rows, then those of the chunked form.
+// Binds all kernels: first the kernel for requests of few rows, then the kernels of the chunked form.
 template <class T, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> p, const ChunkedForm& form,
                                               std::int64_t items) {

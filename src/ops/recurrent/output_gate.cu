@@ -84,7 +84,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
   });
 }
 
-// Each thread takes one pack; the last one may be short.
+// Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.
 template <class T, int N>
 __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   let_next_begin();
