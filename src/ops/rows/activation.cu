@@ -23,7 +23,7 @@ __device__ Pack<T, N> gated_pack(const Pack<T, N>& gate, const Pack<T, N>& up, F
   return out;
 }
 
-// Computes y [rows, packs · N] from x [rows, 2, packs · N], where the gate's half of a row comes first.
+// Computes y [rows, packs · N] from x [rows, 2, packs · N]. The gate's half of a row comes first.
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();
@@ -37,7 +37,7 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// Like gated(), but writes the products as rounded rows of whole groups (cuda/rounded_rows.cuh).
+// Does what gated() does, but writes the products as rounded rows of whole groups (cuda/rounded_rows.cuh).
 template <class T, class F>
 __global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

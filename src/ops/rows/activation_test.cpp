@@ -29,7 +29,7 @@ double gelu_tanh(double x) {
   return x / (1 + std::exp(-2 * a));
 }
 
-// Values in every decade of both signs, the limits, and a dense run around 0.
+// Returns values in every decade of both signs, the limits, and a dense run around 0.
 HostTensor hard_arguments(DType dtype) {
   std::vector<double> values{0, -0.0, 100, -100, 3e4, -3e4};
   for (double decade = 1e-7; decade < 2e2; decade *= 1.7) {
@@ -40,7 +40,7 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// The tolerance is 1e-6 relative, or 1e-30 absolute. The tails of the gates must be right, not just small.
+// Returns a tolerance of 1e-6 relative, or 1e-30 absolute. The tails of the gates must be right, not just small.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

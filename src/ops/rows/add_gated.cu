@@ -8,7 +8,7 @@ namespace tessera {
 namespace cuda {
 namespace {
 
-// a, x and y: [rows, packs · N]
+// Computes y = a + x · σ(gate). a, x and y are [rows, packs · N], and gate is [rows].
 template <class T, int N>
 __global__ void add_gated(const T* a, const T* x, const T* gate, T* y, std::int64_t rows, std::int64_t packs) {
   let_next_begin();

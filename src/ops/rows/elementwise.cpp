@@ -50,7 +50,7 @@ struct Mul {
   TESSERA_INLINE float operator()(float a, float b) const { return a * b; }
 };
 
-// Computes y = f(a, b), where b is one row that is used for every row of a.
+// Computes y = f(a, b) with one row b, which is used for every row of a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t rows, std::int64_t n, F f) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -61,7 +61,7 @@ TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t r
   }
 }
 
-// Computes y = f(a, b), where b is one element that is used for every element of a.
+// Computes y = f(a, b) with one element b, which is used for every element of a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
   const float one = to_float(*b);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace cuda;
 
-// Rounds the sum explicitly: the compiler must not contract it with another operation into a fused multiply-add.
+// Adds, and rounds explicitly: the compiler must not contract the sum with another operation into a fused multiply-add.
 struct Add {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };
@@ -131,7 +131,7 @@ Result<std::unique_ptr<BoundOp>> bind_cast(const BindArgs& args) {
   });
 }
 
-// Each thread copies sixteen bytes. The last thread may have fewer.
+// Copies bytes. Each thread copies sixteen bytes. The last thread may have fewer.
 __global__ void copy_bytes(const std::byte* x, std::byte* y, std::int64_t bytes) {
   const std::int64_t first = flat_item() * static_cast<std::int64_t>(sizeof(uint4));
   if (first + static_cast<std::int64_t>(sizeof(uint4)) <= bytes) {

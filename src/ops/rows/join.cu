@@ -16,7 +16,7 @@ struct Part {
   std::int64_t bytes;     // bytes of a row
 };
 
-// Passed by value, so it is in constant memory while the kernel runs.
+// The parts of a join. They are passed by value and lie in constant memory while the kernel runs.
 struct Parts {
   Part at[kMaxJoined];
 };

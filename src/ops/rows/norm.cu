@@ -14,7 +14,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kRowThreads = 512;  // the most threads that process one row
+constexpr int kRowThreads = 512;  // limit of the threads that process one row
 
 template <class T>
 struct Norm {
@@ -48,8 +48,8 @@ struct Rounded {
   }
 };
 
-// A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
-// issued before the first one is waited for.
+// Normalises rows that fit in registers. A row stays in the registers of blockDim.x threads, kHeld packs in each. A
+// block has blockDim.y rows. All loads are issued before the first one is waited for.
 template <class T, int kHeld, bool kAdd, class To>
 __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, const To to) {
   constexpr int N = kPackSize<T>;
@@ -154,7 +154,7 @@ __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
   __shared__ float scratch[kWarp];
   let_next_begin();
   wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;  // offset
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;  // offset of the row
   float squares = 0;
   for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x) {
     Pack<T, 1> value = load_pack<T, 1>(norm.x + row + i);
@@ -179,7 +179,8 @@ bool is_held(std::int64_t n) {
   return n % kPackSize<T> == 0 && n / kPackSize<T> <= kRowThreads * kHeld;
 }
 
-// The number of packs that a thread holds depends on n alone, so that a row's sum has the same order in every batch.
+// Returns the launch shape of norm_held. The number of packs that a thread holds depends on n alone, so that a row's
+// sum has the same order in every batch.
 template <class T>
 LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
   const std::int64_t packs = n / kPackSize<T>;

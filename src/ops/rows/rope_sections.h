@@ -1,5 +1,5 @@
-// Which of a token's three positions turns a pair of M-RoPE (Qwen2-VL, arXiv 2409.12191): 0 is time, 1 is height, 2 is
-// width. Used on both devices.
+// Says which of a token's three positions turns a pair of M-RoPE (Qwen2-VL, arXiv 2409.12191): 0 is time, 1 is height,
+// 2 is width. Both devices use it.
 #pragma once
 
 #include <algorithm>

@@ -66,7 +66,7 @@ struct SinCos {
   float cosine;
 };
 
-// Sine and cosine, exact to float32's last bit, in double arithmetic that vectorises. Precondition: |x| < 2^24.
+// Returns sine and cosine, exact to float32's last bit, in double arithmetic that vectorises. Precondition: |x| < 2^24.
 TESSERA_INLINE SinCos sin_cos(float x) {
   // x = q·π/2 + r, |r| <= π/4. Adding 1.5·2^52 leaves q in the low bits of the sum.
   const double magic = 6755399441055744.0;

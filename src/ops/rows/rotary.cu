@@ -19,7 +19,7 @@ struct TableArgs {
   float scale;
 };
 
-// Computes the angle in double: float32's own range reduction is slow far from zero, and a table serves all layers.
+// Computes the angle in double: float32's own range reduction is slow far from zero, and all layers use one table.
 __device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position) {
   double sine;
   double cosine;
@@ -52,7 +52,7 @@ struct Rotary {
   HeadShape head;
 };
 
-// Each thread rotates or copies slots of heads.
+// Rotates heads. Each thread rotates or copies slots of heads (cuda_rotary.cuh).
 template <class T, int N>
 __global__ void rotary(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();
@@ -73,7 +73,8 @@ __global__ void rotary(const Rotary<T> r) {
   }
 }
 
-// Each thread rotates pairs of neighbours (2i, 2i + 1). Past the rotated part it copies pairs or single values.
+// Rotates heads, interleaved. Each thread rotates pairs of neighbours (2i, 2i + 1). Past the rotated part it copies
+// pairs or single values.
 template <class T>
 __global__ void rotary_interleaved(const Rotary<T> r) {
   const std::int64_t row = row_of_thread();

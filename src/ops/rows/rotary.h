@@ -1,5 +1,5 @@
-// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps. The table depends only on positions, so one
-// table serves all layers.
+// Rotary position embedding (RoFormer, arXiv:2104.09864), in two steps. The table depends only on positions, so all
+// layers use one table.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -48,7 +48,7 @@ TEST(Rotary, Table) {
   }
 }
 
-// Written out for 8 pairs: in order as in Qwen2.5-VL, interleaved as in Qwen3-VL and Qwen3.5.
+// The expected axes are written out for 8 pairs: in order as in Qwen2.5-VL, interleaved as in Qwen3-VL and Qwen3.5.
 TEST(Rotary, TableOfPositionsInThreeDimensions) {
   struct Case {
     std::vector<std::int64_t> sections;
@@ -117,8 +117,8 @@ TEST(Rotary, RefusesSectionsThatDoNotFit) {
               HasSubstr("belong together"));
 }
 
-// The formula of Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, with cos and sin repeated side by
-// side. If interleaved, the formula of GPT-J with rotate_every_two.
+// Follows Hugging Face's apply_rotary_pos_emb: x·cos + rotate_half(x)·sin, with cos and sin repeated side by side. If
+// interleaved, follows GPT-J's formula with rotate_every_two.
 std::vector<double> reference(const HostTensor& x, const HostTensor& table, std::int64_t head_dim, bool interleaved) {
   const std::int64_t cols = x.dims[1];
   const std::int64_t rotated = table.dims[1];
