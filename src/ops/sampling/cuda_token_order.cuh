@@ -116,7 +116,7 @@ struct Histogram {
   unsigned high[kBins];
   int token[kBins];  // greatest id
 
-  // Each thread of the block clears its bins. A barrier must follow.
+  // Clears the bins. All threads of the block call it. A barrier must follow.
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kBins; b += static_cast<int>(blockDim.x)) {
       count[b] = low[b] = high[b] = 0;

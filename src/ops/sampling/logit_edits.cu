@@ -11,7 +11,7 @@ using namespace cuda;
 
 constexpr std::int64_t kMostEditBlocks = 64;  // blocks of a row; only the device knows the number of a row's edits
 
-// The blocks along y share a row.
+// Applies the edits to the rows. The blocks along y share a row.
 __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
   const std::int64_t r = blockIdx.x;
   const std::int64_t begin = a.first[r] > 0 ? a.first[r] : 0;
@@ -28,7 +28,7 @@ __global__ void edit_logits(const __grid_constant__ LogitEditArgs a) {
   }
 }
 
-// Each thread processes one token.
+// Applies the masks. Each thread processes one token.
 __global__ void mask_logits(const __grid_constant__ LogitEditArgs a) {
   const std::int64_t r = blockIdx.x;
   const std::int64_t mask = a.mask[r];

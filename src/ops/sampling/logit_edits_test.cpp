@@ -92,7 +92,7 @@ std::vector<double> reference(const HostTensor& logits, const std::vector<RowEdi
   return out;
 }
 
-// Some rows have many edits, some none; every third row has a mask.
+// Makes edits: some rows have many edits, some none, and every third row has a mask.
 std::vector<RowEdits> various_edits(std::size_t count, std::int32_t vocab, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> penalty(0.5F, 2.0F);

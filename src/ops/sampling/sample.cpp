@@ -41,7 +41,8 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
 }
 
-// Takes one pass over memory: the first block that has the greatest value is searched while it is in the cache.
+// Returns the lowest index of the greatest value, in one pass over memory. The first block that has this value is
+// searched while it is in the cache.
 TESSERA_CPU_CLONES std::int32_t argmax_row(const float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
   float best = -std::numeric_limits<float>::infinity();

@@ -226,7 +226,7 @@ __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// A cluster of blocks takes a row: the argmax, or top_k, top_p, min_p and the draw.
+// Chooses the token of each row. A cluster of blocks takes a row: the argmax, or top_k, top_p, min_p and the draw.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
   __shared__ SearchScratch scratch;

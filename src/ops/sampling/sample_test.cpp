@@ -115,7 +115,7 @@ struct Expected {
   bool sure = true;  // no rounding of the weights can change the token
 };
 
-// The definition of the draw, in double and with a full sort.
+// Draws by the definition, in double and with a full sort.
 Expected reference(const std::vector<double>& logits, const Draw& d) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Every draw must equal the reference's, unless rounding could decide. These exceptions are at most a quarter, even if
-// every token has a probability of about 1e-5.
+// Checks that every draw equals the reference's, unless rounding could decide. These exceptions are at most a quarter,
+// even if every token has a probability of about 1e-5.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();
@@ -191,7 +191,7 @@ std::vector<Draw> various_draws(int count, std::uint32_t seed) {
   return draws;
 }
 
-// Normally distributed logits, as a multiple of their deviation.
+// Makes normally distributed logits with the given standard deviation.
 HostTensor normal_logits(std::int64_t rows, std::int64_t vocab, double deviation, std::uint32_t seed) {
   HostTensor x = testing::poisoned_tensor(DType::kFloat32, {rows, vocab});
   std::mt19937 generator(seed);
@@ -303,7 +303,7 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
 TEST(Sample, DependsOnlyOnTheRow) {
   const std::vector<HostTensor> all = operands(normal_logits(37, 5000, 3, 9), various_draws(37, 10));
   const std::vector<double> drawn = testing::run_op(kSample, kSampleCpu, all).results[0].values();
-  // The rows in reverse order.
+  // Samples the rows in reverse order.
   std::vector<HostTensor> reversed = all;
   for (std::size_t i = 0; i < all.size(); ++i) {
     reversed[i].bytes.clear();
@@ -315,7 +315,7 @@ TEST(Sample, DependsOnlyOnTheRow) {
   std::vector<double> backwards = testing::run_op(kSample, kSampleCpu, reversed).results[0].values();
   std::reverse(backwards.begin(), backwards.end());
   EXPECT_EQ(drawn, backwards);
-  // Every row alone.
+  // Samples every row alone.
   for (std::int64_t r = 0; r < 37; ++r) {
     std::vector<HostTensor> alone;
     for (const HostTensor& t : all) alone.push_back(testing::slice_rows(t, r, r + 1));

@@ -19,8 +19,8 @@ Result<std::vector<ir::Type>> infer_log_softmax(const ir::OpSignature& s) {
   return std::vector{s.operands[0]};
 }
 
-// Computes the sum in one pass over memory, block by block: it is kept relative to the running max and rescaled when
-// that grows. Blocks add up in double, so that 150k terms lose nothing.
+// Computes the sum in one pass over memory, block by block. The sum is kept relative to the running max, and is
+// rescaled when the max grows. Blocks add up in double, so that 150k terms lose nothing.
 TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n) {
   constexpr std::int64_t kBlock = 2048;
   float greatest = -std::numeric_limits<float>::infinity();

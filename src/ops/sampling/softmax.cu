@@ -13,7 +13,7 @@ using namespace cuda;
 constexpr int kThreads = 1024;
 constexpr float kLowest = -INFINITY;
 
-// Σ e^(x - greatest), kept relative to the running max and rescaled when that grows.
+// Σ e^(x - greatest), kept relative to the running max and rescaled when the max grows.
 struct Total {
   float greatest = kLowest;
   float sum = 0;

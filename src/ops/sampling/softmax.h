@@ -1,4 +1,4 @@
-// Log-probabilities.
+// Computes the log-probabilities of rows of logits.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -119,7 +119,7 @@ std::uint64_t TokenOrder::measure(const Candidate& c) {
   return kMeasure == Measure::kCount ? 1 : c.weight;
 }
 
-// Quickselect: expected time linear in n. Precondition: all candidates together measure at least `need`.
+// Selects by quickselect, in expected time linear in n. Precondition: all candidates together measure at least `need`.
 template <TokenOrder::Measure kMeasure>
 TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint64_t need) {
   constexpr std::int64_t kSortAtMost = 24;

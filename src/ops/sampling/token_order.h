@@ -22,7 +22,7 @@ struct LogitRow {
   float temperature;    // above 0
 };
 
-// A number of first tokens of the order.
+// A prefix of the order.
 struct TokenPrefix {
   std::uint64_t count = 0;
   std::uint64_t weight = 0;

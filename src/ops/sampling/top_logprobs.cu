@@ -12,7 +12,7 @@ using namespace cuda;
 constexpr int kThreads = static_cast<int>(kBlockThreads);
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPerThread = 16;  // logits of a thread, in registers
-// logits of a chunk, whatever the batch, so that a row's sum has one order
+// The number of logits of a chunk. It does not depend on the batch, so that a row's sum has one order.
 constexpr std::int64_t kChunk = kThreads * kPerThread;
 
 // The result of a chunk.
@@ -70,7 +70,7 @@ __device__ double block_sum(double x, Scratch& scratch) {
   return sum;
 }
 
-// Each block takes a chunk.
+// Finds the first tokens of each chunk and its sum. Each block takes a chunk.
 template <int N>
 __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;

@@ -1,4 +1,4 @@
-// Log-probabilities of a few tokens of each row, without writing those of the whole row.
+// Computes log-probabilities of a few tokens of each row, and does not write the log-probabilities of the others.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
