@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm
   }
 }
 
-// The kernel for rows of any length. A block reads its row again, from the cache, after each of the two sums. Both
-// kernels add in the same order.
+// Normalises rows of any length. A block reads its row again, from the cache, after each of the two sums. Both kernels
+// add in the same order.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];
@@ -117,7 +117,8 @@ __global__ void layer_norm(const LayerNorm<T> norm) {
   }
 }
 
-// The number of threads depends on n alone, so that a row's sums have the same order in every batch.
+// Makes the operator. The number of threads depends on n alone, so that a row's sums have the same order in every
+// batch.
 template <class T, int N>
 std::unique_ptr<BoundOp> make_layer_norm(const LayerNorm<T>& norm) {
   const std::int64_t threads = std::min(kBlockThreads, ceil_div(ceil_div(norm.n, N), kWarp) * kWarp);

@@ -16,8 +16,8 @@ using segments::Problem;
 
 constexpr int kPlainWarps = 4;
 
-// The kernel for float32, and for heads whose rows are not whole packs of 16 bytes. A warp takes a row of a head. Each
-// lane has a key while scores are computed, and elements of the head while values are added.
+// Computes attention for float32, and for heads whose rows are not whole packs of 16 bytes. A warp takes a row of a
+// head. Each lane has a key while scores are computed, and elements of the head while values are added.
 template <class T>
 __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(const Problem p) {
   __shared__ float queries[kPlainWarps][kMaxSegmentHeadDim];
@@ -76,7 +76,7 @@ std::int64_t blocks_of(const Problem& p) {
   return ceil_div(p.rows, S::kRows) * p.heads;
 }
 
-// How many of its blocks a multiprocessor should run at once.
+// Says how many of the kernel's blocks a multiprocessor should run at once.
 enum class Together { kOne, kAsManyAsFit };
 
 template <class T, class S, int kDim>

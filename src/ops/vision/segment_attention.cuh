@@ -52,7 +52,7 @@ struct Problem {
   int rows;
   int heads;
   int dim;      // a multiple of 8 on tensor cores
-  float scale;  // of the scores, for weights as powers of two
+  float scale;  // factor of q·k that makes scores exponents of two
 };
 
 // Elements of a row in shared memory. Rows are padded by 16 bytes, so that eight rows at one column lie in different
@@ -74,7 +74,7 @@ __device__ inline Range range_of(const Problem& p, int row) {
 }
 
 // The order in which a block's threads go over rows of kPacks packs: each warp takes kAtOnce rows, then the block's
-// next ones. A lane stays at one column; surplus lanes have none.
+// next ones. A lane stays at one column; surplus lanes have no column.
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;
@@ -109,7 +109,7 @@ __device__ inline void copy_rows(const Problem& p, int part, int head, int first
 template <int kDim>
 struct Sums {
   float out[kDim / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::FastBaseTwo> rows[2];  // over this lane's keys, with maxima that are not scaled
+  cuda::OnlineSoftmax<cuda::FastBaseTwo> rows[2];  // running max and sum over this lane's keys; maxima are not scaled
 };
 
 template <class T, class S, int kDim>
@@ -269,7 +269,7 @@ __device__ inline void store_shared_rows(const Problem& p, int head, int block_r
   }
 }
 
-// Grid: (blocks of rows, heads).
+// Computes attention for a block of rows of one head. Grid: (blocks of rows, heads).
 template <class T, class S, int kDim>
 __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p) {
   constexpr int kTile = S::kKeys * kStride<kDim>;
