@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// Both are immutable and thread-safe.
+// Both tables are immutable and thread-safe.
 const ir::OpTable& built_in_ops();
-const KernelTable& cpu_kernels();  // one for every operator that runs (Execution::kKernel)
+const KernelTable& cpu_kernels();  // one kernel for every operator that runs (Execution::kKernel)
 
 }  // namespace tessera
