@@ -50,7 +50,7 @@ class Json {
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
-  // "null", "boolean", "integer", "number", "string", "array", "object"
+  // Returns "null", "boolean", "integer", "number", "string", "array" or "object".
   std::string_view type_name() const;
 
   // Return the value. Precondition: the matching is_…().

@@ -1,8 +1,8 @@
 // The place of a rank in a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
 // consecutive layers. Tensor parallelism divides each layer of a stage among the stage's ranks.
 //
-// Ranks are numbered from the last stage to the first. Rank 0 schedules and answers, and the last stage has the logits
-// and samples.
+// Ranks are numbered from the last stage to the first. Rank 0 schedules and answers the requests. The last stage
+// computes the logits and chooses the tokens.
 //
 //   tp_size 2, pp_size 2    stage 0 (embedding, first layers)     ranks 2, 3
 //                           stage 1 (last layers, head)           ranks 0, 1

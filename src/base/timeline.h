@@ -1,4 +1,4 @@
-// Records the phases of a program's start: named, on one clock, possibly overlapping.
+// Records the phases of a program's start. Phases have names, share one clock and may overlap.
 //
 //   Timeline start(process_start);
 //   {
