@@ -143,9 +143,9 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// Adds the symbol of each character. A character without one adds its bytes' tokens, or else the unknown token. A
-// pending unknown token is added before the next known character, and so behind byte tokens in between, which is
-// Hugging Face's order.
+// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes, or else the unknown
+// token. A pending unknown token is added just before the next known character. Byte tokens in between therefore come
+// before it, which is Hugging Face's order.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;
@@ -199,8 +199,8 @@ void Bpe::merge_few(Workspace& symbols) const {
 }
 
 void Bpe::merge_many(Workspace& symbols) const {
-  // Candidates ordered by rank, then from the left. An entry is stale when its left symbol was consumed or its pair no
-  // longer gives the same result.
+  // A possible merge. Candidates are ordered by rank, then from the left. A candidate is stale when its left symbol was
+  // consumed or its pair no longer gives the same result.
   struct Candidate {
     std::int32_t rank;
     std::int32_t at;

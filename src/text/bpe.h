@@ -40,7 +40,7 @@ class Bpe : public TokenModel {
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
-  // Whether merging a token's own text gives that token. whole_ remembers the answer: kYes saves further merges.
+  // Says whether merging a token's own text gives that token. whole_ remembers the answer: kYes saves further merges.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
   static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 

@@ -1,10 +1,10 @@
-// Tokenizer files write their patterns for Oniguruma (Ruby syntax), and this engine matches with PCRE2. Where the two
-// read the same text differently, the pattern is rewritten to Oniguruma's meaning or refused:
+// Translates the patterns of tokenizer files. The files write them for Oniguruma (Ruby syntax), and this engine matches
+// with PCRE2. If the two read the same text differently, the pattern is rewritten to Oniguruma's meaning or refused:
 //
 //   \s \S \w       Oniguruma's sets, which differ from PCRE2's in a few characters
 //   x{1,3}+        repeats the interval (PCRE2: possessive)
 //   [a&&b] [a[b]]  set operations: refused
-//   \h \b \W       refused where the meaning would differ
+//   \h \b \W       refused if the meaning would differ
 #pragma once
 
 #include <string>

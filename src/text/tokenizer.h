@@ -34,8 +34,8 @@ struct EncodeOptions {
   // Adds the tokens that the file's post_processor puts around a text, such as a beginning-of-sequence token. Turn it
   // off for text from a chat template, which writes these tokens itself.
   bool add_special_tokens = true;
-  // Turns "<|im_end|>" in the text into that token. If false, it is encoded as ordinary text, which untrusted text
-  // outside a chat template needs. Added tokens that are not special always match.
+  // Turns "<|im_end|>" in the text into that token. If false, it is encoded as ordinary text. Turn it off for untrusted
+  // text outside a chat template. Added tokens that are not special always match.
   bool parse_special = true;
 };
 
@@ -53,7 +53,7 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Encodes a text. invalid_argument if `text` is not well-formed UTF-8 (the message gives the offset);
+  // Encodes a text. Returns invalid_argument if `text` is not well-formed UTF-8 (the message gives the offset), and
   // resource_exhausted if the split pattern needs more backtracking than PCRE2's limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 

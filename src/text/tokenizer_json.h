@@ -41,7 +41,7 @@ struct TokenizerJson {
   static Result<TokenizerJson> parse(std::string_view text, const std::string& file);
 };
 
-// Far above any model's vocabulary. A larger id in a file is a mistake that would cost gigabytes.
+// The bound of ids, far above any model's vocabulary. A larger id in a file is a mistake that would cost gigabytes.
 inline constexpr std::int64_t kMaxVocabularySize = 1 << 24;
 
 }  // namespace tessera

@@ -33,7 +33,7 @@ std::string tokenizer_file(const std::string& name) {
   return plain.empty() ? unpacked_shared_data("tokenizers/" + name) : plain;
 }
 
-// Reads the texts; a line with the mark ends each.
+// Reads the texts. A line with the mark ends each text.
 std::vector<std::string> read_texts(const std::string& path) {
   const std::string mark = "\n__ggml_vocab_test__\n";
   const std::string all = test::read_bytes(path);

@@ -16,7 +16,7 @@ void for_each_character(std::string_view text, Visit visit) {
   }
 }
 
-// Handles the few characters of running text with an upper case of several characters.
+// Appends the upper case of a character, which may have several characters.
 void append_upper(std::string& out, char32_t code) {
   if (code == 0xDF) {
     out += "SS";
@@ -43,7 +43,7 @@ void append_lower(std::string& out, char32_t code) {
 
 bool is_cased(char32_t code) { return to_lower(code) != code || to_upper(code) != code || is_lower(code); }
 
-// A capital sigma at the end of a word has a different lower case.
+// Returns the text in lower case. A capital sigma at the end of a word has a lower case of its own.
 std::string lower_with_sigma(std::string_view text) {
   std::string out;
   bool after_cased = false;

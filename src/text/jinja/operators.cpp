@@ -143,7 +143,7 @@ Result<std::optional<std::int64_t>> slice_index(const Value& value) {
   if (!value.is_int() && !value.is_bool()) {
     return invalid_argument("a slice index of type '" + std::string(type_name(value)) + "'; accepted: integers, none");
   }
-  // Far outside any text, and small enough to add sizes to.
+  // This position is far outside any text, yet small enough to add sizes to it.
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
   return std::optional<std::int64_t>(std::clamp(value.as_int(), -kFar, kFar));
 }

@@ -30,8 +30,8 @@ struct KeyRule {
     if (!case_sensitive && out.is_string()) out = Value(lower(out.as_string()));
     return out;
   }
-  // Keys for sort are lists, even with one element: "a,b" means by a, then by b. Lists skip equal elements without
-  // comparing their order.
+  // Returns an item's key for sorting: a list, even of one element. "a,b" means by a, then by b. Comparing lists skips
+  // equal elements without comparing their order.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;

@@ -134,7 +134,7 @@ class Value {
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
   bool is_loop() const { return is<std::shared_ptr<Loop>>(); }
 
-  // Precondition for each: the matching is_…(), or what its line says.
+  // Precondition for each: the matching is_…(), or the condition at the end of the line.
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()

@@ -31,7 +31,8 @@ class Charsmap {
   // SentencePiece's rule: replaces from the left, always the longest entry.
   std::string replace_longest(std::string_view text) const;
   // Hugging Face's rule ("Precompiled" in tokenizer.json). It looks up grapheme clusters shorter than six bytes as a
-  // whole, and longer ones character by character. The shortest entry that is a prefix of each replaces all of it.
+  // whole, and longer ones character by character. If entries are prefixes of what is looked up, the shortest of them
+  // replaces all of it.
   std::string replace_graphemes(std::string_view text) const;
 
  private:

@@ -33,7 +33,7 @@ class SentencePieceModel : public TokenModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   bool adds_prefix() const { return add_prefix_; }
-  // Returns the tokens that a text gives only if it contains their name: "<unk>", "<s>", "</s>", "[INST]", …
+  // Returns the tokens that only their written name in a text gives: "<unk>", "<s>", "</s>", "[INST]", …
   const std::vector<TokenId>& control_tokens() const { return control_tokens_; }
   std::optional<TokenId> begin_token() const { return begin_; }  // the token that begins a text
   std::optional<TokenId> end_token() const { return end_; }
