@@ -1,4 +1,4 @@
-// Sizes rounded up to kDeviceAlignment, so that buffers placed one after another are aligned.
+// Rounds sizes up to kDeviceAlignment, so that buffers placed one after another are aligned.
 #pragma once
 
 #include <cstdint>

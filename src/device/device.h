@@ -42,8 +42,8 @@ struct DeviceProperties {
   bool has_pointers = true;
   // False: an arena has all of its memory from the start, so no more should be reserved than is needed.
   bool arenas_grow = true;
-  // Bytes of a recorded graph, and of each kernel, copy or fill in it. Exact on a CPU. On a GPU, whose driver does not
-  // report it, a fit to measurements (docs/cuda-graphs.md).
+  // Bytes of a recorded graph, and of each kernel, copy or fill in it. They are exact on a CPU. A GPU's driver does not
+  // report them, so there they are a fit to measurements (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
   std::int64_t graph_node_bytes = 0;
 };

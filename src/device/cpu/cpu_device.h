@@ -97,8 +97,8 @@ class CpuDevice : public Device {
     int threads = 0;  // worker threads of a kernel; 0: one per core this process may use
   };
   static constexpr int kMaxThreads = 1024;
-  // Creates the device. kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is one
-  // thread.
+  // Creates the device. Returns kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is
+  // one thread.
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }

@@ -1,5 +1,5 @@
-// The CPU's own features: kernels as lambdas, their order, worker threads, error messages. The conformance suite, which
-// is instantiated at the end, checks the contract itself.
+// Tests the CPU's own features: kernels as lambdas, their order, worker threads, error messages. The conformance suite,
+// which is instantiated at the end, checks the contract itself.
 #include "tessera/device/cpu/cpu_device.h"
 
 #include <gmock/gmock.h>

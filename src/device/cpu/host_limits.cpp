@@ -51,8 +51,8 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The control group folders that limit this process for one controller: its own group's and those of all groups above.
-// Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for each.
+// The control groups' folders that limit this process for one controller: the folder of the process's group and those
+// of all groups above it. Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for each.
 struct Hierarchy {
   bool version2 = false;
   std::vector<std::string> folders;
@@ -92,7 +92,7 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   return found;
 }
 
-// Narrows `memory` by one level's limit. There, file caches count as used although they can be dropped.
+// Narrows `memory` by one level's limit. The level counts file caches as used, although they can be dropped.
 void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
   const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (!limit) return;

@@ -1,5 +1,5 @@
-// How bytes get to the GPU and back: staged or pinned, and on which streams. The tests use a driver in host memory, so
-// they run on any machine.
+// Tests how bytes get to the GPU and back: staged or pinned, and on which streams. The tests use a driver in host
+// memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

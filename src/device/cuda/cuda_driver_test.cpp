@@ -1,5 +1,5 @@
-// How the CUDA device deals with its driver: what it says of machines and GPUs that it cannot use, which call becomes
-// which error, and that nothing leaks. The tests use a driver in host memory, so they run on any machine.
+// Tests how the CUDA device deals with its driver: what it says of machines and GPUs that it cannot use, which call
+// becomes which error, and that nothing leaks. The tests use a driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

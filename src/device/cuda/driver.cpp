@@ -12,8 +12,8 @@ constexpr int kOldestDriver = CUDA_VERSION / 1000 * 1000;
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// Returns the name or the text of a result. cuGetErrorName and cuGetErrorString have none for results that are newer
-// than they are.
+// Returns the name or the text of a result. cuGetErrorName and cuGetErrorString know no result that is newer than the
+// driver.
 const char* text_of(CUresult (*get)(CUresult, const char**), CUresult result, const char* unknown) {
   const char* text = nullptr;
   return get(result, &text) == CUDA_SUCCESS && text != nullptr ? text : unknown;

@@ -18,7 +18,7 @@ bool refuses_kind(CUresult result) {
 Result<std::unique_ptr<VmmArena>> VmmArena::create(CudaDevice& device, ArenaOptions options) {
   std::unique_ptr<VmmArena> arena(new VmmArena(device, std::move(options)));
   TRY(arena->read_properties());
-  // More than the GPU's 49 bits of addresses. The bound keeps the sum below from overflowing.
+  // The GPU has 49 bits of addresses. The bound also keeps the sum below from overflowing.
   constexpr std::size_t kMostBytes = std::size_t{1} << 49;
   const ArenaOptions& wanted = arena->options_;
   if (wanted.reserve_bytes > kMostBytes) return out_of_addresses(wanted.name, wanted.reserve_bytes);
