@@ -33,7 +33,7 @@ struct AttributeDecl {
   bool required = false;
 };
 
-// What a shape rule receives: operand types and the node's attributes.
+// The arguments of a shape rule: operand types and the node's attributes.
 struct OpSignature {
   std::span<const Type> operands;
   const Node& node;  // gives the attributes; its results are not made yet
@@ -45,7 +45,7 @@ enum class Execution : std::uint8_t {
   kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
-// What a row of the results is computed from.
+// What one row of the results depends on.
 enum class RowUse : std::uint8_t {
   kMixed,     // several rows, a state, or unknown
   kByRow,     // the same row of the operands and whole weights, whatever the number of rows
@@ -60,9 +60,10 @@ struct OpDecl {
   // Infers result types from operand types. Returns an error with the reason if the kernels cannot take the operands.
   std::function<Result<std::vector<Type>>(const OpSignature& signature)> infer{};
 
-  // Whether the operator may be recorded into a graph. If not, forwards are cut at it, whatever the split ops are.
+  // Whether the operator may be recorded into a graph. If not, forwards are always cut at it, even if the user names
+  // other split ops.
   bool capturable = true;
-  // Whether forwards are cut here unless the user names other split ops.
+  // Whether forwards are cut at the operator unless the user names other split ops.
   bool split_by_default = false;
   Execution execution = Execution::kKernel;
   // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).

@@ -1,4 +1,4 @@
-// What both pictures show: how each node looks, which nodes feed it, and which labels stand beside it.
+// Computes what both pictures show: how each node looks, which nodes feed it, and which labels stand beside it.
 #pragma once
 
 #include <cstddef>

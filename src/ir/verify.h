@@ -20,8 +20,8 @@ namespace tessera::ir {
 //               output.
 //   Splitting   an operator that cannot be captured is split by default; one that runs nothing is never split.
 //   Outputs     outputs exist and are neither weights nor views of weights.
-//   Groups      cache groups have unique names, a window exactly where they are windowed, and layers of their own;
-//               the integer attribute `group` of a node with a state operand is the index of one.
+//   Groups      cache groups have unique names and layers of their own, and have a window if and only if they are
+//               windowed; the integer attribute `group` of a node with a state operand is the index of one.
 //
 // `ops` is borrowed for the call. Cost: linear in the graph.
 Status verify(const Graph& graph, const OpTable& ops);

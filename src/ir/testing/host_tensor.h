@@ -78,7 +78,7 @@ struct HostTensor {
   }
 };
 
-// A tensor with every byte 0xff: NaN in floating-point types, -1 in signed integers.
+// Returns a tensor with every byte 0xff: NaN in floating-point types, -1 in signed integers.
 inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dims) {
   std::size_t n = 1;
   for (const std::int64_t d : dims) n *= static_cast<std::size_t>(d);
@@ -98,7 +98,7 @@ inline HostTensor make_tensor(ir::DType dtype, std::vector<std::int64_t> dims, s
 inline HostTensor int_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
   return make_tensor(ir::DType::kInt32, std::move(dims), std::vector<double>(values.begin(), values.end()));
 }
-// A tensor of values uniform in [low, high), rounded to the dtype.
+// Returns a tensor of values uniform in [low, high), rounded to the dtype.
 inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::uint32_t seed, double low = -1,
                                 double high = 1) {
   HostTensor t = poisoned_tensor(dtype, std::move(dims));
@@ -113,7 +113,7 @@ struct Tolerance {
   double absolute = 0;
   double relative = 0;
 };
-// The tolerance for one rounding to the dtype plus float32 arithmetic, times `scale`.
+// Returns the tolerance for one rounding to the dtype plus float32 arithmetic, times `scale`.
 inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   switch (dtype) {
     case ir::DType::kBFloat16: return {1e-5 * scale, 4.0e-3 * scale};
