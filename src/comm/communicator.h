@@ -56,15 +56,15 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // This rank's number in its stage, and the stage's number of ranks. Collectives run within a stage.
+  // Return this rank's number in its stage, and the number of ranks in the stage. Collectives run within a stage.
   int rank() const { return rank_; }
   int ranks() const;
-  // Whether this rank's collectives include ranks of other processes.
+  // Returns whether this rank's collectives include ranks of other processes.
   bool spans_processes() const;
-  // The limit for waits in this rank's collectives: for other ranks, and in their part between nodes for other nodes.
+  // The longest time that this rank's collectives wait for another rank or another node.
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
-  // This rank's number among the ranks of all stages, and the total number.
+  // Return this rank's number among the ranks of all stages, and the number of all these ranks.
   int place() const;
   int places() const;
   Pipeline* pipeline();  // null: there is a single stage
@@ -85,13 +85,13 @@ class Communicator {
   // (raise_when_ended), because they cannot start again. Precondition: no rank is in a collective, or calls one before
   // this function returns. With several nodes, node 0 calls it for all.
   Status restart();
-  // Ok, or why the group was aborted.
+  // Returns ok, or why the group was aborted.
   Status status() const;
-  // Sets a function that is called once, on any thread, when the group ends. There is one for all ranks of this
-  // process. Null removes it, but a call may still be under way.
+  // Sets a function that is called once, on any thread, when the group ends. All ranks of this process share one
+  // function. Null removes it, but a call may still be under way.
   void when_ended(std::function<void()> call);
   // Sets `flag` to 1 when the group ends, or at once if it has already ended. Kernels that wait on a device read it.
-  // `flag` outlives the communicator, or is taken back before it dies.
+  // `flag` must outlive the communicator, unless take_back() removes it before.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }

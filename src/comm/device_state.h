@@ -1,6 +1,6 @@
 // The objects through which a rank's device exchanges data with other devices: mailboxes, links, a communicator of
 // NCCL. Each object is made when the first bound operator needs it. The rank's bound operators own it, so that it is
-// destroyed before the device; the communicator only finds it again.
+// destroyed before the device. The Communicator refers to it without owning it.
 #pragma once
 
 #include <cstdint>

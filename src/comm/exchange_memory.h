@@ -25,7 +25,7 @@ struct ExchangeSizes {
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
 
-// Returns the memory on the rank's GPU, which does not depend on the values' sizes.
+// Returns the memory that exchanges take on the rank's GPU. It does not depend on the values' sizes.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
 // Returns the most host memory that holds values sent to a rank. Ranks of one process read each other's tensors, which

@@ -15,7 +15,7 @@ struct ExchangePlace {
   int node_of(int other) const { return other / ranks_here(); }
   bool is_here(int other) const { return node_of(other) == node_of(rank); }
   bool is_first_here() const { return rank % ranks_here() == 0; }
-  // Whether the ranks of this rank's stage are in several processes.
+  // Returns whether the ranks of this rank's stage are in several processes.
   bool spans_processes() const { return nodes > 1 && layout.pp_size == 1; }
 };
 

@@ -96,7 +96,7 @@ struct Communicator::Group {
   // The result of a collective that gives every rank rows of its own. On other nodes it holds the rows of this
   // process's ranks. On node 0 it holds the rows of all ranks, and its own ranks' part is unused space.
   std::vector<std::byte> rows;
-  std::size_t most_rows = 0;  // bytes of `rows` at most so far
+  std::size_t most_rows = 0;  // the largest size of `rows` so far, in bytes
 };
 
 }  // namespace tessera

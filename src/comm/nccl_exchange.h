@@ -57,8 +57,8 @@ class NcclExchange final : public DeviceExchange {
 
   const NcclLibrary& library() const;
   int ranks() const;
-  // Returns the device memory that NCCL took when the communicator was made. What it takes later, when a size's first
-  // call connects GPUs, is not included.
+  // Returns the device memory that NCCL took when the communicator was made. Memory that NCCL takes later, when the
+  // first call of a size connects GPUs, is not included.
   std::int64_t bytes() const override { return bytes_; }
 
   // The four functions below are asynchronous on `stream`, a cudaStream_t. The memory belongs to the rank's GPU. The
@@ -82,7 +82,7 @@ class NcclExchange final : public DeviceExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // null until it has been given the flag to raise
+  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
   std::int64_t bytes_ = 0;
   std::shared_ptr<Shared> shared_;  // shared with the thread that watches
 };

@@ -104,7 +104,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
 }
 
 Status NodeExchange::spread(const TensorView& result, bool in_parts) {
-  empty();  // before the results go out, because the other nodes then send again
+  empty();  // the inboxes must be empty before the results go out, because the other nodes then send again
   const WireNumber at{.epoch = epoch(), .number = number_};
   const std::span<const std::byte> whole = bytes_of(result);
   if (!in_parts) return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), whole});

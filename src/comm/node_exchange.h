@@ -72,7 +72,7 @@ class NodeExchange {
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
-  // Waits until the inboxes of node `first` and all later nodes are full; if `first` is 0, until node 0's inbox is.
+  // Waits until the inboxes of node `first` and of all later nodes are full. If `first` is 0, waits only for node 0's.
   Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
   // Marks all inboxes as used, so that the next tensors may come.
   void empty();

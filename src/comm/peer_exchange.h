@@ -73,7 +73,7 @@ class PeerExchange final : public DeviceExchange {
   PeerExchange() = default;
   Status open(Communicator& communicator, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it has been given the flag to raise
+  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // Turns, then the mailbox
   Peers peers_;

@@ -54,7 +54,7 @@ class PeerLink final : public DeviceExchange {
   PeerLink() = default;
   Status open(Communicator& communicator, bool to_next, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it has been given the flag to raise
+  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
   std::unique_ptr<HostAllocation> stop_;
   std::unique_ptr<Allocation> memory_;  // LinkTurns and counters; on the receiver also the slots
   LinkEnd end_;

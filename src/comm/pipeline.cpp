@@ -156,7 +156,7 @@ std::int64_t Pipeline::bytes(int rank) const {
 }
 
 std::int64_t Pipeline::link_bytes(std::span<const std::int64_t> values, bool from_here, int steps) {
-  // Values take the places in turn, so that a place comes to hold values of several sizes.
+  // Values take the slots in turn, so over time a slot holds values of several sizes.
   std::array<std::int64_t, kMostWaiting> kept{};
   std::int64_t passing = 0;  // bytes of values whose memory is given back once they are received
   for (std::size_t n = 0; n < values.size() * kMostWaiting; ++n) {
