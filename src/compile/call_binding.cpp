@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The first join of the first call that accepts the bucket, already bound, and the number of instructions that it runs;
-// null if no join accepts the bucket.
+// A joined kernel, bound, and the number of instructions that it runs. It is the first join of the first call that
+// accepts the bucket; null if no join does.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns "operator linear (%y)" or "operator store (mut %out)". `names` as in BindTarget.
+// Returns the call's name for errors: "operator linear (%y)" or "operator store (mut %out)". `names` as in BindTarget.
 std::string call_text(const Program& program, const Instruction& instruction, std::span<const std::string> names);
 
 struct CallViews {

@@ -48,10 +48,10 @@ class Compiler {
   explicit Compiler(const CompilerContext& context) : context_(context) {}
   virtual ~Compiler() = default;
 
-  // The name under which it is registered.
+  // Returns the name under which it is registered.
   virtual std::string_view name() const = 0;
-  // A hash of everything that its programs depend on besides the piece: its version, options, the device, libraries. A
-  // handle is loaded only if the hash is equal.
+  // Returns a hash of everything that its programs depend on besides the piece: its version, options, the device,
+  // libraries. A handle is loaded only if the hash is equal.
   virtual Hash128 hash() const = 0;
   // Compiles a part of a verified graph. The program can be bound for every bucket, and for every piece of the same
   // structure.

@@ -77,7 +77,7 @@ class CompilerCache : public ::testing::Test {
     if (const char* given = std::getenv(kFolder); given != nullptr) root_ = given;
     next_start();
   }
-  // Starts again: only the folder keeps what was made before, and compilers are new.
+  // Starts with a new cache object, as the next process would: only the folder keeps what was made before.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
 
   FactorCompiler compiler(int version = 1, bool deterministic = false) {

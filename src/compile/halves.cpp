@@ -50,7 +50,8 @@ class HalvedOp final : public BoundOp {
  public:
   HalvedOp(std::vector<Stage> stages, std::uint64_t choice) : stages_(std::move(stages)), choice_(choice) {}
 
-  // While a stage's kernels run, the exchange of the previous stage, which belongs to the other half, runs too.
+  // Enqueues the stages. While a stage's kernels run, the exchange of the previous stage runs too: it belongs to the
+  // other half.
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;

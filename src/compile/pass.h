@@ -1,4 +1,4 @@
-// The pass manager: what happens to a model's graph between its construction and the cut into pieces.
+// The pass manager. Passes change a model's graph between its construction and the cut into pieces.
 //
 // A pass is a pure function from graph to graph with a name. All passes are in one list, in the order in which they
 // run. Each can be switched off by its name and is timed, and its result is verified: a pass that breaks a graph fails

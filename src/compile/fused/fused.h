@@ -3,8 +3,9 @@
 // (ops/fused/row_kernel_builder.h). Other operators run by their registered kernels. A value that only its own group
 // reads takes no memory.
 //
-// A row is rounded wherever the operators round it. So programs differ from the eager compiler's only in the order of
-// sums: by a few units in the last place of a value's dtype. A row's bits do not depend on the other rows.
+// A kernel rounds a row wherever the operators round it. Results therefore differ from the eager compiler's only by the
+// order of sums, which changes a few units in the last place of a value's dtype. A row's bits do not depend on the
+// other rows.
 //
 // The handle is the generated code: the next process loads it and compiles nothing. A piece that cannot be compiled
 // runs as the eager compiler runs it, with a warning and a note in its program.

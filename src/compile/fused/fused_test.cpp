@@ -109,7 +109,7 @@ TEST_F(Fused, TheNextProcessCompilesNothing) {
   EXPECT_TRUE(again->loaded);
   EXPECT_EQ(builder_.compiled.size(), 2U);
   EXPECT_THAT(ops_of(again->program), ElementsAre("fused.add.rms_norm", "linear", "fused.split.silu.mul"));
-  // Code of another compiler version is foreign.
+  // Code of another compiler version is not loaded.
   builder_.version_text = "2";
   EXPECT_FALSE(compile(kPiece, root_)->loaded);
   EXPECT_EQ(builder_.compiled.size(), 4U);

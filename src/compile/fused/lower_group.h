@@ -19,7 +19,7 @@ namespace tessera {
 struct LoweredGroup {
   std::string name;  // "fused.add.rms_norm": lists each operator once
   RowKernel kernel;
-  std::vector<ir::ValueId> operands;  // never views, but the values that they are views of
+  std::vector<ir::ValueId> operands;  // no views, but the values whose memory they show
   std::vector<bool> mutates;          // [operands]
   std::vector<ir::ValueId> results;
 };
