@@ -1,7 +1,8 @@
 // The history of forwards in an arena. It finds views of outputs that a later forward has overwritten.
 //
 // Each forward has a generation. It may write the whole arena except the first bytes, which its executable leaves alone
-// (ExecutableOptions::reserved_bytes): the head keeps the body's output, which stays fresh.
+// (ExecutableOptions::reserved_bytes). The head's executable, for example, leaves the body's output alone, so that
+// output stays fresh.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  std::vector<Forward> last_;  // the last forward for each kept_bytes, unless a later one keeps less; both ascend
+  std::vector<Forward> last_;  // ascending by both members; a forward removes those that keep no less
 };
 
 }  // namespace tessera

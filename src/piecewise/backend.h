@@ -1,4 +1,4 @@
-// A piecewise backend makes one launch of a part of a forward. A device may add a backend of its own; the default one
+// A piecewise backend turns a part of a forward into one launch. A device may add a backend of its own; the default one
 // records the device's stream.
 #pragma once
 
@@ -23,10 +23,10 @@ class PiecewiseBackend {
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;
   // Makes one graph whose launch does what the programs do one after another: a forward with its split operators.
-  // Otherwise like capture(). kUnimplemented unless the backend supports it; then these forwards stay in parts.
+  // Otherwise like capture(). Returns kUnimplemented unless the backend supports it; these forwards then stay in parts.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
-  // A remark for the user who plans a start: "pieces run operator by operator: …". Empty: none.
+  // Returns a remark for the user who plans a start: "pieces run operator by operator: …". Empty: none.
   virtual std::string note() const { return {}; }
 };
 

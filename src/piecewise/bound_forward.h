@@ -62,17 +62,17 @@ class BoundForward {
   // timed where they run.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
-  // Number of complete run() calls since bind() while there was no graph.
+  // Returns the number of complete run() calls since bind() while there was no graph.
   std::int64_t num_warm_ups() const { return num_warm_ups_; }
 
-  // Access to one part alone, which runs as it does in the whole forward.
+  // Give access to one part alone, which runs as it does in the whole forward.
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
   GraphStats graph_stats() const;  // of all parts and of the whole forward
   std::int64_t num_graphs() const;
 
-  // Generation of its last forward in the arena's history; 0: none was counted.
+  // Return and set the generation of its last forward in the arena's history; 0: none was counted.
   std::uint64_t generation() const { return generation_; }
   void set_generation(std::uint64_t generation) { generation_ = generation; }
 

@@ -1,6 +1,6 @@
 // Runs several graphs one after another as one graph: for example body, head and sampler of a decode step, which are
-// captured together. If an input of a later graph has the name and type of an earlier graph's output, it is that value.
-// Inputs, weights and states with the same name are the same value.
+// captured together. An input of a later graph and an output of an earlier graph are one value if they have the same
+// name and type. Inputs, weights and states with the same name are the same value.
 #pragma once
 
 #include <span>

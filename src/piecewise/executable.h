@@ -123,9 +123,9 @@ class Executable {
   // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
-  // These functions are for one graph of a forward that is cut, for batches whose requests have several rows each. The
-  // graph exists beside the pieces' graphs, with the same kernels on the same memory. capture_full() returns
-  // kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
+  // The functions below make and launch one graph of a whole forward that is cut, for batches whose requests have
+  // several rows each. The graph exists beside the pieces' graphs, with the same kernels on the same memory.
+  // capture_full() returns kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;
@@ -151,16 +151,16 @@ class Executable {
   // Fills the memory of the next forward's values with NaN: the arena except its reserved bytes, or the isolated
   // memory.
   Status poison(const ir::Bucket& bucket);
-  // Finds writes outside of values. Only for isolated memory.
+  // Returns an error if a kernel wrote outside of its values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;
 
   GraphStats graph_stats() const;                          // of all buckets
   GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one bucket
   std::int64_t num_captured() const;
-  // Number of recorded graphs: a captured bucket has one for each piece with kernels, and perhaps one of the whole
-  // forward.
+  // Returns the number of recorded graphs: a captured bucket has one for each piece with kernels, and perhaps one of
+  // the whole forward.
   std::int64_t num_graphs() const;
-  // Number of buckets bound since the start, including those dropped again.
+  // Returns the number of buckets bound since the start, including those dropped again.
   std::int64_t num_binds() const { return num_binds_; }
 
  private:
@@ -181,7 +181,7 @@ class Executable {
   Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
   Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
   Status resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const;
-  // Returns null for a forward that is not cut.
+  // Returns the context's states if the forward is cut, otherwise null.
   ForwardStates* piecewise_states() const { return graph_.parts.size() > 1 ? env_.context.states : nullptr; }
   DeviceAddress address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;

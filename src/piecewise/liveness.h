@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// The slots that need memory of their own. A view shares the memory of its value, and the shared memory is live until
-// the last use of any of them.
+// The slots that need memory of their own. A view shares the memory of its value, which is live until the last use of
+// the value or of any of its views.
 struct Liveness {
   struct Range {
     std::int32_t slot;   // a result; its type determines the bytes
